@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from elastio.core.actions import Action, Effect, Outcome
 from elastio.core.cycle import Cycle
+from elastio.core.market import Advice
 from elastio.core.model import (
     CacheSetUuid,
     Forecast,
@@ -25,6 +26,7 @@ from elastio.core.model import (
     VolumeSpec,
     VolumeTag,
 )
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
@@ -225,6 +227,25 @@ class NoForecast:
 
     def forecast(self, now: float, wall: float) -> Forecast | None:
         """See `Forecaster`."""
+        return None
+
+
+class Adviser(Protocol):
+    """Says what the past bursts of one adaptive device teach about the next cache, for `policy.model = "money"`."""
+
+    def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
+        """What is known now, with one more sample; None: nothing. Called once a sample; must not take milliseconds.
+
+        `offset_s`: seconds since the epoch minus CLOCK_BOOTTIME.
+        """
+        ...
+
+
+class NoAdvice:
+    """An adviser that knows no burst: the configured size and bandwidth are bought."""
+
+    def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
+        """See `Adviser`."""
         return None
 
 

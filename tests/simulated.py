@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from elastio.core.cycle import FailureKind
-from elastio.core.policy import Policy
+from elastio.core.market import Market
+from elastio.core.policy import Model, Policy
+from elastio.core.speed import Offer, in_ratio
 from elastio.core.state import Phase
 from elastio.core.tariff import Tariff
-from elastio.ports import Forecaster
+from elastio.ports import Adviser, Forecaster
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.prices import TARIFF
@@ -27,10 +29,17 @@ POLICY = Policy(
     initial_size_bytes=2 * GIB,
     backing_uuid=KERNEL.backing_uuid,
 )
+# At the simulator's prices. An hour of waiting is cheap enough that a cache is held for a minute or two, not for hours.
+MARKET = Market(TARIFF, 1e-5, Offer(in_ratio(25, 80), least_bytes=GIB, most_bytes=8 * GIB))
 QUIET = Segment(1e9, 0)
 BURST = (Segment(2, 0), Segment(12, 60), QUIET)
 # Above the threshold, and with instants without a request in flight: a detach needs one.
 STEADY = (Segment(2, 0), Segment(1e9, 15))
+
+
+def by_money(policy: Policy, market: Market = MARKET) -> Policy:
+    """The policy that decides by this market."""
+    return replace(policy, model=Model.MONEY, market=market)
 
 
 def machine(
@@ -40,13 +49,16 @@ def machine(
     point: Point = ignore,
     recorder: KeptRecorder | None = None,
     forecaster: Forecaster | None = None,
+    adviser: Adviser | None = None,
     tariff: Tariff = TARIFF,
     **policy: Any,
 ) -> Simulation:
     """The agent on this load and story; `policy` overrides POLICY."""
     settings = WorldSettings(kernel=KERNEL, seed=5, tariff=tariff)
     world = SimWorld(settings, Trace(load, block_bytes=4 * MIB), FaultPlan.parse(faults))
-    return Simulation(world, replace(POLICY, **policy), point=point, recorder=recorder, forecaster=forecaster)
+    return Simulation(
+        world, replace(POLICY, **policy), point=point, recorder=recorder, forecaster=forecaster, adviser=adviser
+    )
 
 
 def failures(sim: Simulation) -> set[FailureKind]:

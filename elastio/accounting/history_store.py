@@ -133,3 +133,11 @@ def read_samples(file: LedgerFile, since: float, until: float) -> dict[str, tupl
         for uuid, *figures in db.execute(query, (until, since)):
             found.setdefault(uuid, []).append(SampleRun(*figures))
     return {uuid: samples(runs) for uuid, runs in sorted(found.items())}
+
+
+def read_last_samples(file: LedgerFile, device_uuid: str, most: int) -> tuple[SampleRun, ...]:
+    """The last `most` runs of a device, as `history.samples` orders them."""
+    query = """SELECT begun_wall, seconds, read_bytes, written_bytes FROM samples
+               WHERE device_uuid = ? ORDER BY begun_wall DESC LIMIT ?"""
+    with file.rows() as db:
+        return samples(SampleRun(*figures) for figures in db.execute(query, (device_uuid, most)).fetchall())

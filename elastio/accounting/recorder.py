@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from elastio.accounting.history_store import HistoryLimits, HistoryWriter
+from elastio.accounting.history import SampleRun
+from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import periods
 from elastio.accounting.rows import DevicePrices, MonthToDate
@@ -64,6 +65,12 @@ class CostRecorder:
         """Write the unfinished batch of the history, before a stop."""
         with _logged("the last minute is not in the history"):
             self._history.flush(wall)
+
+    def last_samples(self, most: int) -> tuple[SampleRun, ...]:
+        """The last runs of the device, oldest first; none if they cannot be read."""
+        with _logged("the past bursts are not known"):
+            return read_last_samples(self._ledger.file, self._uuid, most)
+        return ()
 
     def learned_size(self) -> int | None:
         """Bytes; None if it cannot be read: the next cache then has the initial size."""
@@ -127,6 +134,9 @@ class NullRecorder:
 
     def flush(self, *, wall: float) -> None:
         """Nothing is waiting."""
+
+    def last_samples(self, most: int) -> tuple[SampleRun, ...]:
+        return ()
 
     def learned_size(self) -> int | None:
         return None

@@ -11,18 +11,20 @@ import gc
 import logging
 import multiprocessing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
+from elastio.agent.adviser import READ_RUNS, HindsightAdviser
 from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.loop import Agent, Serials, Workers
+from elastio.agent.market import MarketWatch, require_prices
 from elastio.agent.memory import remember
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler
@@ -32,8 +34,9 @@ from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
 from elastio.core import caps
 from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
+from elastio.core.bursts import LoadRun
 from elastio.core.model import HostView
-from elastio.core.policy import utilization
+from elastio.core.policy import Model, utilization
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
@@ -45,7 +48,8 @@ from elastio.host.mlock import stay_in_memory
 from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
 from elastio.host.udev import BlockEvents, show_to_systemd
-from elastio.ports import VolumeProvider
+from elastio.ports import Adviser, NoAdvice, VolumeProvider
+from elastio.units import MB
 
 _log = logging.getLogger("elastio")
 
@@ -171,12 +175,35 @@ def touch_device(
     recorder.touch_device(backing.size_bytes, *speeds, wall=wall, prices=prices)
 
 
+def adviser_of(recorder: CostRecorder | NullRecorder, config: Config) -> Adviser:
+    """The adviser with the past of the ledger; none where nothing is decided by money."""
+    if config.policy().model is not Model.MONEY:
+        return NoAdvice()
+    runs = recorder.last_samples(READ_RUNS)
+    return HindsightAdviser(
+        LoadRun(r.begun_wall, r.seconds, r.written_bytes / MB, (r.read_bytes + r.written_bytes) / MB) for r in runs
+    )
+
+
+def price_market(agent: Agent, config: Config, watch: MarketWatch) -> None:
+    """Give the agent its market when it is known, or changes; the log says why it never will be."""
+    if agent.policy.model is not Model.MONEY:
+        return
+    backing, before = agent.view.backing if agent.view else None, watch.trouble
+    found = watch.market(config, agent.state.identity, backing.size_bytes if backing else None)
+    if watch.trouble and watch.trouble != before:
+        agent.last_error = f"no boost begins by itself: {watch.trouble}"
+    if found != agent.policy.market:
+        agent.policy = replace(agent.policy, market=found)
+
+
 class Daemon:
     """One run of the agent, from start to stop."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.config = load(path)
+        require_prices(self.config)
         self._sysfs, self._clock = Sysfs(), SystemClock()
         device = self.config.device
         self._host = BcacheHost(device.backing_uuid, self._sysfs, backing_mb_s=device.bandwidth_mb_s)
@@ -185,7 +212,7 @@ class Daemon:
         self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
         self._journal = Journal(self.config.agent.state_dir / JOURNAL, self._host.boot_id, self._owner)
         self._notifier = Notifier()
-        self._pricing = DevicePricing()
+        self._pricing, self._market = DevicePricing(), MarketWatch()
 
     def run(self) -> None:
         config = self.config
@@ -236,9 +263,10 @@ class Daemon:
             is_boosting = agent.state.cycle is not None
             cloud_rest.tend(self._clock.now(), is_near=is_near_boost(agent), is_boosting=is_boosting)
             self._touch(recorder, agent)
+            price_market(agent, self.config, self._market)
 
         try:
-            event_loop.run(lambda: self._reload(agent), after_step)
+            event_loop.run(lambda: self._reload(agent, recorder), after_step)
         finally:
             self._notifier.send("STOPPING=1")
             socket.close()
@@ -251,7 +279,7 @@ class Daemon:
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id, owner=self._owner)
         if memory.foreign:
             _log.warning("%s", memory.foreign)
-        return Agent(
+        agent = Agent(
             self.config.policy(),
             memory.state(learned_size_bytes=recorder.learned_size()),
             workers=workers,
@@ -261,8 +289,10 @@ class Daemon:
             counters=DiskCounters(),
             sample_interval_s=self.config.agent.sample_interval_s,
         )
+        agent.adviser = adviser_of(recorder, self.config)
+        return agent
 
-    def _reload(self, agent: Agent) -> None:
+    def _reload(self, agent: Agent, recorder: CostRecorder | NullRecorder) -> None:
         """Swap the policy for the file's, or keep the old one. Device, provider and paths need a restart."""
         try:
             config = load(self._path)
@@ -272,11 +302,15 @@ class Daemon:
                 self.config.agent,
             ):
                 raise ConfigError("[device], [provider] and [agent] change only with a restart of elastiod")
+            require_prices(config)
         except ConfigError as error:
             _log.error("the configuration was not reloaded: %s", error)
             return
+        if config.policy().model is not agent.policy.model:
+            agent.adviser = adviser_of(recorder, config)
         self.config = config
         agent.policy = config.policy()
+        price_market(agent, config, self._market)
         _log.info("the configuration was reloaded")
 
 

@@ -15,12 +15,13 @@ from elastio.agent.sampler import Sampler
 from elastio.core import update
 from elastio.core.actions import Action, Outcome, PollNotice, Worker, is_read, lifts_limit, worker_of
 from elastio.core.machine import decide
+from elastio.core.market import Advice
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.core.observation import Answer, Decision, Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import ElastioError, InvariantError, JournalError
-from elastio.ports import Clock, Counters, Forecaster, Journal, NoForecast, Recorder, WorkerPort
+from elastio.ports import Adviser, Clock, Counters, Forecaster, Journal, NoAdvice, NoForecast, Recorder, WorkerPort
 
 SCAN_TIMEOUT_S = 15.0
 SCAN_EVERY_IDLE_S = 10.0
@@ -99,6 +100,7 @@ class Agent:
         self.policy, self.state = policy, state
         self.decide: Callable[[AgentState, Observation, Policy], Decision] = decide
         self.forecaster: Forecaster = NoForecast()
+        self.adviser: Adviser = NoAdvice()
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
         self.last_error = ""
@@ -106,6 +108,7 @@ class Agent:
         self._workers, self._journal, self._recorder = workers, journal, recorder
         self._clock, self._counters, self._sampler = clock, counters, Sampler(counters)
         self._forecast: Forecast | None = None
+        self._advice: Advice | None = None
         self._forecast_at = float("-inf")
         self._interval = sample_interval_s
         self._random = random.Random(seed)
@@ -197,6 +200,8 @@ class Agent:
             return False
         self._inbox.sample = self._sampler.take(now)
         self.last_sample = self._inbox.sample or self.last_sample
+        offset_s = self._clock.wall() - now
+        self._advice = self.adviser.advise(self._inbox.sample, self.state, self.policy, offset_s=offset_s)
         missed = int((now - self._next_sample_at) / self._interval)
         self._next_sample_at += (missed + 1) * self._interval
         return True
@@ -225,6 +230,7 @@ class Agent:
             spend_at=self._spend_known_at,
             jitter=self._random.random(),
             forecast=self._forecast,
+            advice=self._advice,
             can_record=self._can_record,
         )
 

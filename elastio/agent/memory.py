@@ -245,6 +245,7 @@ def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:
         create_unconfirmed_at=moved(cycle.create_unconfirmed_at),
         unready_at=moved(cycle.unready_at),
         chance_until=moved(cycle.chance_until),
+        clean_since=moved(cycle.clean_since),
         times=replace(cycle.times, **times),
         backoffs={},
     )

@@ -17,12 +17,12 @@ from elastio.control.status import (
     Status,
     VolumePart,
 )
-from elastio.core import caps, waste
+from elastio.core import caps, holding, waste
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
 from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy
+from elastio.core.policy import Model, Policy
 from elastio.core.state import AgentState, Phase
 
 
@@ -63,12 +63,12 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         load=_load(state, sample.adaptive if sample else Rates(), policy),
         spend=_spend(obs.spend, policy),
         backing=_backing(backing),
-        cycle=_cycle(state, state.cycle, obs, backing),
+        cycle=_cycle(state, state.cycle, obs, policy, backing),
         owned=None if state.owned is None else tuple(_volume(v, state) for v in (*state.owned, *state.others)),
         listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
         hold=_inhibition(state, obs, host),
         missing=_missing(state, host),
-        restraint=waste.restraint(state.waste, obs.wall),
+        restraint=_restraint(state, obs, policy),
         expected=tuple(ExpectedPart(b.begins_at - obs.now, b.written_bytes) for b in state.expected),
         capped=caps.standing(state, obs.wall, policy),
         fault_kind=state.fault.kind.value if state.fault else "",
@@ -86,6 +86,12 @@ def _agent(obs: Observation, runtime: RuntimeInfo) -> AgentPart:
         instance_type=who.instance_type if who else "",
         zone=who.zone if who else "",
     )
+
+
+def _restraint(state: AgentState, obs: Observation, policy: Policy) -> str:
+    if policy.model is Model.MONEY and policy.market is None:
+        return "no boost begins by itself until the prices of this region are known"
+    return waste.restraint(state.waste, obs.wall)
 
 
 def _load(state: AgentState, rates: Rates, policy: Policy) -> LoadPart:
@@ -120,7 +126,9 @@ def _backing(view: BackingView | None) -> BackingPart | None:
     return BackingPart(view.running, view.state.value, view.cache_mode.value, view.dirty_bytes, view.size_bytes)
 
 
-def _cycle(state: AgentState, cycle: Cycle | None, obs: Observation, backing: BackingView | None) -> CyclePart | None:
+def _cycle(
+    state: AgentState, cycle: Cycle | None, obs: Observation, policy: Policy, backing: BackingView | None
+) -> CyclePart | None:
     if cycle is None:
         return None
     boosted, quote = cycle.times.boosted, cycle.quote
@@ -141,6 +149,8 @@ def _cycle(state: AgentState, cycle: Cycle | None, obs: Observation, backing: Ba
         failure=str(cycle.failure or ""),
         price_per_hour=priced.price_per_hour if priced else None,
         currency=priced.currency if priced else "",
+        choice=cycle.choice.reason if cycle.choice else "",
+        held_s=holding.left_s(state, obs, policy),
     )
 
 

@@ -115,6 +115,10 @@ def _cycle(cycle: CyclePart) -> list[tuple[str, str]]:
         ("cycle", f"{format_duration(cycle.elapsed_s)} old, started by {cycle.trigger}, {attached}"),
         ("dirty peak", format_size(cycle.peak_dirty_bytes)),
     ]
+    if cycle.choice:
+        lines.append(("chosen", cycle.choice))
+    if cycle.held_s is not None:
+        lines.append(("unused", f"clean, held for {format_duration(cycle.held_s)}"))
     if cycle.flush_progress is not None:
         left = (1 - cycle.flush_progress) * cycle.flush_started_dirty_bytes
         lines.append(("flush", f"{cycle.flush_progress * 100:.0f} % done, {format_size(left)} left"))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from elastio.config.files import read_merged
 from elastio.config.rules import Flag, Number, Rule, Text, refuse, whole
-from elastio.core.policy import Caps, Policy, StopPolicy
+from elastio.core.policy import Caps, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
 
@@ -23,6 +23,7 @@ DEFAULT_STATE_DIR = Path("/var/lib/elastio")
 DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")
 ENDS = ("leave", "flush")
 MACHINE_ENDS = ("auto", "flush", "leave")
+MODELS = tuple(model.value for model in Model)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # Names of [policy] keys in release 0.1.0, and their names now. Both are read.
 RENAMED = {
@@ -80,6 +81,15 @@ class CacheSection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySection:
     """[policy]: when a boost starts and when it ends."""
+
+    model: str = _key(
+        Text(
+            "what decides about size, speed and hold of a cache: agbs, the settings; money, prices and value.hour",
+            "choice",
+            MODELS,
+        ),
+        "agbs",
+    )
 
     utilization_threshold: float = _key(
         Number("share of the backing device's bandwidth at which a boost starts", above=0, most=1), 0.30
@@ -262,6 +272,7 @@ class Config:
             detach_throttle_after_s=policy.detach_throttle_after_s or None,
             backing_uuid=self.device.backing_uuid,
             caps=Caps(max_size_bytes=_bytes(cache.max_size_gib), **asdict(self.caps)),
+            model=Model(policy.model),
         )
 
     def _stop_policy(self, end: str) -> StopPolicy:
@@ -372,6 +383,9 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def _check_together(config: Config) -> None:
     """The constraints between keys."""
+    if config.policy_settings.model == Model.MONEY and config.value.hour is None:
+        text = 'policy.model is "money" and value.hour is not set: say what an hour of waiting costs, or use "agbs"'
+        raise ConfigError(text, code="value.hour")
     release, threshold = config.policy_settings.release_threshold, config.policy_settings.utilization_threshold
     least, first, most = config.cache.min_size_gib, config.cache.initial_size_gib, config.cache.max_size_gib
     largest = f"cache.max_size_gib ({most:g})"

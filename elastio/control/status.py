@@ -49,7 +49,8 @@ class BackingPart:
 class CyclePart:
     """`flush_progress` goes from 0 to 1; None without a flush. Size and bandwidth are those provisioned.
 
-    `price_per_hour` None: nothing is bought yet, or its price is not known.
+    `price_per_hour` None: nothing is bought yet, or its price is not known. `choice`: why this cache was chosen, if
+    money decides. `held_s`: how long a cache that is unused is still held; None: it is not.
     """
 
     token: str
@@ -67,6 +68,8 @@ class CyclePart:
     failure: str
     price_per_hour: float | None = None
     currency: str = ""
+    choice: str = ""
+    held_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

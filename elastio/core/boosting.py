@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import NamedTuple
 
-from elastio.core import ahead, caps, waste
+from elastio.core import ahead, caps, money, waste
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.detection import BoostPlan, Detection, Event
+from elastio.core.market import Advice, Choice, Market
 from elastio.core.model import CacheState, Forecast, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, chance_until, is_load_high, next_size
+from elastio.core.policy import Model, Policy, chance_until, is_load_high, next_size
 from elastio.core.state import AgentState
-from elastio.units import format_duration, format_size
+from elastio.units import MB, format_duration, format_size
 
 
 def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
@@ -23,12 +25,86 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | N
     is_like_useless = trigger is Trigger.LOAD and waste.must_wait(state.waste, state.load, obs.now, obs.wall)
     if is_like_useless or state.waste.stopped:
         return None
-    size = next_size(state.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, state, policy)
-    refused = caps.refusal(size, state, obs, policy)
+    bought = _what(ahead_of, state, obs, policy)
+    if bought is None:
+        return None
+    if bought.declined:
+        text = f"no boost: {bought.declined}"
+        return None if state.declined_for == beginning(state, obs) else Detection(Event.BOOST_DECLINED, text)
+    size, choice = bought.size_bytes, bought.choice
+    refused = caps.refusal(size, state, obs, policy if choice is None else money.with_choice(policy, choice))
     if refused:
         return Detection(Event.BOOST_CAPPED, f"no boost: {refused}")
-    reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}"
-    return Detection(Event.BOOST_WANTED, reason, plan=BoostPlan(trigger, size, ahead_of))
+    reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}{_described(choice)}"
+    return Detection(Event.BOOST_WANTED, reason, plan=BoostPlan(trigger, size, ahead_of, choice))
+
+
+class _Bought(NamedTuple):
+    """What a boost would buy; `declined`: why it is not worth it, or empty."""
+
+    size_bytes: int = 0
+    choice: Choice | None = None
+    declined: str = ""
+
+
+def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy: Policy) -> _Bought | None:
+    """What to buy, or why not to; None: not yet."""
+    size = next_size(state.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, state, policy)
+    if policy.model is not Model.MONEY:
+        return _Bought(size)
+    market = policy.market
+    if market is None:
+        return None  # prices that are not known are not guessed
+    if ahead_of is not None and ahead_of.written_bytes > 0:
+        written_mb = ahead_of.written_bytes / MB
+        plan = money.formula_plan(market, policy, written_mb, (), 0.0)
+        reason = f"best for the announced {format_size(ahead_of.written_bytes)}"
+        if plan is not None:
+            return _Bought(plan.spec.size_bytes, money.planned(plan, market, reason))
+        refused = money.bill_refusal(market, policy, written_mb, 0.0)
+        return _Bought(declined=refused or "no cache would be worth its price for the announced burst")
+    if obs.advice is None:
+        late = money.late_s(state.attach_s, policy)
+        return _Bought(size, money.configured(market, policy, size, late, "as configured: no burst is known yet"))
+    return _as_advised(obs.advice, market, ahead_of, state, obs, policy)
+
+
+def _as_advised(
+    advice: Advice, market: Market, ahead_of: Forecast | None, state: AgentState, obs: Observation, policy: Policy
+) -> _Bought | None:
+    """What the past bursts teach to buy, or that none of them was worth a cache."""
+    late = money.late_s(state.attach_s, policy)
+    if advice.plan is not None:
+        since = state.load.above_since
+        is_early = ahead_of is None and since is not None and obs.now - since < advice.plan.delay_s
+        choice = money.planned(advice.plan, market, money.plan_reason(advice))
+        return None if is_early else _Bought(advice.plan.spec.size_bytes, choice)
+    written_mb = None if ahead_of is not None else money.outlasted_mb(state, advice, obs.now, policy)
+    plan = None if written_mb is None else money.formula_plan(market, policy, written_mb, (), late)
+    if plan is not None:
+        return _Bought(plan.spec.size_bytes, money.planned(plan, market, "this burst outlasts all known ones"))
+    return _Bought(declined=money.why_declined(market, policy, advice, late))
+
+
+def beginning(state: AgentState, obs: Observation) -> float | None:
+    """When the load began, or the awaited burst is expected: by this a declined boost is known again."""
+    burst = state.awaited
+    return state.load.above_since if state.load.above_since is not None or burst is None else burst.begins_at
+
+
+def for_operator(size_bytes: int, state: AgentState, obs: Observation, policy: Policy) -> tuple[BoostPlan, str]:
+    """What an operator's boost buys, and a sentence if it is not worth its price; empty: it is, or nobody knows."""
+    if policy.model is not Model.MONEY or policy.market is None:
+        return BoostPlan(Trigger.OPERATOR, size_bytes), ""
+    late = money.late_s(state.attach_s, policy)
+    choice = money.configured(policy.market, policy, size_bytes, late, "as configured: an operator asked")
+    known = obs.advice
+    warning = "" if known is None else money.bill_refusal(policy.market, policy, known.largest_mb, late)
+    return BoostPlan(Trigger.OPERATOR, size_bytes, choice=choice), warning
+
+
+def _described(choice: Choice | None) -> str:
+    return "" if choice is None else f" at {round(choice.cache_mb_s, 1):g} MB/s ({choice.reason})"
 
 
 def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigger | None, Forecast | None]:
@@ -77,7 +153,8 @@ def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Poli
         token=_token(state, obs, policy),
         backing_serial=backing.disk_serial if backing else None,
         trigger=plan.trigger,
-        spec=VolumeSpec(plan.size_bytes, policy.bought_bandwidth_mb_s, policy.cache_iops),
+        spec=VolumeSpec(plan.size_bytes, _bandwidth(plan, policy), policy.cache_iops),
+        choice=plan.choice,
         started_at=obs.now,
         started_wall=obs.wall,
         times=Timestamps(crossed=state.load.crossed_at if plan.trigger is Trigger.LOAD else None, decided=obs.now),
@@ -87,6 +164,12 @@ def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Poli
         return cycle
     chance = None if plan.forecast is None else chance_until(plan.forecast, policy)
     return replace(waste.with_load(cycle, state.load, obs.now), chance_until=chance)
+
+
+def _bandwidth(plan: BoostPlan, policy: Policy) -> float:
+    """MB/s to buy: the chosen ones, else the configured."""
+    chosen = plan.choice
+    return policy.bought_bandwidth_mb_s if chosen is None else chosen.cache_mb_s + chosen.drain_mb_s
 
 
 def _token(state: AgentState, obs: Observation, policy: Policy) -> str:

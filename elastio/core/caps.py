@@ -94,9 +94,14 @@ def with_release_time(state: AgentState) -> AgentState:
 
 
 def reached(state: AgentState, obs: Observation, policy: Policy) -> Capped | None:
-    """The cap that the bill of the running cache would pass until its release; None: none, or caps end no boost."""
+    """The cap that ends the boost; None: none would be passed, or caps end no boost."""
+    return passed(state, obs, policy) if policy.caps.ends_boosts else None
+
+
+def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None:
+    """The cap that the bill of the running cache would pass until its release; None: none."""
     cycle = state.cycle
-    if cycle is None or cycle.opened_wall is None or not policy.caps.ends_boosts:
+    if cycle is None or cycle.opened_wall is None:
         return None
     until = cycle.wall_at(obs.now + release_s(state, policy))
     for cap in _caps(policy.caps, obs.spend):
@@ -142,12 +147,14 @@ def _passes(cap: _Cap, bill: _Bill, read: float, now: float, until: float) -> bo
 
 def sentence(capped: Capped) -> str:
     """What the cap does to a running boost, for people."""
+    return f"{what_ends(capped)}: {'the boost ends here' if capped.has_price else 'it is released'}"
+
+
+def what_ends(capped: Capped) -> str:
+    """Why the cap ends a boost, or a hold, for people."""
     if not capped.has_price:
-        return f"the price of this cache is not known, and a cap limits the cost ({capped.key}): it is released"
-    return (
-        f"the cap of {capped.most:g} ({capped.key}) would be passed by what this cache costs until it is released: "
-        "the boost ends here"
-    )
+        return f"the price of this cache is not known, and a cap limits the cost ({capped.key})"
+    return f"the cap of {capped.most:g} ({capped.key}) would be passed by what this cache costs until it is released"
 
 
 def standing(state: AgentState, wall: float, policy: Policy) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from elastio.core.actions import Action, DetachCacheSet, Outcome
+from elastio.core.market import Choice
 from elastio.core.model import (
     BackingView,
     CacheSetUuid,
@@ -121,6 +122,8 @@ class Cycle:
     create_unconfirmed_at: float | None = None
     forced: bool = False
     chance_until: float | None = None  # bought ahead of a burst: until then, low load does not end the boost
+    choice: Choice | None = None  # what was decided by money, and why; None: the settings apply
+    clean_since: float | None = None  # since when the cache is clean, unused and held; None: it is not held
     opened_wall: float | None = None
     closed_wall: float | None = None
     times: Timestamps = field(default_factory=Timestamps)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import caps, inhibition
+from elastio.core import caps, holding, inhibition
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind, Trigger
+from elastio.core.market import Choice
 from elastio.core.model import BackingView, CacheMode, CacheState, Forecast, HostView, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quiet
@@ -25,6 +26,7 @@ class Event(StrEnum):
 
     BOOST_WANTED = "boost wanted"
     BOOST_CAPPED = "boost capped"
+    BOOST_DECLINED = "boost declined"
     ORPHAN_FOUND = "orphan found"
     CACHE_ATTACHED = "cache attached"
     BOOST_REFUSED = "boost refused"
@@ -50,6 +52,8 @@ _MEANINGS = {
     Event.BOOST_WANTED: "Utilization was at or above the threshold for the trigger delay, the lead time of an "
     "expected burst has come, or an operator asked; no cap forbids the boost.",
     Event.BOOST_CAPPED: "The same, but a cap forbids the boost.",
+    Event.BOOST_DECLINED: "The same, but as far as past bursts show, the bill would be above the value of the "
+    'time that is saved (only with `policy.model = "money"`, and not for an operator).',
     Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
     Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
     Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
@@ -57,8 +61,10 @@ _MEANINGS = {
     "Something was, or may have been, bought.",
     Event.BOOST_WITHDRAWN: "The load, or the time of the expected burst, was over before the cache was attached, an "
     "operator asked to flush or pause, an inhibition began, or a cap would be passed.",
-    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no burst is "
-    "expected any more, an operator asked, an inhibition began, or somebody else made writes bypass the cache.",
+    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay, or, with "
+    '`policy.model = "money"`, for as long as the cache is paid for or worth holding, and no burst is '
+    "expected any more; a cap ended the hold, an operator asked, an inhibition began, or somebody else made writes "
+    "bypass the cache.",
     Event.CAP_REACHED: "A cap on AGBs or cost would be passed by what the cache costs until it is released, or a cap "
     "limits the cost and the price of the cache is not known.",
     Event.LOAD_RETURNED: "Utilization is at or above the threshold again, or the lead time of an expected burst has "
@@ -77,11 +83,15 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class BoostPlan:
-    """What a boost buys, and why. `forecast` is the burst that it is bought ahead of; None: the load is here."""
+    """What a boost buys, and why. `forecast` is the burst that it is bought ahead of; None: the load is here.
+
+    `choice` is what was decided by money; None: the settings apply.
+    """
 
     trigger: Trigger
     size_bytes: int
     forecast: Forecast | None = None
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,14 +282,8 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detectio
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
     if (capped := caps.reached(state, obs, policy)) is not None:
         return Detection(Event.CAP_REACHED, caps.sentence(capped), capped=capped)
-    since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
-    over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
-    if over and not is_burst_expected(cycle, obs.now):
-        return Detection(
-            Event.WENT_QUIET,
-            f"utilization below {policy.release_threshold:.0%} for {format_duration(policy.inactivity_delay_s)}",
-        )
-    return None
+    over = holding.why_over(state, cycle, obs, policy)
+    return Detection(Event.WENT_QUIET, over) if over else None
 
 
 def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:

@@ -72,9 +72,14 @@ def best_plan(
     """
     if not past:
         return None
-    nothing = sum(terms.waiting_per_s * _slow_s(terms, load) for load in past)
-    best = min(_tried(terms, offer, past, bounds, gaps_s), key=lambda p: p.cost, default=None)
+    nothing = slow_cost(terms, past)
+    best = min(plans(terms, offer, past, bounds, gaps_s), key=lambda p: p.cost, default=None)
     return best if best is not None and best.cost < nothing else None
+
+
+def slow_cost(terms: Terms, past: Sequence[PastLoad]) -> float:
+    """What these bursts would have cost without any cache."""
+    return sum(terms.waiting_per_s * _slow_s(terms, load) for load in past)
 
 
 def plan_cost(terms: Terms, plan: Plan, past: Sequence[PastLoad]) -> float:
@@ -91,9 +96,13 @@ def plan_cost(terms: Terms, plan: Plan, past: Sequence[PastLoad]) -> float:
     return cost
 
 
-def _tried(
-    terms: Terms, offer: Offer, past: Sequence[PastLoad], bounds: Bounds, gaps_s: Sequence[float]
+def plans(
+    terms: Terms, offer: Offer, past: Sequence[PastLoad], bounds: Bounds = UNBOUNDED, gaps_s: Sequence[float] = ()
 ) -> Iterator[Plan]:
+    """Every plan that is tried, with its cost for these bursts, one at a time: a caller may pause in between.
+
+    There are hundreds of them, and each takes some microseconds for each burst.
+    """
     longest_s = max(_slow_s(terms, load) for load in past)
     for mb_s in offer.bandwidths_mb_s:
         for drain in (share * terms.backing_mb_s for share in DRAINS):
@@ -119,7 +128,8 @@ def _specs(
         max(0.0, load.written_mb - terms.backing_mb_s * (delay_s + terms.late_s)) * (1 - drain / app) for load in past
     )
     wanted = {needs[math.ceil(share * len(needs)) - 1] for share in SIZE_QUANTILES}
-    found = (offer.spec(need * MB / terms.cutoff, mb_s) for need in wanted)
+    # Where none is so large, the largest absorbs a part.
+    found = (offer.spec(min(need * MB / terms.cutoff, offer.most_bytes), mb_s) for need in wanted)
     return {spec for spec in found if spec is not None}
 
 

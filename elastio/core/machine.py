@@ -21,7 +21,7 @@ so the same input gives the same decision and a journal can be replayed. It is c
 1. `update.fold` takes in what was observed: outcomes of actions, the scan of the kernel, a sample of throughput.
    Nothing is decided here.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
-3. `ahead` notes which expected burst is near, and whether the last one came.
+3. `ahead` notes which expected burst is near, and whether the last one came; `holding` since when a cache is unused.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
 5. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
 6. In IDLE, `boosting.wanted` decides whether to buy.
@@ -51,10 +51,12 @@ from elastio.core import (
     boosting,
     caps,
     detection,
+    holding,
     inhibition,
     invariants,
     learning,
     missing_cache,
+    money,
     polling,
     requests,
     update,
@@ -73,6 +75,7 @@ from elastio.errors import InvariantError
 TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,
     (Phase.IDLE, Event.BOOST_CAPPED): Phase.IDLE,
+    (Phase.IDLE, Event.BOOST_DECLINED): Phase.IDLE,
     (Phase.IDLE, Event.ORPHAN_FOUND): Phase.DETACHING,
     (Phase.ATTACHING, Event.CACHE_ATTACHED): Phase.BOOSTING,
     (Phase.ATTACHING, Event.BOOST_REFUSED): Phase.IDLE,
@@ -106,7 +109,8 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
 
     Raises InvariantError if the decision would break a safety rule, or if a transition is not in the table.
     """
-    before = state
+    before, configured = state, policy
+    policy = money.in_force(policy, state.cycle)
     state = folded = missing_cache.settle(update.fold(state, obs, policy), obs)
     reason = ""
     if not state.recovered:
@@ -117,14 +121,17 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state = _without_backoffs(state)
     state, inhibited = inhibition.update(state, obs, policy)
     state = ahead.update(state, obs, policy)
-    reason = inhibited or reason or _why_failed_clean(before, state)
+    state, held = holding.noted(state, obs, policy)
+    reason = inhibited or reason or _why_failed_clean(before, state) or held
     state = _with_current_fault(state, obs)
     state, detected = _moved(state, _detect(state, obs, policy), obs, policy)
+    policy = money.in_force(configured, state.cycle)
     state, answers, ordered = _answer(state, obs, policy)
     reason = ordered or detected or reason
     if state.phase is Phase.IDLE and not ordered:
-        state, wanted = _moved(state, boosting.wanted(state, obs, policy), obs, policy)
+        state, wanted = _moved(state, boosting.wanted(state, obs, configured), obs, configured)
         reason = wanted or reason
+        policy = money.in_force(configured, state.cycle)
     plan = next_action(state, obs, policy)
     if plan.waiting_for != state.waiting_for:
         state = replace(state, waiting_for=plan.waiting_for)
@@ -212,8 +219,8 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
     match detected.event:
         case Event.BOOST_WANTED:
             return _begun(state, detected, obs, policy)
-        case Event.BOOST_CAPPED:
-            return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S)
+        case Event.BOOST_CAPPED | Event.BOOST_DECLINED:
+            return _put_off(state, detected.event, obs)
         case Event.ENDANGERED:
             return replace(state, fault=_fault(detected))
         case Event.ORPHAN_FOUND:
@@ -241,6 +248,13 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case _:
             assert_never(detected.event)
     return _with_stamps(state, detected, obs)
+
+
+def _put_off(state: AgentState, event: Event, obs: Observation) -> AgentState:
+    """The state after a boost that is not bought: a cap is asked again soon; a load that is not worth it, no more."""
+    if event is Event.BOOST_DECLINED:
+        return replace(state, declined_for=boosting.beginning(state, obs))
+    return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S)
 
 
 def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:
@@ -280,6 +294,7 @@ def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: 
         case (
             Event.BOOST_WANTED
             | Event.BOOST_CAPPED
+            | Event.BOOST_DECLINED
             | Event.BOOST_REFUSED
             | Event.ORPHAN_FOUND
             | Event.RELEASED

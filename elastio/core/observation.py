@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from elastio.core.actions import Action, Outcome, Worker
 from elastio.core.cycle import Cycle
+from elastio.core.market import Advice
 from elastio.core.model import Forecast, HostView, Request, Sample, Spend
 from elastio.core.state import AgentState
 
@@ -17,7 +18,8 @@ class Observation:
     `host` is None while the kernel's state is unknown: not scanned yet, too old, or a host action has run since the
     scan. `sample` is set only when there is a new one. `busy`: workers that run an action. `jitter` is uniform in
     [0, 1), because the core uses no random numbers of its own. `forecast` None: no burst is expected, or there is no
-    forecaster. `can_record` False: the last write to the journal failed. `spend_at` is when `spend` was last known.
+    forecaster. `advice` None: no burst is known, or nothing is decided by money. `can_record` False: the last write to
+    the journal failed. `spend_at` is when `spend` was last known.
     """
 
     now: float
@@ -31,6 +33,7 @@ class Observation:
     spend_at: float = float("-inf")
     jitter: float = 0.0
     forecast: Forecast | None = None
+    advice: Advice | None = None
     can_record: bool = True
 
 

@@ -6,15 +6,24 @@ Each question is a function of its own, so that another answer needs no change i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TypeAlias
 
 from elastio.core.cycle import Cycle
+from elastio.core.market import Market
 from elastio.core.model import Forecast, Sample, Spend, Spent
 from elastio.core.state import LoadWatch
 from elastio.units import GIB, MB, agbs
 
 # The most boosts, AGBs and cost of a period; None: no limit.
 Limits: TypeAlias = tuple[int | None, float | None, float | None]
+
+
+class Model(StrEnum):
+    """How size, speed, hold and worth of a cache are decided."""
+
+    AGBS = "agbs"  # by the settings and by AGBs, as published
+    MONEY = "money"  # by tariff and value of time
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,8 @@ class Policy:
     `least_confidence` the confidence that a forecast needs. `notice_poll_s` is the
     interval of polls for a notice (None: never), `notice_flush` whether a notice flushes the cache. `tags_volumes`:
     keep the tag from which a janitor learns what a volume may hold. `detach_throttle_after_s` is how long a detach
-    waits for an instant without requests before applications are held back for one (None: for ever).
+    waits for an instant without requests before applications are held back for one (None: for ever). `market` is what
+    `Model.MONEY` decides by; None: the prices are not known yet.
     """
 
     backing_bandwidth_mb_s: float
@@ -110,6 +120,8 @@ class Policy:
     detach_throttle_after_s: float | None = None
     backing_uuid: str = ""
     caps: Caps = Caps()
+    model: Model = Model.AGBS
+    market: Market | None = None
 
     @property
     def bought_bandwidth_mb_s(self) -> float:

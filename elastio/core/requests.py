@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Literal, assert_never
 
 from elastio.core import ahead, boosting, caps, detection, inhibition, missing_cache
-from elastio.core.cycle import NO_BACKOFF, Trigger
-from elastio.core.detection import BoostPlan, Detection, Event
+from elastio.core.cycle import NO_BACKOFF
+from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
 from elastio.core.model import CacheState, Forecast, Request, RequestKind
 from elastio.core.observation import Answer, Observation
@@ -88,8 +88,9 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
     if refused := caps.refusal(size, state, obs, policy):
         return state, Answer(request, False, refused, "caps")
     text = f"buying a cache of {format_size(size)}"
-    plan = BoostPlan(Trigger.OPERATOR, size)
-    return move(state, Detection(Event.BOOST_WANTED, text, plan=plan)), Answer(request, True, text)
+    plan, warning = boosting.for_operator(size, state, obs, policy)
+    state = move(state, Detection(Event.BOOST_WANTED, text, plan=plan))
+    return state, Answer(request, True, f"{text}, although {warning}" if warning else text)
 
 
 def flush(state: AgentState, request: Request, move: Move) -> Answered:

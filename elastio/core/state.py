@@ -160,6 +160,8 @@ class AgentState:
     `failed_clean_set` is a cache set that failed while it was clean, so that the device runs without it, while the
     device's superblock still names it; empty: none. It must not be attached again.
 
+    `declined_for` is the load, by its beginning, for which a boost was declined as not worth its price.
+
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     expected bursts in a row did not come. `attach_s` are the last times, in seconds, from a decision to the attached
     cache, `release_s` those from a clean cache to the deletion of its volume. `capped` is the cap that ended the last
@@ -193,6 +195,7 @@ class AgentState:
     attach_s: tuple[float, ...] = ()
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
+    declined_for: float | None = None
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0

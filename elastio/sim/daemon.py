@@ -12,13 +12,17 @@ import os
 import selectors
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from elastio.agent.adviser import HindsightAdviser
+from elastio.agent.market import market
 from elastio.agent.request_handler import RequestHandler, decisions_in
 from elastio.config.schema import Config, load, parse
 from elastio.control.protocol import DEFAULT_DECISIONS, Message, Reply, accepted
 from elastio.control.server import ControlServer
+from elastio.core.policy import Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace, Workload
@@ -43,7 +47,8 @@ class SimDaemon:
         world.workload = bursts()
         self.simulation = Simulation(
             world,
-            config.policy(),
+            policy_of(config, world.kernel.settings.backing_bytes),
+            adviser=HindsightAdviser(),
             sample_interval_s=config.agent.sample_interval_s,
             seed=world.settings.seed,
         )
@@ -91,6 +96,14 @@ class SimDaemon:
             if record["kind"] == "decision":
                 _log.info("%s -> %s: %s", record["from"], record["to"], record["reason"])
         self._logged = len(lines)
+
+
+def policy_of(config: Config, backing_bytes: int) -> Policy:
+    """The settings, with the market where money decides. Raises ConfigError if a price is not known."""
+    policy = config.policy()
+    if policy.model is not Model.MONEY:
+        return policy
+    return replace(policy, market=market(config, "", backing_bytes, None))
 
 
 def bursts() -> Workload:

@@ -16,7 +16,7 @@ from elastio.core.observation import Answer
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
-from elastio.ports import Forecaster, Journal, NoForecast, Recorder
+from elastio.ports import Adviser, Forecaster, Journal, NoAdvice, NoForecast, Recorder
 from elastio.sim.faults import UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
 from elastio.sim.records import MemoryJournal, MemoryRecorder
 from elastio.sim.worker import SimWorker
@@ -89,7 +89,10 @@ def ignore(point: str) -> None:
 
 
 class Simulation:
-    """A world and its agent. `agent` is None while none runs. Journal and recorder outlive it, as files do."""
+    """A world and its agent. `agent` is None while none runs. Journal and recorder outlive it, as files do.
+
+    So does the adviser: a real one reads the same bursts from the ledger again.
+    """
 
     def __init__(
         self,
@@ -99,12 +102,14 @@ class Simulation:
         recorder: KeptRecorder | None = None,
         point: Point = ignore,
         forecaster: Forecaster | None = None,
+        adviser: Adviser | None = None,
         sample_interval_s: float = SAMPLE_S,
         seed: int = 1,
     ) -> None:
         self.world, self.policy = world, policy
         self.recorder: KeptRecorder = MemoryRecorder() if recorder is None else recorder
         self.point, self._forecaster = point, forecaster or NoForecast()
+        self._adviser = adviser or NoAdvice()
         self.lines: list[bytes] = []
         self.timeline: list[TimelinePoint] = []
         self.on_step: Callable[[], None] = lambda: None
@@ -151,6 +156,7 @@ class Simulation:
             seed=self._seed + self.starts,
         )
         self.agent.forecaster = self._forecaster
+        self.agent.adviser = self._adviser
 
     def _open_journal(self) -> MemoryJournal:
         """The journal, owned by the machine and the backing device of now."""

@@ -19,7 +19,7 @@ from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MB, agbs
 from tests import simulated
-from tests.simulated import KERNEL, QUIET
+from tests.simulated import KERNEL, QUIET, by_money
 
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
@@ -150,6 +150,11 @@ SCENARIOS = {
     "expected": Scenario((Segment(20, 0), Segment(9, 60), QUIET), ((can_boost, announce),), blocks=FEW_BLOCKS),
     "capped": Scenario(
         (Segment(2, 0), Segment(30, 60), QUIET), policy=replace(POLICY, caps=Caps(max_agbs_per_day=CAP_AGBS))
+    ),
+    "held": Scenario(
+        (Segment(2, 0), Segment(9, 60), Segment(60, 0), Segment(4, 60), QUIET),
+        policy=by_money(POLICY),
+        blocks=FEW_BLOCKS,
     ),
     "orphan": Scenario((QUIET,), orphan=True),
 }

@@ -79,7 +79,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     plan = FaultPlan(draw(st.lists(faults(), max_size=5)), draw(st.lists(SCHEDULED, max_size=2)))
     happens = draw(st.lists(st.builds(Happening, seconds(0, 80), st.sampled_from(HAPPENINGS)), max_size=4))
     ordered = tuple(sorted(happens, key=lambda h: h.at_s))
-    kinds = {"wild": draw(st.booleans()), "rewrites": draw(st.booleans())}
+    kinds = {kind: draw(st.booleans()) for kind in ("wild", "rewrites", "money")}
     return Schedule(draw(st.integers(0, 9999)), load, plan.spec(), ordered, **kinds)
 
 

@@ -30,7 +30,8 @@ class Happening:
 class Schedule:
     """`load` ends with quiet by itself; `faults`: see `FaultPlan.parse`. `wild`: forecasts are wrong.
 
-    `rewrites`: the load writes the same few blocks again and again.
+    `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. That is the last
+    thing drawn, so a seed has the load, faults and happenings that it had before there was a choice.
     """
 
     seed: int
@@ -39,6 +40,7 @@ class Schedule:
     happenings: tuple[Happening, ...] = ()
     wild: bool = False
     rewrites: bool = False
+    money: bool = False
 
     @property
     def horizon_s(self) -> float:
@@ -48,7 +50,8 @@ class Schedule:
     def __str__(self) -> str:
         load = " ".join(f"{s.seconds:g}s:{s.write_mb_s:g}:{s.read_mb_s:g}" for s in self.load)
         happenings = " ".join(str(h) for h in self.happenings) or "nobody"
-        return f"{self.seed}{' wild' * self.wild}{' rewrites' * self.rewrites} | {load} | {self.faults} | {happenings}"
+        kinds = f"{' wild' * self.wild}{' rewrites' * self.rewrites}{' money' * self.money}"
+        return f"{self.seed}{kinds} | {load} | {self.faults} | {happenings}"
 
     @classmethod
     def parse(cls, line: str) -> Schedule:
@@ -60,7 +63,8 @@ class Schedule:
             words = () if happenings == "nobody" else tuple(word.split("@") for word in happenings.split())
             done = tuple(Happening(float(at), kind) for kind, at in words)
             spec = FaultPlan.parse(faults).spec()
-            return cls(int(number), segments, spec, done, wild="wild" in kinds, rewrites="rewrites" in kinds)
+            drawn = {kind: kind in kinds for kind in ("wild", "rewrites", "money")}
+            return cls(int(number), segments, spec, done, **drawn)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{line!r} is no schedule: {error}") from error
 
@@ -74,7 +78,8 @@ class Schedule:
             (Happening(draw.uniform(0, HORIZON_S), draw.choice(HAPPENINGS)) for _ in range(happenings)),
             key=lambda h: h.at_s,
         )
-        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites=draw.random() < 0.6)
+        rewrites, money = draw.random() < 0.6, draw.random() < 0.5
+        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money)
 
 
 def _draw_load(draw: Random) -> tuple[Segment, ...]:

@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 
 from elastio.accounting.ledger import Ledger
+from elastio.agent.adviser import HindsightAdviser
 from elastio.core.model import Forecast, RequestKind, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
@@ -28,7 +29,7 @@ from tests.crash.crashes import (
     is_held_back,
     is_left_to_a_human,
 )
-from tests.simulated import KERNEL
+from tests.simulated import KERNEL, by_money
 
 from .schedule import Schedule
 
@@ -97,7 +98,15 @@ class Storm:
         load = Trace((*schedule.load, Segment(FOREVER_S, 0)), span, KERNEL.block_bytes)
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=schedule.seed), load, self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
-        self.sim = Simulation(self.world, policy, recorder=recorder, seed=schedule.seed, forecaster=forecaster)
+        adviser = HindsightAdviser() if schedule.money else None
+        self.sim = Simulation(
+            self.world,
+            by_money(policy) if schedule.money else policy,
+            recorder=recorder,
+            seed=schedule.seed,
+            forecaster=forecaster,
+            adviser=adviser,
+        )
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()

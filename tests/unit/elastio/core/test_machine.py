@@ -19,6 +19,7 @@ from elastio.core.actions import (
 from elastio.core.cycle import Timestamps
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
+from elastio.core.market import Advice
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Caps, Policy
@@ -26,7 +27,7 @@ from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB
 from tests.fixtures.errors import refused
-from tests.simulated import BURST, assert_at_rest, in_phase
+from tests.simulated import BURST, assert_at_rest, by_money, in_phase
 from tests.simulated import machine as simulated
 from tests.values import (
     BOOSTED,
@@ -76,6 +77,10 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
     (Phase.IDLE, Event.BOOST_CAPPED): (
         state(Phase.IDLE, load=HIGH),
         replace(seen(host(backing()), sample=busy_sample()), spend=Spend(boosts=1)),
+    ),
+    (Phase.IDLE, Event.BOOST_DECLINED): (
+        state(Phase.IDLE, load=HIGH),
+        seen(host(backing()), sample=busy_sample(), advice=Advice(5, 2000.0)),
     ),
     (Phase.IDLE, Event.ORPHAN_FOUND): (
         state(Phase.IDLE, owned=(volume(VolumeState.AVAILABLE),)),
@@ -153,7 +158,8 @@ def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
     before, obs = SHOWN[pair]
     assert before.phase is pair[0]
     caps = replace(POLICY.caps, max_boosts_per_day=1, max_agbs_per_day=CAPPED_AGBS)
-    decision = decide(before, obs, replace(POLICY, caps=caps))
+    policy = replace(POLICY, caps=caps)
+    decision = decide(before, obs, policy if obs.advice is None else by_money(policy))
     assert decision.state.phase is (TRANSITIONS[pair] or Phase.BOOSTING)
     assert (decision.state.fault is None) is (decision.state.phase is not Phase.FAULTED)
     assert decision.reason

@@ -1,0 +1,107 @@
+"""Follows the bursts of one device and looks for the plan that would have been the cheapest for the last ones.
+
+The loop must not wait for that: `hindsight` tries hundreds of plans, which takes tens of milliseconds. So the search is
+cut into pieces. With every sample some plans are tried, a millisecond's worth; after half a minute all were. Until then
+the advice of before holds. A burst that ends, other prices and another time to attach begin the search again.
+
+What was learned is not kept by itself: at a start the bursts are read from the history in the ledger, at most
+`READ_RUNS` of the last samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from elastio.core import bursts, hindsight, money
+from elastio.core.bursts import BurstWatch, LoadRun, PastBurst
+from elastio.core.hindsight import PastLoad, Plan
+from elastio.core.market import Advice
+from elastio.core.model import Sample
+from elastio.core.policy import Model, Policy
+from elastio.core.state import AgentState
+
+# Samples that are read at a start.
+READ_RUNS = 10_000
+# Bursts that are replayed with each sample: some microseconds each.
+REPLAYS_PER_SAMPLE = 160
+
+_Question: TypeAlias = tuple[tuple[PastBurst, ...], Policy, float]
+
+
+class HindsightAdviser:
+    """`ports.Adviser`. `runs`: the history, oldest first; it is taken in by the first call."""
+
+    def __init__(self, runs: Iterable[LoadRun] = ()) -> None:
+        self._runs = runs
+        self._watch = BurstWatch()
+        self._advice: Advice | None = None
+        self._question: _Question | None = None
+        self._search: Iterator[Plan] | None = None
+        self._best: Plan | None = None
+        self._past: tuple[PastLoad, ...] = ()
+        self._gaps = 0
+        self._slow_cost = math.inf
+
+    def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
+        """See `ports.Adviser`."""
+        if policy.model is not Model.MONEY:
+            return None
+        self._take_in(sample, policy, offset_s)
+        if policy.market is None:
+            return None
+        question = (self._watch.bursts, policy, money.late_s(state.attach_s, policy))
+        if question != self._question:
+            self._ask(question)
+        self._go_on()
+        return self._advice
+
+    def _take_in(self, sample: Sample | None, policy: Policy, offset_s: float) -> None:
+        past, self._runs = self._runs, ()
+        for run in past:
+            self._note(run, policy)
+        if sample is not None:
+            rates, seconds = sample.adaptive, sample.seconds
+            begun = sample.at - seconds + offset_s
+            self._note(LoadRun(begun, seconds, rates.write_mb_s * seconds, rates.total_mb_s * seconds), policy)
+
+    def _note(self, run: LoadRun, policy: Policy) -> None:
+        low, high = policy.release_threshold, policy.utilization_threshold
+        self._watch = bursts.with_run(self._watch, run, policy.backing_bandwidth_mb_s, high, low)
+
+    def _ask(self, question: _Question) -> None:
+        """Begin again: by the formulas at once where few bursts are known, else by trying plans."""
+        ended, policy, late = self._question = question
+        market = policy.market
+        if market is None:
+            return
+        self._past = bursts.past_loads(ended, policy.backing_bandwidth_mb_s, policy.cache_bandwidth_mb_s)
+        gaps_s = bursts.gaps_s(ended, policy.backing_bandwidth_mb_s)
+        self._gaps, self._search, self._best = len(gaps_s), None, None
+        if len(self._past) < money.LEAST_BURSTS:
+            self._advice = money.advised(market, policy, self._past, gaps_s, late)
+            return
+        terms = money.terms_of(market, policy, late)
+        bounds = money.bounds_of(market, policy)
+        self._slow_cost = hindsight.slow_cost(terms, self._past)
+        self._search = hindsight.plans(terms, market.offer, self._past, bounds, gaps_s)
+
+    def _go_on(self) -> None:
+        """Try some more plans; after the last one the advice is the cheapest, or that none is worth it."""
+        if self._search is None:
+            return
+        for _ in range(max(1, REPLAYS_PER_SAMPLE // len(self._past))):
+            plan = next(self._search, None)
+            if plan is None:
+                self._end()
+                return
+            if self._best is None or plan.cost < self._best.cost:
+                self._best = plan
+
+    def _end(self) -> None:
+        best, self._search = self._best, None
+        if best is not None and best.cost >= self._slow_cost:
+            best = None
+        largest = max(load.written_mb for load in self._past)
+        self._advice = Advice(len(self._past), largest, best, self._gaps)

@@ -1,0 +1,144 @@
+"""What is sold where this machine runs, and what waiting costs, for `policy.model = "money"`. No cloud is asked.
+
+The price list of the provider is asked for a cache of every bandwidth between that of the backing volume and the
+configured one. What is sold at the configured bandwidth decides the tariff; bandwidths that another tariff applies to,
+such as those of another volume type, are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastio import registry
+from elastio.agent.device_prices import device_prices
+from elastio.config.schema import Config
+from elastio.core.market import Market
+from elastio.core.model import Identity, Quote, VolumeSpec
+from elastio.core.policy import Model, Policy
+from elastio.core.speed import Bounds, Offer, in_ratio
+from elastio.core.tariff import PriceList, Tariff
+from elastio.errors import ConfigError, RefusedError
+
+# A cache that is hardly faster than the backing volume is never worth it.
+LEAST_RATIO = 1.1
+UNKNOWN = "prices.unknown"
+
+
+def require_prices(config: Config) -> None:
+    """Raises ConfigError if `policy.model = "money"` can never know its prices, whatever the region turns out to be."""
+    policy = config.policy()
+    if policy.model is not Model.MONEY:
+        return
+    region = _configured_region(config)
+    listed = _listed(config, region)
+    try:
+        market(config, region, policy.caps.max_size_bytes, None)
+    except ConfigError as error:
+        # Until the cloud has named the region, its prices are not known.
+        if error.code != UNKNOWN or not any(tariff.region for tariff in listed.tariffs):
+            raise
+
+
+def _configured_region(config: Config) -> str:
+    """The region that the settings name; empty: the cloud names it."""
+    return str(config.provider.settings.get("region", ""))
+
+
+def market(config: Config, region: str, backing_bytes: int, limit_mb_s: float | None) -> Market:
+    """The market of this device. `limit_mb_s`: the instance's storage limit; None: not known.
+
+    Raises ConfigError, with the code UNKNOWN where a price is not known: nothing is guessed.
+    """
+    policy, hour = config.policy(), config.value.hour
+    if hour is None:
+        raise ConfigError('policy.model = "money" needs value.hour', code="value.hour")
+    region = _configured_region(config) or region
+    listed = _listed(config, region)
+    configured = _sold(config, region, policy, policy.bought_bandwidth_mb_s)
+    tariff = None if configured is None else _tariff(configured, listed)
+    if configured is None or tariff is None:
+        raise _unknown(f"a cache of {policy.bought_bandwidth_mb_s:g} MB/s", region, listed)
+    backing = device_prices(config, region, backing_bytes)
+    if backing.backing_per_hour is None or backing.currency not in ("", tariff.currency):
+        remedy = PriceList((), remedy=f"set device.price_per_month in {tariff.currency}")
+        raise _unknown("the backing volume", region, remedy)
+    bounds = Bounds() if limit_mb_s is None else Bounds(instance_mb_s=limit_mb_s)
+    offer = _offer(config, region, policy, tariff, configured)
+    return Market(tariff, (hour + backing.backing_per_hour) / 3600, offer, bounds)
+
+
+def _unknown(what: str, region: str, listed: PriceList) -> ConfigError:
+    where = f" in {region}" if region else ""
+    remedy = f": {listed.remedy}" if listed.remedy else ""
+    return ConfigError(f'policy.model is "money" and the price of {what}{where} is not known{remedy}', code=UNKNOWN)
+
+
+def _listed(config: Config, region: str) -> PriceList:
+    listed = registry.price_list(config.provider.name, config.provider.settings, region)
+    if listed is None:
+        raise ConfigError(
+            f'policy.model is "money" and the provider {config.provider.name} has no price list: use "agbs"',
+            code=UNKNOWN,
+        )
+    return listed
+
+
+def _sold(config: Config, region: str, policy: Policy, mb_s: float) -> Quote | None:
+    """What is sold for the smallest cache of this bandwidth; None: nothing, or its price is not known."""
+    spec = VolumeSpec(policy.min_size_bytes, mb_s, policy.cache_iops)
+    try:
+        quote = registry.price(config.provider.name, config.provider.settings, region, spec)
+    except RefusedError:
+        return None
+    return quote if quote is not None and quote.price_known else None
+
+
+def _tariff(quote: Quote, listed: PriceList) -> Tariff | None:
+    """The tariff by which this volume is priced."""
+    return next((tariff for tariff in listed.tariffs if _is_priced_by(quote, tariff)), None)
+
+
+def _is_priced_by(quote: Quote, tariff: Tariff) -> bool:
+    price = tariff.per_hour(quote.spec)
+    return quote.currency == tariff.currency and abs(price - quote.price_per_hour) <= 1e-9 * max(price, 1e-12)
+
+
+def _offer(config: Config, region: str, policy: Policy, tariff: Tariff, configured: Quote) -> Offer:
+    """The bandwidths that are sold at this tariff, up to the configured one."""
+    most = policy.bought_bandwidth_mb_s
+    least = min(most, LEAST_RATIO * policy.backing_bandwidth_mb_s)
+    wanted = (_sold(config, region, policy, mb_s) for mb_s in in_ratio(least, most))
+    sold = [quote.spec for quote in wanted if quote is not None and _is_priced_by(quote, tariff)]
+    sold = sold or [configured.spec]
+    least_iops, last = sold[0].iops or 0, sold[-1]
+    is_by_iops = bool(least_iops) and (last.iops or 0) > least_iops
+    return Offer(
+        tuple(sorted({min(spec.bandwidth_mb_s, most) for spec in sold})),
+        size_step_bytes=policy.size_step_bytes,
+        least_bytes=max(policy.min_size_bytes, configured.spec.size_bytes),
+        most_bytes=max(policy.caps.max_size_bytes, policy.min_size_bytes),
+        mb_s_per_iops=last.bandwidth_mb_s / (last.iops or 1) if is_by_iops else 0.0,
+        least_iops=least_iops,
+    )
+
+
+@dataclass(slots=True)
+class MarketWatch:
+    """Determines the market when the machine's region and the device's size are known, and again when they change."""
+
+    trouble: str = ""
+    _of: tuple[str, float | None, int, Config] | None = None
+    _market: Market | None = None
+
+    def market(self, config: Config, identity: Identity | None, backing_bytes: int | None) -> Market | None:
+        """None: not known yet, or not at all; `trouble` says why then."""
+        if identity is None or backing_bytes is None:
+            return self._market
+        wanted = (identity.region, identity.bandwidth_limit_mb_s, backing_bytes, config)
+        if wanted != self._of:
+            self._of, self._market, self.trouble = wanted, None, ""
+            try:
+                self._market = market(config, identity.region, backing_bytes, identity.bandwidth_limit_mb_s)
+            except ConfigError as error:
+                self.trouble = str(error)
+        return self._market

@@ -1,0 +1,180 @@
+"""A cache that is bought, held and released by its price, at the tariff of the simulator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import CostRecorder
+from elastio.agent.adviser import HindsightAdviser
+from elastio.agent.daemon import adviser_of
+from elastio.agent.status_builder import RuntimeInfo, status_of
+from elastio.cli.status import rows
+from elastio.core.market import RELEASE_S, Market
+from elastio.core.model import RequestKind, VolumeSpec
+from elastio.core.policy import Caps, Model
+from elastio.core.state import Phase
+from elastio.sim.prices import TARIFF
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Segment
+from tests.simulated import KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, in_phase, machine, path
+from tests.unit.elastio.agent.test_market import config
+from tests.values import present
+
+PAUSE_S = 60.0
+BURST = Segment(12, 60)
+TWO = (Segment(2, 0), BURST, Segment(PAUSE_S, 0), BURST, QUIET)
+# Waiting is worth nothing: what is held is only what is paid for.
+WORTHLESS = replace(MARKET, waiting_per_s=0.0)
+
+
+def priced(load: tuple[Segment, ...] = TWO, market: Market = MARKET, **more: Any) -> Simulation:
+    return machine(load, model=Model.MONEY, market=market, **more)
+
+
+def bills_s(sim: Simulation) -> list[float]:
+    """How long each volume existed."""
+    return [
+        present(v.deleted_at) - v.created_at for v in sim.world.provider.volumes.values() if v.deleted_at is not None
+    ]
+
+
+def reasons(sim: Simulation) -> list[str]:
+    return [r["reason"] for r in sim.journal.records() if r["kind"] == "decision"]
+
+
+def test_a_held_cache_takes_the_next_burst_at_full_speed() -> None:
+    sim = priced()
+    sim.run_for(2 + 12 + PAUSE_S + 12 + 1)
+    again = 2 + 12 + PAUSE_S
+    at_speed = [m.adaptive_mb_s for m in sim.timeline if again + 1 < m.at_s < again + 12]
+    assert min(at_speed) > 55, "from its first second on"
+    assert_at_rest(sim, 1800)
+    assert len(bought(sim)) == 1
+    assert path(sim) == ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]
+
+
+def test_by_agbs_the_same_load_buys_two_caches() -> None:
+    sim = machine(TWO)
+    sim.run_for(2 + 12 + PAUSE_S + 12 + 1)
+    assert_at_rest(sim)
+    assert len(bought(sim)) == 2
+
+
+def test_what_is_not_worth_holding_stays_for_its_paid_minute_and_no_longer() -> None:
+    short = (Segment(2, 0), BURST, QUIET)
+    sim = priced(short, WORTHLESS)
+    in_phase(sim, Phase.BOOSTING)
+    assert_at_rest(sim)
+    (billed,) = bills_s(sim)
+    (hold_s,) = {r["cycle"]["choice"]["hold_s"] for r in sim.journal.records() if r.get("cycle")}
+    assert TARIFF.minimum_s - RELEASE_S <= billed <= TARIFF.minimum_s + RELEASE_S + hold_s
+
+
+def test_a_begun_hour_is_held_to_its_end() -> None:
+    by_hour = replace(WORTHLESS, tariff=replace(TARIFF, minimum_s=3600.0, step_s=3600.0))
+    sim = priced((Segment(2, 0), BURST, QUIET), by_hour)
+    sim.run_for(3300)
+    assert sim.phase is Phase.BOOSTING
+    assert_at_rest(sim)
+    (billed,) = bills_s(sim)
+    assert 3500 < billed <= 3600
+
+
+@pytest.mark.parametrize("kind", [RequestKind.FLUSH, RequestKind.PAUSE, RequestKind.QUIESCE])
+def test_a_hold_ends_at_once_when_an_operator_says_so(kind: RequestKind) -> None:
+    sim = priced((Segment(2, 0), BURST, QUIET))
+    sim.run_for(60)
+    assert sim.phase is Phase.BOOSTING
+    sim.ask(kind, seconds=300.0)
+    sim.run_for(2)
+    assert sim.phase in (Phase.FLUSHING, Phase.DETACHING)
+    assert_at_rest(sim)
+
+
+def test_a_hold_ends_with_the_cap_of_the_day() -> None:
+    free_s = 60.0
+    spec = VolumeSpec(POLICY.initial_size_bytes, POLICY.bought_bandwidth_mb_s)
+    cap = TARIFF.per_hour(spec) * (free_s + 60) / 3600
+    sim = priced((Segment(2, 0), BURST, QUIET), replace(MARKET, waiting_per_s=1e-3), caps=Caps(max_cost_per_day=cap))
+    in_phase(sim, Phase.BOOSTING)
+    assert_at_rest(sim)
+    (billed,) = bills_s(sim)
+    assert billed < free_s + 60 + RELEASE_S
+
+
+def test_a_restart_in_a_hold_decides_the_same() -> None:
+    whole, broken = priced((Segment(2, 0), BURST, QUIET)), priced((Segment(2, 0), BURST, QUIET))
+    for sim in (whole, broken):
+        in_phase(sim, Phase.BOOSTING)
+        sim.run_for(60)
+        assert sim.phase is Phase.BOOSTING
+    before = present(broken.state.cycle)
+    broken.start_agent()
+    broken.run_for(1)
+    after = present(broken.state.cycle)
+    assert (after.choice, after.clean_since) == (before.choice, before.clean_since)
+    for sim in (whole, broken):
+        assert_at_rest(sim, 1800)
+    (first,), (second,) = bills_s(whole), bills_s(broken)
+    assert math.isclose(first, second, abs_tol=3.0)
+
+
+def test_the_reasons_are_in_the_journal_and_in_the_status() -> None:
+    sim = priced((Segment(2, 0), BURST, QUIET))
+    in_phase(sim, Phase.BOOSTING)
+    made = present(present(sim.state.cycle).choice)
+    assert any(made.reason in reason for reason in reasons(sim))
+    sim.run_for(60)
+    assert any("held for" in reason for reason in reasons(sim))
+    shown = dict(rows(status_of(sim.state, present(sim.agent).snapshot(), sim.policy, RuntimeInfo("1.0", 0.0))))
+    assert shown["chosen"] == made.reason
+    assert "unused" in shown
+
+
+def test_prices_that_are_not_known_are_a_restraint_that_the_status_shows() -> None:
+    sim = machine((Segment(2, 0), BURST, QUIET), model=Model.MONEY)
+    sim.run_for(20)
+    assert bought(sim) == []
+    assert status_of(sim.state, present(sim.agent).snapshot(), sim.policy, RuntimeInfo("1.0", 0.0)).restraint
+
+
+def test_bursts_that_were_not_worth_a_cache_are_not_boosted_again() -> None:
+    rhythm = (Segment(2, 0), *(BURST, Segment(120, 0)) * 6, QUIET)
+    cheap = replace(MARKET, waiting_per_s=1e-9)
+    sim = priced(rhythm, cheap, adviser=HindsightAdviser())
+    sim.run_for(2 + 6 * 132)
+    assert_at_rest(sim)
+    assert len(bought(sim)) == 1, "the first one, of which nothing was known"
+    assert sum(reason.startswith("no boost") for reason in reasons(sim)) == 5
+
+
+def test_the_plan_follows_the_past_bursts() -> None:
+    rhythm = (Segment(2, 0), *(BURST, Segment(400, 0)) * 5, QUIET)
+    sim = priced(rhythm, replace(MARKET, waiting_per_s=1e-4), adviser=HindsightAdviser())
+    sim.run_for(2 + 5 * 412)
+    assert_at_rest(sim, 3600)
+    made = [r["cycle"]["choice"]["reason"] for r in sim.journal.records() if r.get("cycle")]
+    assert "as configured" in made[0]
+    assert len(bought(sim)) == 1 or any("cheapest for the last" in reason for reason in made)
+
+
+def test_a_start_learns_the_bursts_from_the_ledger(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        sim = machine((Segment(2, 0), *(BURST, Segment(100, 0)) * 4, QUIET), recorder=recorder)
+        sim.run_for(2 + 4 * 112 + 60)
+        recorder.flush(wall=sim.world.clock.wall())
+        of = config("sim", device={"bandwidth_mb_s": 20}, cache={"bandwidth_mb_s": 80})
+        adviser = adviser_of(recorder, of)
+        policy = replace(POLICY, model=Model.MONEY, market=MARKET)
+        found = None
+        for _ in range(500):
+            found = adviser.advise(None, sim.state, policy, offset_s=0.0)
+    assert present(found).bursts == 4
+    assert 12 * KERNEL.backing_mb_s < present(found).largest_mb < 12 * 60

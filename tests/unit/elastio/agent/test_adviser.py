@@ -1,0 +1,103 @@
+"""What the adviser learns from samples, and that it never takes long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.agent.adviser import REPLAYS_PER_SAMPLE, HindsightAdviser
+from elastio.core import bursts, hindsight, money
+from elastio.core.bursts import LoadRun
+from elastio.core.hindsight import best_plan
+from elastio.core.market import Advice
+from elastio.core.model import Rates, Sample
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState
+from tests.simulated import MARKET, by_money
+from tests.values import POLICY, present
+
+MONEY = by_money(POLICY)
+STATE = AgentState()
+
+
+def runs(count: int, mb_s: float = 80.0, seconds: int = 20, pause_s: float = 300.0) -> tuple[LoadRun, ...]:
+    """So many equal bursts with their pauses."""
+    found, at = [], 0.0
+    for _ in range(count):
+        for _ in range(seconds):
+            found.append(LoadRun(at, 1.0, mb_s, mb_s))
+            at += 1
+        found.append(LoadRun(at, pause_s, 0.0, 0.0))
+        at += pause_s
+    return tuple(found)
+
+
+def settled(by: HindsightAdviser, policy: Policy = MONEY, calls: int = 2000) -> Advice | None:
+    found = None
+    for _ in range(calls):
+        found = by.advise(None, STATE, policy, offset_s=0.0)
+    return found
+
+
+def test_without_bursts_there_is_no_advice() -> None:
+    assert settled(HindsightAdviser(), calls=5) is None
+
+
+def test_few_bursts_are_advised_on_at_once() -> None:
+    found = present(HindsightAdviser(runs(2)).advise(None, STATE, MONEY, offset_s=0.0))
+    assert (found.bursts, found.gaps) == (2, 1)
+    assert found.plan is not None
+
+
+def test_many_bursts_lead_to_the_plan_that_hindsight_finds() -> None:
+    found = present(settled(HindsightAdviser(runs(6))))
+    watch = bursts.BurstWatch()
+    for run in runs(6):
+        watch = bursts.with_run(watch, run, 20, 0.3, 0.25)
+    past = bursts.past_loads(watch.bursts, 20, 80)
+    gaps_s = bursts.gaps_s(watch.bursts, 20)
+    terms = money.terms_of(MARKET, MONEY, money.late_s((), MONEY))
+    assert found.plan == best_plan(terms, MARKET.offer, past, money.bounds_of(MARKET, MONEY), gaps_s)
+    assert found.plan is not None
+
+
+def test_bursts_that_no_cache_would_have_been_worth_are_known_as_such() -> None:
+    dear = by_money(POLICY, replace(MARKET, waiting_per_s=1e-9))
+    found = present(settled(HindsightAdviser(runs(6)), dear))
+    assert (found.bursts, found.plan) == (6, None)
+
+
+def test_one_sample_tries_only_a_part_of_the_plans() -> None:
+    by = HindsightAdviser(runs(6))
+    terms, bounds = money.terms_of(MARKET, MONEY, 21.0), money.bounds_of(MARKET, MONEY)
+    plans = len(list(hindsight.plans(terms, MARKET.offer, past(), bounds)))
+    samples = plans // (REPLAYS_PER_SAMPLE // len(past()))
+    assert samples > 1
+    assert settled(by, calls=samples // 2) is None
+    assert settled(by, calls=samples + 2) is not None
+
+
+def past() -> tuple[hindsight.PastLoad, ...]:
+    watch = bursts.BurstWatch()
+    for run in runs(6):
+        watch = bursts.with_run(watch, run, 20, 0.3, 0.25)
+    return bursts.past_loads(watch.bursts, 20, 80)
+
+
+def test_until_the_search_is_over_the_advice_of_before_holds() -> None:
+    by = HindsightAdviser(runs(2))
+    before = by.advise(None, STATE, MONEY, offset_s=0.0)
+    at = 2 * 320.0
+    for second in range(20):
+        sample = Sample(at + second + 1, 1.0, Rates(write_mb_s=80.0))
+        assert by.advise(sample, STATE, MONEY, offset_s=0.0) == before
+    for second in range(20, 22):
+        found = by.advise(Sample(at + second + 1, 1.0, Rates()), STATE, MONEY, offset_s=0.0)
+    assert found == before
+    assert present(settled(by)).bursts == 3
+
+
+def test_nothing_is_done_where_money_does_not_decide_or_prices_are_unknown() -> None:
+    by = HindsightAdviser(runs(6))
+    assert settled(by, POLICY, calls=5) is None
+    assert settled(by, replace(MONEY, market=None), calls=5) is None
+    assert present(settled(by)).bursts == 6, "the past is not lost meanwhile"
