@@ -21,6 +21,7 @@ from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorde
 from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
+from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.memory import remember
@@ -250,7 +251,7 @@ class Daemon:
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id, owner=self._owner)
         if memory.foreign:
             _log.warning("%s", memory.foreign)
-        return Agent(
+        agent = Agent(
             self.config.policy(),
             memory.state(learned_size_bytes=recorder.learned_size()),
             workers=workers,
@@ -260,6 +261,8 @@ class Daemon:
             counters=DiskCounters(),
             sample_interval_s=self.config.agent.sample_interval_s,
         )
+        agent.forecaster = LearnedForecaster(recorder.past, lambda: situation_of(agent, self.config.value.hour))
+        return agent
 
     def _reload(self, agent: Agent) -> None:
         """Swap the policy for the file's, or keep the old one. Device, provider and paths need a restart."""

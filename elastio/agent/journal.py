@@ -199,6 +199,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "waste": encode(state.waste),
         "expected": encode(state.expected),
         "missed": state.missed,
+        "missed_forecasts": state.missed_forecasts,
         "attach_s": list(state.attach_s),
     }
 

@@ -59,6 +59,7 @@ class Memory:
     waste: Waste = field(default_factory=Waste)
     expected: tuple[Forecast, ...] = ()
     missed: int = 0
+    missed_forecasts: int = 0
     attach_s: tuple[float, ...] = ()
     boot_id: str = ""
     machine: str = ""
@@ -82,6 +83,7 @@ class Memory:
             waste=self.waste,
             expected=self.expected,
             missed=self.missed,
+            missed_forecasts=self.missed_forecasts,
             attach_s=self.attach_s,
             boot_id=self.boot_id,
             machine=self.machine,
@@ -159,6 +161,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         waste=decode(Waste, last.get("waste", {})),
         expected=_shift_expected(last, shift_s, now=now, written_now=written_now),
         missed=int(last.get("missed", 0)),
+        missed_forecasts=int(last.get("missed_forecasts", 0)),
         attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
         boot_id=str(last.get("boot", "")),
     )

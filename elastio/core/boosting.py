@@ -10,7 +10,7 @@ from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.detection import BoostPlan, Detection, Event
 from elastio.core.model import CacheState, Forecast, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, chance_until, is_load_high, next_size, refusal
+from elastio.core.policy import Ahead, Policy, chance_until, is_load_high, next_size, refusal
 from elastio.core.state import AgentState
 from elastio.units import format_duration, format_size
 
@@ -20,8 +20,7 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | N
     trigger, ahead_of = _trigger(state, obs, policy)
     if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs):
         return None
-    is_like_useless = trigger is Trigger.LOAD and waste.must_wait(state.waste, state.load, obs.now, obs.wall)
-    if is_like_useless or state.waste.stopped:
+    if state.waste.stopped or _is_like_useless(trigger, state, obs, policy):
         return None
     size = next_size(state.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, state, policy)
     refused = refusal(size, obs.spend, policy)
@@ -29,6 +28,14 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | N
         return Detection(Event.BOOST_CAPPED, f"no boost: {refused}")
     reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}"
     return Detection(Event.BOOST_WANTED, reason, plan=BoostPlan(trigger, size, ahead_of))
+
+
+def _is_like_useless(trigger: Trigger, state: AgentState, obs: Observation, policy: Policy) -> bool:
+    """Boosts for such loads gained nothing of late. Whoever announces a burst knows better."""
+    if trigger is Trigger.LOAD:
+        return waste.must_wait(state.waste, state.load, obs.now, obs.wall)
+    is_learned = trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED
+    return is_learned and waste.must_wait_ahead(state.waste, obs.wall)
 
 
 def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigger | None, Forecast | None]:
@@ -41,7 +48,7 @@ def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigg
     burst = ahead.to_buy_for(state)
     if burst is None or burst.begins_at <= obs.now:
         return None, None
-    return Trigger.FORECAST, burst
+    return (Trigger.ANNOUNCED if burst.is_announced else Trigger.FORECAST), burst
 
 
 def obstacle(state: AgentState, obs: Observation) -> str:

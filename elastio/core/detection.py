@@ -233,14 +233,14 @@ def withdrawn(reason: str, *, is_ordered: bool = False) -> Detection:
 
 
 def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Detection | None:
-    """A boost for a load, or for a forecast, ends with its reason. An operator's boost does not need a load."""
+    """A boost for a load, or ahead of one, ends with its reason. An operator's boost does not need a load."""
     if not is_quiet(state.load, obs.now, policy):
         return None
     if is_burst_expected(cycle, obs.now):
         return None
     if cycle.trigger is Trigger.LOAD and cycle.started_at < (state.load.below_since or 0):
         return withdrawn("the load was over before the cache was attached")
-    if cycle.trigger is Trigger.FORECAST:
+    if cycle.trigger.is_ahead:
         return withdrawn("the time of the expected burst was over before the cache was attached")
     return None
 
@@ -264,14 +264,23 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detectio
         return Detection(Event.WENT_QUIET, "the cache had failed, and its data may be stale: it is released")
     if obs.host is not None and obs.host.backing is not None and obs.host.backing.is_bypassed:
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
-    since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
-    over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
-    if over and not is_burst_expected(cycle, obs.now):
+    if is_quiet(state.load, obs.now, policy) and _has_waited(state, cycle, obs, policy):
         return Detection(
             Event.WENT_QUIET,
             f"utilization below {policy.release_threshold:.0%} for {format_duration(policy.inactivity_delay_s)}",
         )
     return None
+
+
+def _has_waited(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> bool:
+    """The attached cache has waited for a load as long as it may: for the expected burst, else for an inactivity delay.
+
+    A load clears `chance_until`: from then on the inactivity delay counts.
+    """
+    if cycle.chance_until is not None:
+        return not is_burst_expected(cycle, obs.now)
+    since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
+    return obs.now - since >= policy.inactivity_delay_s
 
 
 def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:

@@ -147,8 +147,8 @@ class AgentState:
     device's superblock still names it; empty: none. It must not be attached again.
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
-    expected bursts in a row did not come. `attach_s` are the last times, in seconds, from a decision to the attached
-    cache.
+    announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
+    last times, in seconds, from a decision to the attached cache.
     """
 
     phase: Phase = Phase.IDLE
@@ -175,6 +175,7 @@ class AgentState:
     expected: tuple[Forecast, ...] = ()
     awaited: Forecast | None = None
     missed: int = 0
+    missed_forecasts: int = 0
     attach_s: tuple[float, ...] = ()
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
