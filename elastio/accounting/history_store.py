@@ -126,8 +126,8 @@ def read_loads(file: LedgerFile, since: float = 0.0) -> dict[str, CycleLoad]:
 
     Cycles from before this was recorded have none.
     """
-    query = """SELECT token, read_bytes, written_bytes, begun_wall, ended_wall FROM loads JOIN cycles USING (token)
-               WHERE started_wall >= ?"""
+    query = """SELECT token, read_bytes, written_bytes, begun_wall, ended_wall FROM loads LEFT JOIN cycles USING (token)
+               WHERE started_wall IS NULL OR started_wall >= ?"""
     with file.rows() as db:
         rows = db.execute(query, (since,)).fetchall()
         return {row["token"]: CycleLoad(*row[1:]) for row in rows}
