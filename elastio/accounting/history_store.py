@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from elastio.accounting.database import LedgerFile
 from elastio.accounting.history import CycleLoad, SampleRun, joined, run_of, samples
 from elastio.core.model import Sample
-from elastio.core.state import AgentState
+from elastio.core.state import AgentState, Phase
 
 WRITE_EVERY_S = 60.0
 DAY_S = 86400.0
@@ -39,14 +39,15 @@ class HistoryWriter:
         self._runs: list[SampleRun] = []  # the last one may still grow
         self._loads: dict[str, CycleLoad] = {}  # what the batch adds to each cycle
         self._growing: float | None = None  # the beginning of the first run, where the file has it already
-        self._token: str | None = None
+        self._standing: tuple[str, Phase] | None = None  # the open cycle and the phase
+        self.loads_written = 0  # batches that changed what is known of the loads of cycles
         self._written_at: float | None = None
         with file.rows() as db:
             query = "SELECT count(*) FROM samples WHERE device_uuid = ?"
             self._rows = int(db.execute(query, (device_uuid,)).fetchone()[0])
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        """Add one sample; `state` is the decision on it. Writes if a batch or a cycle is complete."""
+        """Add one sample; `state` is the decision on it. Writes if a batch, a cycle or a phase of one is complete."""
         offset = wall - now
         run = run_of(sample, offset + sample.at, state.load.utilization)
         self._add(run)
@@ -55,11 +56,13 @@ class HistoryWriter:
             since = state.load.above_since
             load = self._loads.get(token, CycleLoad())
             self._loads[token] = load.plus(run, None if since is None else offset + since)
-        ended = self._token is not None and token != self._token
-        self._token = token
+        standing = None if token is None else (token, state.phase)
+        # What is known of a load is needed right after a kill, too: a forecast is made of it.
+        changed = self._standing is not None and standing != self._standing
+        self._standing = standing
         if self._written_at is None:
             self._written_at = now
-        if ended or now - self._written_at >= WRITE_EVERY_S:
+        if changed or now - self._written_at >= WRITE_EVERY_S:
             self._written_at = now
             self.flush(wall)
 
@@ -81,6 +84,7 @@ class HistoryWriter:
             db.executemany(_ADD_LOAD, [(token, *_amounts(load)) for token, load in self._loads.items()])
             gone = self._prune(db, self._rows + new, wall)
         self._rows += new - gone
+        self.loads_written += bool(self._loads)
         self._loads = {}
         self._runs = self._runs[-1:]
         self._growing = self._runs[0].begun_wall
@@ -117,10 +121,15 @@ def _amounts(load: CycleLoad) -> tuple[int, int, float | None, float | None]:
 # --- reading -----------------------------------------------------------------------------------------------
 
 
-def read_loads(file: LedgerFile) -> dict[str, CycleLoad]:
-    """What applications did during each cycle, by its token. Cycles from before this was recorded have none."""
+def read_loads(file: LedgerFile, since: float = 0.0) -> dict[str, CycleLoad]:
+    """What applications did during each cycle that began since then, by its token.
+
+    Cycles from before this was recorded have none.
+    """
+    query = """SELECT token, read_bytes, written_bytes, begun_wall, ended_wall FROM loads LEFT JOIN cycles USING (token)
+               WHERE started_wall IS NULL OR started_wall >= ?"""
     with file.rows() as db:
-        rows = db.execute("SELECT token, read_bytes, written_bytes, begun_wall, ended_wall FROM loads").fetchall()
+        rows = db.execute(query, (since,)).fetchall()
         return {row["token"]: CycleLoad(*row[1:]) for row in rows}
 
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from elastio.accounting.history import SampleRun
-from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples
-from elastio.accounting.ledger import Ledger
+from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples, read_loads
+from elastio.accounting.ledger import DAY_S, Ledger
+from elastio.accounting.past_bursts import PAST_S, past_of
 from elastio.accounting.report import periods
 from elastio.accounting.rows import DevicePrices, MonthToDate
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
+from elastio.core.learned import NOTHING_KNOWN, Past
 from elastio.core.model import Sample, Spend
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
@@ -41,12 +43,14 @@ class CostRecorder:
         self._touched = float("-inf")
         self._spend = Spend(known=False)
         self._month = MonthToDate(ledger.spent_between)
+        self._past: tuple[int, Past] | None = None  # with the number of batches that it was read after
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self._touched = float("-inf")  # the device was there until this moment
         with _logged(f"cycle {cycle.token} is not in the ledger"):
             self._ledger.record(cycle, wall - now)
         self._month.recorded(cycle)
+        self._past = None
 
     def learned(self, size_bytes: int) -> None:
         with _logged("the learned size is not in the ledger"):
@@ -56,6 +60,7 @@ class CostRecorder:
         with _logged("open bills were not checked"):
             for token in self._ledger.close_unlisted(self._uuid, tokens, wall):
                 _log.warning("cycle %s has no volume any more: its bill is closed", token)
+                self._past = None
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
         with _logged("the history is not written yet"):
@@ -90,6 +95,18 @@ class CostRecorder:
             self._spend = replace(self._spend, known=False)
         self._spend = replace(self._spend, day=day, this_month=month)
         return self._spend
+
+    def past(self, wall: float) -> Past:
+        """The bursts of the last 30 days, and what their caches cost. Raises LedgerError.
+
+        The ledger is read again only after it has changed: a forecaster asks every few seconds.
+        """
+        written = self._history.loads_written
+        if self._past is None or self._past[0] != written:
+            since = wall - PAST_S
+            rows = self._ledger.cycles(since, wall + DAY_S, with_steps=False)
+            self._past = written, past_of(rows, read_loads(self._ledger.file, since), self._uuid)
+        return self._past[1]
 
     def touch_device(
         self,
@@ -144,6 +161,9 @@ class NullRecorder:
     def spend(self, *, wall: float) -> Spend:
         day, month = periods(wall, self._zone)
         return Spend(known=False, day=day, this_month=month)
+
+    def past(self, wall: float) -> Past:
+        return NOTHING_KNOWN
 
     def touch_device(
         self,

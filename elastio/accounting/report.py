@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from itertools import pairwise
 from operator import attrgetter
 
+from elastio.accounting.ahead_lines import AheadLine, ahead_lines
+from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow, DeviceSpan
 from elastio.core.model import Period
 from elastio.units import agbs
@@ -101,10 +103,13 @@ class Report:
     vm: Cost
     unobserved_s: float
     priced_since: float | None = None
+    ahead: tuple[AheadLine, ...] = ()
 
 
-def build(cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo) -> Report:
-    """The report of one VM from `since` to `until`; an open bill ends at `until`.
+def build(
+    cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo, loads: Mapping[str, CycleLoad] | None = None
+) -> Report:
+    """The report of one VM from `since` to `until`; an open bill ends at `until`. `loads` are those of the cycles.
 
     Accounted is the time during which the agent saw the device, and the time during which a cache volume was billed
     while the agent was down. Other gaps are excluded from both sides of every comparison; `unobserved_s` is their sum.
@@ -122,7 +127,8 @@ def build(cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo) ->
     days = _day_lines(cycles, seen, since, until, tz)
     gaps = sum(b.first_wall - a.last_wall for a, b in pairwise(seen) if a.device_uuid == b.device_uuid)
     vm = account(cycles, seen, since, until)
-    return Report(since, until, tz, tuple(boosts), days, vm, gaps, _priced_since(seen))
+    ahead = ahead_lines(cycles, loads or {}, since, until)
+    return Report(since, until, tz, tuple(boosts), days, vm, gaps, _priced_since(seen), ahead)
 
 
 def _priced_since(seen: Spans) -> float | None:

@@ -10,6 +10,7 @@ from datetime import datetime, tzinfo
 from statistics import median
 from typing import Any
 
+from elastio.accounting.ahead_lines import AheadLine
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
 from elastio.accounting.tables import begun, iso, note, table
@@ -28,10 +29,15 @@ _COST_KEYS = (
     *("of_static_slow_percent", "of_static_fast_percent", "cost", "currency"),
     *("baseline", "static_fast", "paid", "saved"),
 )
+_AHEAD_HEADS = ("ahead", "bought", "right", "wrong", "hits", "early", "in vain", "wasted AGBs", "cost", "% wrong")
+_AHEAD_KEYS = (
+    *("bought", "right", "wrong", "hit_rate", "early_s", "early_agbs", "early_cost", "wrong_s", "wrong_agbs"),
+    *("wrong_cost", "wrong_share", "wasted_s", "wasted_agbs", "wasted_cost", "currency"),
+)
 
 
 def to_dict(report: Report) -> dict[str, Any]:
-    """The report as JSON values. Keys are stable: `phases` (the boosts), `days`, `vm`. Times are ISO 8601."""
+    """The report as JSON values. Times are ISO 8601. Keys are stable: `phases` (the boosts), `days`, `vm`, `ahead`."""
     return {
         "since": iso(report.since, report.tz),
         "until": iso(report.until, report.tz),
@@ -39,6 +45,7 @@ def to_dict(report: Report) -> dict[str, Any]:
         "phases": [_boost_dict(b, report.tz) for b in report.boosts],
         "days": [{"day": d.day.isoformat(), "boosts": d.boosts, **_cost_dict(d.cost)} for d in report.days],
         "vm": _cost_dict(report.vm),
+        "ahead": {line.kind: {key: getattr(line, key) for key in _AHEAD_KEYS} for line in report.ahead},
     }
 
 
@@ -67,11 +74,26 @@ def to_text(report: Report) -> str:
     boosts = str(sum(d.boosts for d in report.days))
     cells.append(("VM total", boosts, format_duration(report.vm.seconds), *_costs(report.vm)))
     lines += table(("day", "boosts", "time", *_COST_HEADS), cells, len(report.days) - len(days))
+    lines += _ahead(report)
     if report.unobserved_s >= 1:
         lines.append(f"Left out: {format_duration(report.unobserved_s)} during which no agent was running.")
     if report.vm.unpriced_boosts:
         lines.append(f"No price is known for {report.vm.unpriced_boosts} boost(s): they are missing from `cost`.")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _ahead(report: Report) -> list[str]:
+    """What was bought ahead of bursts; nothing if nothing was."""
+    cells = [_ahead_cells(line) for line in report.ahead if line.bought]
+    return table(_AHEAD_HEADS, cells, 0) if cells else []
+
+
+def _ahead_cells(line: AheadLine) -> tuple[str, ...]:
+    hits, wrong = ("-" if share is None else f"{100 * share:.1f} %" for share in (line.hit_rate, line.wrong_share))
+    money = "-" if line.wasted_cost is None else f"{line.wasted_cost:.4f} {line.currency}".rstrip()
+    counts = (str(n) for n in (line.bought, line.right, line.wrong))
+    seconds = (format_duration(s) for s in (line.early_s, line.wrong_s))
+    return line.kind, *counts, hits, *seconds, f"{line.wasted_agbs:,.0f}", money, wrong
 
 
 def _saved(report: Report) -> str:

@@ -22,6 +22,7 @@ from elastio.agent.adviser import READ_RUNS, HindsightAdviser
 from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
+from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.market import MarketWatch, require_prices
@@ -290,6 +291,7 @@ class Daemon:
             sample_interval_s=self.config.agent.sample_interval_s,
         )
         agent.adviser = adviser_of(recorder, self.config)
+        agent.forecaster = LearnedForecaster(recorder.past, lambda: situation_of(agent, self.config.value.hour))
         return agent
 
     def _reload(self, agent: Agent, recorder: CostRecorder | NullRecorder) -> None:

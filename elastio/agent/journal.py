@@ -200,6 +200,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "waste": encode(state.waste),
         "expected": encode(state.expected),
         "missed": state.missed,
+        "missed_forecasts": state.missed_forecasts,
         "attach_s": list(state.attach_s),
         "release_s": list(state.release_s),
         "capped": encode(state.capped),

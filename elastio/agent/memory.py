@@ -59,6 +59,7 @@ class Memory:
     waste: Waste = field(default_factory=Waste)
     expected: tuple[Forecast, ...] = ()
     missed: int = 0
+    missed_forecasts: int = 0
     attach_s: tuple[float, ...] = ()
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
@@ -84,6 +85,7 @@ class Memory:
             waste=self.waste,
             expected=self.expected,
             missed=self.missed,
+            missed_forecasts=self.missed_forecasts,
             attach_s=self.attach_s,
             release_s=self.release_s,
             capped=self.capped,
@@ -163,6 +165,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         waste=decode(Waste, last.get("waste", {})),
         expected=_shift_expected(last, shift_s, now=now, written_now=written_now),
         missed=int(last.get("missed", 0)),
+        missed_forecasts=int(last.get("missed_forecasts", 0)),
         attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
         release_s=decode(tuple[float, ...], last.get("release_s", [])),
         capped=None if last.get("capped") is None else decode(Capped, last["capped"]),

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import click
 
+from elastio.accounting.history_store import read_loads
 from elastio.accounting.report import build
 from elastio.accounting.report_render import to_csv, to_dict, to_text
 from elastio.accounting.zone import local_zone
@@ -28,7 +29,8 @@ def report(app: App, as_json: bool, as_csv: bool, since: datetime | timedelta | 
     end = time.time()
     begin = begin_of(since, zone, end)
     with open_ledger(app) as ledger:
-        made = build(ledger.cycles(begin, end), ledger.spans(begin, end), begin, end, zone)
+        loads = read_loads(ledger.file, begin)
+        made = build(ledger.cycles(begin, end), ledger.spans(begin, end), begin, end, zone, loads)
     if as_json:
         click.echo(json.dumps(to_dict(made), indent=2))
     else:

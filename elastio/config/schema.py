@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from elastio.config.files import read_merged
 from elastio.config.rules import Flag, Number, Rule, Text, refuse, whole
-from elastio.core.policy import Caps, Model, Policy, StopPolicy
+from elastio.core.policy import Ahead, Caps, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
 
@@ -133,6 +133,15 @@ class PolicySection:
             "interval of the search for orphaned volumes of this agent while idle, in seconds", least=10, most=86400
         ),
         3600.0,
+    )
+    ahead: str = _key(
+        Text(
+            "bursts that a cache is bought ahead of: none (off), announced ones (expect), or also those that are "
+            "expected from past ones (learned)",
+            "choice",
+            tuple(a.value for a in Ahead),
+        ),
+        Ahead.EXPECT.value,
     )
 
 
@@ -263,6 +272,7 @@ class Config:
             attach_timeout_s=policy.attach_timeout_s,
             start_jitter_s=policy.start_jitter_s,
             reconcile_interval_s=policy.reconcile_interval_s,
+            ahead=Ahead(policy.ahead),
             on_stop=self._stop_policy(self.shutdown.on_stop),
             on_shutdown=self._stop_policy("leave" if self.shutdown.on_shutdown == "leave" else "flush"),
             on_reboot=self._stop_policy(self.shutdown.on_shutdown),

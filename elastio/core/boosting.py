@@ -12,7 +12,7 @@ from elastio.core.detection import BoostPlan, Detection, Event
 from elastio.core.market import Advice, Choice, Market
 from elastio.core.model import CacheState, Forecast, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Model, Policy, chance_until, is_load_high, next_size
+from elastio.core.policy import Ahead, Model, Policy, chance_until, is_load_high, next_size
 from elastio.core.state import AgentState
 from elastio.units import MB, format_duration, format_size
 
@@ -22,8 +22,7 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | N
     trigger, ahead_of = _trigger(state, obs, policy)
     if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs):
         return None
-    is_like_useless = trigger is Trigger.LOAD and waste.must_wait(state.waste, state.load, obs.now, obs.wall)
-    if is_like_useless or state.waste.stopped:
+    if state.waste.stopped or _is_like_useless(trigger, state, obs, policy):
         return None
     bought = _what(ahead_of, state, obs, policy)
     if bought is None:
@@ -58,11 +57,12 @@ def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy
     if ahead_of is not None and ahead_of.written_bytes > 0:
         written_mb = ahead_of.written_bytes / MB
         plan = money.formula_plan(market, policy, written_mb, (), 0.0)
-        reason = f"best for the announced {format_size(ahead_of.written_bytes)}"
+        how = "announced" if ahead_of.is_announced else "expected"
+        reason = f"best for the {how} {format_size(ahead_of.written_bytes)}"
         if plan is not None:
             return _Bought(plan.spec.size_bytes, money.planned(plan, market, reason))
         refused = money.bill_refusal(market, policy, written_mb, 0.0)
-        return _Bought(declined=refused or "no cache would be worth its price for the announced burst")
+        return _Bought(declined=refused or f"no cache would be worth its price for the {how} burst")
     if obs.advice is None:
         late = money.late_s(state.attach_s, policy)
         return _Bought(size, money.configured(market, policy, size, late, "as configured: no burst is known yet"))
@@ -107,6 +107,14 @@ def _described(choice: Choice | None) -> str:
     return "" if choice is None else f" at {round(choice.cache_mb_s, 1):g} MB/s ({choice.reason})"
 
 
+def _is_like_useless(trigger: Trigger, state: AgentState, obs: Observation, policy: Policy) -> bool:
+    """Boosts for such loads gained nothing of late. Whoever announces a burst knows better."""
+    if trigger is Trigger.LOAD:
+        return waste.must_wait(state.waste, state.load, obs.now, obs.wall)
+    is_learned = trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED
+    return is_learned and waste.must_wait_ahead(state.waste, obs.wall)
+
+
 def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigger | None, Forecast | None]:
     """What asks for a boost now, and the burst that it would be ahead of. The only place that decides when to boost.
 
@@ -117,7 +125,7 @@ def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigg
     burst = ahead.to_buy_for(state)
     if burst is None or burst.begins_at <= obs.now:
         return None, None
-    return Trigger.FORECAST, burst
+    return (Trigger.ANNOUNCED if burst.is_announced else Trigger.FORECAST), burst
 
 
 def obstacle(state: AgentState, obs: Observation) -> str:

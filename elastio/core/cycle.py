@@ -31,8 +31,14 @@ class Trigger(StrEnum):
 
     LOAD = "load"
     OPERATOR = "operator"
-    FORECAST = "forecast"  # ahead of an expected load
+    ANNOUNCED = "announced"  # ahead of a load that somebody announced
+    FORECAST = "forecast"  # ahead of a load that a forecaster expects
     ORPHAN = "orphan"  # a volume of this agent was found that belongs to no cycle
+
+    @property
+    def is_ahead(self) -> bool:
+        """The cache is bought before the load is there."""
+        return self in (Trigger.ANNOUNCED, Trigger.FORECAST)
 
 
 class FailureKind(StrEnum):

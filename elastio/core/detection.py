@@ -249,14 +249,14 @@ def withdrawn(reason: str, *, is_ordered: bool = False) -> Detection:
 
 
 def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Detection | None:
-    """A boost for a load, or for a forecast, ends with its reason. An operator's boost does not need a load."""
+    """A boost for a load, or ahead of one, ends with its reason. An operator's boost does not need a load."""
     if not is_quiet(state.load, obs.now, policy):
         return None
     if is_burst_expected(cycle, obs.now):
         return None
     if cycle.trigger is Trigger.LOAD and cycle.started_at < (state.load.below_since or 0):
         return withdrawn("the load was over before the cache was attached")
-    if cycle.trigger is Trigger.FORECAST:
+    if cycle.trigger.is_ahead:
         return withdrawn("the time of the expected burst was over before the cache was attached")
     return None
 

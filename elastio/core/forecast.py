@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from elastio.core.model import Forecast
 
-# Intervals that must be known, and how many of the last ones count.
+# Intervals that must be known, unless a caller is content with fewer, and how many of the last ones count.
 LEAST_INTERVALS = 2
 KEPT_INTERVALS = 5
 # Predictions on paper that the confidence is taken from.
@@ -81,9 +81,9 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
 
 
-def steadiest(bursts: Sequence[Burst]) -> Interval | None:
-    """The gap or the period between the last bursts, whichever varies less; None: too few are known."""
-    if len(bursts) <= LEAST_INTERVALS:
+def steadiest(bursts: Sequence[Burst], least: int = LEAST_INTERVALS) -> Interval | None:
+    """The gap or the period between the last bursts, whichever varies less; None: fewer than `least` are known."""
+    if len(bursts) <= least:
         return None
     return min((_interval(basis, _intervals(bursts, basis)) for basis in Basis), key=lambda i: i.spread)
 
@@ -101,9 +101,9 @@ def _interval(basis: Basis, seconds: Sequence[float]) -> Interval:
     return Interval(basis, middle, quantile(seconds, 0.25), quantile(seconds, 0.75), spread)
 
 
-def next_begin(bursts: Sequence[Burst]) -> tuple[Basis, float] | None:
+def next_begin(bursts: Sequence[Burst], least: int = LEAST_INTERVALS) -> tuple[Basis, float] | None:
     """When the burst after these is expected to begin, and from what; None: too few are known."""
-    interval = steadiest(bursts)
+    interval = steadiest(bursts, least)
     if interval is None:
         return None
     last = bursts[-1]
@@ -111,26 +111,26 @@ def next_begin(bursts: Sequence[Burst]) -> tuple[Basis, float] | None:
     return interval.basis, since + interval.median_s
 
 
-def attempts(bursts: Sequence[Burst]) -> tuple[Attempt, ...]:
+def attempts(bursts: Sequence[Burst], least: int = LEAST_INTERVALS) -> tuple[Attempt, ...]:
     """Every burst that could be predicted, from the bursts before it, oldest first."""
     kept = bursts[-KEPT_BURSTS:]
     found = []
     for index, burst in enumerate(kept):
-        expected = next_begin(kept[:index])
+        expected = next_begin(kept[:index], least)
         if expected is not None:
             found.append(Attempt(*expected, burst.begun_at - expected[1]))
     return tuple(found)
 
 
-def recent_errors(bursts: Sequence[Burst]) -> tuple[float, ...]:
+def recent_errors(bursts: Sequence[Burst], least: int = LEAST_INTERVALS) -> tuple[float, ...]:
     """By how much the last bursts began later than predicted, in seconds, oldest first.
 
     Before MISSES of them were predicted: how far the known intervals are from their median.
     """
-    past = attempts(bursts)
+    past = attempts(bursts, least)
     if len(past) >= MISSES:
         return tuple(a.error_s for a in past[-RECORD:])
-    interval = steadiest(bursts)
+    interval = steadiest(bursts, least)
     if interval is None:
         return ()
     return tuple(s - interval.median_s for s in _intervals(bursts, interval.basis))
@@ -148,17 +148,17 @@ def is_silent(past: Sequence[Attempt], tolerance_s: float) -> bool:
     return len(last) == MISSES and all(abs(a.error_s) > tolerance_s for a in last)
 
 
-def forecast(bursts: Sequence[Burst], now: float, tolerance_s: float) -> Forecast | None:
+def forecast(bursts: Sequence[Burst], now: float, tolerance_s: float, least: int = LEAST_INTERVALS) -> Forecast | None:
     """The next burst; None: too few are known, the forecaster is silent, or the burst is overdue by the tolerance.
 
     Bursts are in their order and ended. Before anything was predicted, intervals that differ by more than
     `tolerance_s` are no basis for a forecast.
     """
     kept = bursts[-KEPT_BURSTS:]
-    expected, interval = next_begin(kept), steadiest(kept)
+    expected, interval = next_begin(kept, least), steadiest(kept, least)
     if expected is None or interval is None or now > expected[1] + tolerance_s:
         return None
-    past = attempts(kept)
+    past = attempts(kept, least)
     if is_silent(past, tolerance_s) or (not past and interval.high_s - interval.low_s > tolerance_s):
         return None
     written = quantile([b.written_bytes for b in kept[-KEPT_INTERVALS:]], SIZE_QUANTILE)

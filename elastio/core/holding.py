@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core import caps
-from elastio.core.cycle import Cycle, Trigger
+from elastio.core.cycle import Cycle
 from elastio.core.hold import release_in_s
 from elastio.core.market import Choice
 from elastio.core.observation import Observation
@@ -51,7 +51,9 @@ def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     if choice is None:
         return _after_delay(state, cycle, obs, policy)
     quiet_s = _quiet_s(state, cycle, obs.now)
-    if quiet_s is None or quiet_s < choice.quiet_s or is_burst_expected(cycle, obs.now):
+    if quiet_s is None or is_burst_expected(cycle, obs.now):
+        return ""
+    if quiet_s < choice.quiet_s and not _is_in_vain(cycle):
         return ""
     capped = _why_capped(state, obs, policy)
     if capped:
@@ -70,9 +72,13 @@ def left_s(state: AgentState, obs: Observation, policy: Policy) -> float | None:
 
 
 def _after_delay(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
+    """By the settings: for an inactivity delay after the load; for the expected burst, and no longer, if none came."""
+    if not is_quiet(state.load, obs.now, policy) or is_burst_expected(cycle, obs.now):
+        return ""
+    if _is_in_vain(cycle):
+        return "the time of the expected burst is over, and no load came"
     since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
-    over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
-    if not over or is_burst_expected(cycle, obs.now):
+    if obs.now - since < policy.inactivity_delay_s:
         return ""
     return f"utilization below {policy.release_threshold:.0%} for {format_duration(policy.inactivity_delay_s)}"
 
@@ -88,10 +94,16 @@ def _until(state: AgentState, cycle: Cycle, choice: Choice, obs: Observation, po
     clean_at = _clean_at(state, cycle, obs, policy)
     opened = cycle.opened_wall
     age_s = 0.0 if opened is None else max(0.0, cycle.wall_at(clean_at) - opened)
-    # A forecast that was wrong is paid for, and no more than that.
-    is_for_nothing = cycle.trigger is Trigger.FORECAST and cycle.moved_bytes == 0
     paid = Tariff("", minimum_s=choice.minimum_s, step_s=choice.step_s)
-    return clean_at + release_in_s(paid, age_s, choice.release_s, 0.0 if is_for_nothing else choice.hold_s)
+    return clean_at + release_in_s(paid, age_s, choice.release_s, 0.0 if _is_in_vain(cycle) else choice.hold_s)
+
+
+def _is_in_vain(cycle: Cycle) -> bool:
+    """The cache was bought ahead of a burst, and no load has come yet. What is paid is paid, and no more than that.
+
+    A load that is seen clears `chance_until`. After a restart it does not; then the load shows in `longest_s`.
+    """
+    return cycle.chance_until is not None and cycle.trigger.is_ahead and cycle.longest_s == 0
 
 
 def _clean_at(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> float:

@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# Past expectations that must be known before any is acted on: the intervals between three bursts.
+# Past expectations that must be known before any is acted on.
 LEAST_KNOWN = 2
 
 

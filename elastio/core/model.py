@@ -287,11 +287,18 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The next burst as it is expected: when it begins, how much it writes (0: unknown), how sure that is (0 to 1)."""
+    """The next burst as it is expected: when it begins, how much it writes (0: unknown), how sure that is (0 to 1).
+
+    `is_announced`: somebody said so; else a forecaster did. `lead_s` is how long before it a cache is bought (None: as
+    long as the last ones took), `kept_s` how long after its begin the cache waits for it (None: until its end).
+    """
 
     begins_at: float
     written_bytes: int
     confidence: float
+    is_announced: bool = False
+    lead_s: float | None = None
+    kept_s: float | None = None
 
 
 # --- money -----------------------------------------------------------------------------------------------

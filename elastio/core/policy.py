@@ -63,6 +63,14 @@ class Caps:
         return (self.max_cost_per_day, self.max_cost_per_month) != (None, None)
 
 
+class Ahead(StrEnum):
+    """Which bursts a cache may be bought ahead of."""
+
+    OFF = "off"  # none: the load decides
+    EXPECT = "expect"  # those that are announced
+    LEARNED = "learned"  # these, and those that the agent expects from its own past
+
+
 @dataclass(frozen=True, slots=True)
 class StopPolicy:
     """Before the agent or the machine stops, an attached cache is flushed for up to `limit_s`, or left attached."""
@@ -111,6 +119,7 @@ class Policy:
     lead_s: float = 20.0
     release_s: float = 30.0
     least_confidence: float = 0.8
+    ahead: Ahead = Ahead.EXPECT
     on_stop: StopPolicy = StopPolicy()
     on_shutdown: StopPolicy = StopPolicy()
     on_reboot: StopPolicy = StopPolicy()
@@ -174,8 +183,11 @@ def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
 def chance_until(forecast: Forecast, policy: Policy) -> float:
     """Until when (CLOCK_BOOTTIME) a boost ahead of this burst is kept.
 
-    That is the end of the burst, written at the cache's bandwidth, plus the inactivity delay. A load ends it earlier.
+    That is the end of the burst, written at the cache's bandwidth, plus the inactivity delay, unless the forecast says
+    how long. A load ends it earlier.
     """
+    if forecast.kept_s is not None:
+        return forecast.begins_at + forecast.kept_s
     seconds = forecast.written_bytes / MB / policy.cache_bandwidth_mb_s
     return forecast.begins_at + seconds + policy.inactivity_delay_s
 

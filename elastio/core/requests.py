@@ -16,7 +16,7 @@ from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
 from elastio.core.model import CacheState, Forecast, Request, RequestKind
 from elastio.core.observation import Answer, Observation
-from elastio.core.policy import Policy, StopPolicy, next_size
+from elastio.core.policy import Ahead, Policy, StopPolicy, next_size
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase, Waste
 from elastio.units import format_duration, format_size
 
@@ -216,10 +216,15 @@ def expect(state: AgentState, request: Request, obs: Observation, policy: Policy
     if request.seconds is None:
         text = f"announced bursts that are forgotten: {len(state.expected)}"
         return replace(state, expected=(), awaited=None), Answer(request, True, text)
-    if len(state.expected) >= ahead.MOST_EXPECTED:
+    if policy.ahead is Ahead.OFF:
+        text = 'no cache is bought ahead of a burst: policy.ahead is "off"'
+        return state, Answer(request, False, text, "expect.off")
+    burst = Forecast(obs.now + request.seconds, request.size_bytes or 0, 1.0)
+    is_new = not any(ahead.is_same(b, burst) for b in state.expected)
+    if is_new and len(state.expected) >= ahead.MOST_EXPECTED:
         return state, Answer(request, False, f"{ahead.MOST_EXPECTED} bursts are announced already", "expect.most")
     size = request.size_bytes or 0
-    state = ahead.expect(state, Forecast(obs.now + request.seconds, size, 1.0))
+    state = ahead.expect(state, burst)
     lead = format_duration(min(request.seconds, ahead.lead_s(state, policy)))
     of = f" of {format_size(size)}" if size else ""
     text = f"a burst{of} is expected in {format_duration(request.seconds)}; its cache is bought {lead} before"

@@ -163,9 +163,10 @@ class AgentState:
     `declined_for` is the load, by its beginning, for which a boost was declined as not worth its price.
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
-    expected bursts in a row did not come. `attach_s` are the last times, in seconds, from a decision to the attached
-    cache, `release_s` those from a clean cache to the deletion of its volume. `capped` is the cap that ended the last
-    boost that one has ended; None: none has, or an operator has resumed.
+    announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
+    last times, in seconds, from a decision to the attached cache, `release_s` those from a clean cache to the deletion
+    of its volume. `capped` is the cap that ended the last boost that one has ended; None: none has, or an operator has
+    resumed.
     """
 
     phase: Phase = Phase.IDLE
@@ -192,6 +193,7 @@ class AgentState:
     expected: tuple[Forecast, ...] = ()
     awaited: Forecast | None = None
     missed: int = 0
+    missed_forecasts: int = 0
     attach_s: tuple[float, ...] = ()
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None

@@ -16,6 +16,10 @@ the first sample caught so little of the burst that it looks like a short load; 
 loads that saturate the volume have the same rate as the beginning of a burst. Where such loads are remembered, a burst
 gets its cache when it has lasted a quarter, or one sample, longer than they did.
 
+A cache that was bought ahead of a burst that the agent expected itself was useless if the burst would not have been
+slower without it: it gained what applications moved beyond the bandwidth of the backing volume. While the waits above
+last, nothing is bought ahead of such bursts either.
+
 Volumes that are bought and never become a cache are counted separately. After several failures in a row the next try is
 likely to fail too, and each is billed: no volume is bought until an operator resumes.
 """
@@ -26,7 +30,7 @@ from dataclasses import replace
 
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Sample
-from elastio.core.policy import Policy, utilization
+from elastio.core.policy import Ahead, Policy, utilization
 from elastio.core.state import AgentState, LoadWatch, UselessBoost, Waste
 from elastio.units import MB, format_duration
 
@@ -49,8 +53,9 @@ MOST_WASTED = 8
 
 
 def with_load(cycle: Cycle, load: LoadWatch, now: float) -> Cycle:
-    """The new cycle with what its load has shown so far."""
-    return replace(cycle, bare=min(1.0, load.peak), longest_s=_lasted_s(load, now))
+    """The new cycle with what its load has shown so far. Ahead of an expected load: the device would do what it can."""
+    bare = 1.0 if cycle.trigger is Trigger.FORECAST else min(1.0, load.peak)
+    return replace(cycle, bare=bare, longest_s=_lasted_s(load, now))
 
 
 def with_sample(cycle: Cycle, load: LoadWatch, sample: Sample, policy: Policy) -> Cycle:
@@ -88,7 +93,9 @@ def after_cycle(state: AgentState, cycle: Cycle, wall: float, policy: Policy) ->
         return _wasted(past, cycle)
     past = replace(past, wasted=0) if cycle.times.boosted is not None else past
     was_stopped = cycle.forced or state.paused or state.inhibition is not None
-    if cycle.trigger is not Trigger.LOAD or was_stopped:
+    # An expected load that did not come says nothing about loads.
+    is_learned = cycle.trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED and cycle.longest_s > 0
+    if not (cycle.trigger is Trigger.LOAD or is_learned) or was_stopped:
         return past
     recent = _remembered(past, wall)
     if was_useful(cycle, policy):
@@ -114,6 +121,12 @@ def must_wait(past: Waste, load: LoadWatch, now: float, wall: float) -> bool:
     useless = _remembered(past, wall)
     alike = [u for u in useless if _is_like(peak, seconds, grain_s, u)]
     return len(alike) >= FREE and wall - alike[-1].at_wall < pause_s(len(useless))
+
+
+def must_wait_ahead(past: Waste, wall: float) -> bool:
+    """Boosts of the last day were useless, and the last one was too short a time ago to buy for an expected load."""
+    useless = _remembered(past, wall)
+    return len(useless) >= FREE and wall - useless[-1].at_wall < pause_s(len(useless))
 
 
 def pause_s(useless: int) -> float:

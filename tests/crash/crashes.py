@@ -11,8 +11,11 @@ from pathlib import Path
 
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
+from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.core.cycle import Cycle, Failure, FailureKind, Trigger
+from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Ahead, Caps, Policy
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
@@ -33,6 +36,8 @@ OVER_S = 40.0
 LIMITED_S, LET_GO_S = 300.0, 5.0
 # A load is over when a sample has shown it; who waits for a human so long waits for ever.
 SHOWN_S, FOREVER_S = 2.0, 100.0
+# Between the begins of bursts that the ledger knows.
+PERIOD_S = 600.0
 # The ledger is a database on a disk: its transactions would wait for nothing but that.
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 # The cap is reached some seconds after the attachment. Beyond it, what a release takes longer than predicted: a step
@@ -71,6 +76,7 @@ class Scenario:
 
     A scenario that comes later (a resize, a stripe) is one more entry of SCENARIOS; `volumes` is how many may be there
     at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
+    `learned_s`: earlier bursts are in the ledger, from which one is expected at this second of the run.
     """
 
     load: tuple[Segment, ...]
@@ -79,6 +85,18 @@ class Scenario:
     volumes: int = 1
     policy: Policy = POLICY
     blocks: int = MANY_BLOCKS
+    learned_s: float | None = None
+
+
+def remember_bursts(ledger: Ledger, next_wall: float) -> None:
+    """Three bursts of 9 s, a period apart, that were refused their volumes: the next one begins at `next_wall`."""
+    for nth in (3, 2, 1):
+        begun = next_wall - nth * PERIOD_S
+        failure = Failure(FailureKind.ERROR, "the quota of volume storage is reached")
+        refused = Cycle(f"past-{nth}", Trigger.LOAD, VolumeSpec(GIB, 80), 0.0, begun, failure=failure)
+        ledger.record(refused, begun)
+        with ledger.file.write() as db:
+            db.execute("INSERT INTO loads VALUES (?, 0, ?, ?, ?)", (refused.token, 540 * MB, begun, begun + 9.0))
 
 
 def ask(kind: RequestKind) -> Callable[[Simulation], None]:
@@ -155,6 +173,12 @@ SCENARIOS = {
         (Segment(2, 0), Segment(9, 60), Segment(60, 0), Segment(4, 60), QUIET),
         policy=by_money(POLICY),
         blocks=FEW_BLOCKS,
+    ),
+    "learned": Scenario(
+        (Segment(25, 0), Segment(9, 60), QUIET),
+        policy=replace(POLICY, ahead=Ahead.LEARNED),
+        blocks=FEW_BLOCKS,
+        learned_s=25.0,
     ),
     "orphan": Scenario((QUIET,), orphan=True),
 }
@@ -255,14 +279,25 @@ class Run:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
         self.ledger = Ledger(recorder)
+        recorder_of_costs = CostRecorder(self.ledger, KERNEL.backing_uuid)
         self.sim = Simulation(
-            self.world, scenario.policy, recorder=CostRecorder(self.ledger, KERNEL.backing_uuid), point=crash_point
+            self.world,
+            scenario.policy,
+            recorder=recorder_of_costs,
+            point=crash_point,
+            forecaster=LearnedForecaster(recorder_of_costs.past, self._situation),
         )
+        if scenario.learned_s is not None:
+            remember_bursts(self.ledger, self.world.clock.wall() + scenario.learned_s)
         self.limit, self.limited_s = LimitWatch(self.sim), LIMITED_S
         self.sim.on_step = self.check
         self.most_volumes = self.deaths = 0
         self.may_fault = False
         self.human = HumanWatch(self.sim, self.needs_a_human)
+
+    def _situation(self) -> Situation | None:
+        agent = self.sim.agent
+        return None if agent is None else situation_of(agent, None)
 
     def __enter__(self) -> Run:
         return self

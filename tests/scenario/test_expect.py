@@ -38,7 +38,7 @@ def expect(sim: Simulation, at_s: float, size_bytes: int | None = WRITTEN) -> bo
 def bought_ahead(sim: Simulation) -> int:
     """How many cycles began for an announced burst."""
     decided = (r["cycle"] for r in sim.journal.records() if r["kind"] == "decision" and r["cycle"])
-    return len({c["token"] for c in decided if c["trigger"] == Trigger.FORECAST})
+    return len({c["token"] for c in decided if c["trigger"] == Trigger.ANNOUNCED})
 
 
 def test_an_announced_burst_finds_its_cache() -> None:
@@ -48,7 +48,7 @@ def test_an_announced_burst_finds_its_cache() -> None:
     assert bought(sim) == [], "nothing is bought before its lead time"
     sim.run_for(17 - 2)
     assert sim.phase is Phase.BOOSTING
-    assert present(sim.state.cycle).trigger is Trigger.FORECAST
+    assert present(sim.state.cycle).trigger is Trigger.ANNOUNCED
     sim.run_for(2 + BURST_S)
     at_speed = [m.adaptive_mb_s for m in sim.timeline if FIRST_S + 1 < m.at_s < FIRST_S + BURST_S]
     assert min(at_speed) > MB_S - 5
@@ -134,7 +134,7 @@ def test_an_announced_burst_is_remembered_across_a_restart_and_a_power_cut() -> 
     sim.run_for(5)
     sim.power_cut()
     in_phase(sim, Phase.BOOSTING)
-    assert present(sim.state.cycle).trigger is Trigger.FORECAST
+    assert present(sim.state.cycle).trigger is Trigger.ANNOUNCED
     assert_at_rest(sim)
 
 
@@ -152,10 +152,12 @@ def test_what_was_measured_and_missed_is_remembered_across_a_restart() -> None:
 def test_bursts_beyond_the_limit_are_refused_and_change_nothing() -> None:
     sim = waiting(Segment(FIRST_S, 0))
     for n in range(MOST_EXPECTED):
-        assert expect(sim, 1000 + n)
+        assert expect(sim, 1000 + 10 * n)
     before = sim.state.expected
     assert not expect(sim, 5000)
     assert sim.state.expected == before
+    assert expect(sim, 1000), "one that is announced already is no further one"
+    assert len(sim.state.expected) == MOST_EXPECTED
 
 
 def test_the_announced_size_is_bought_with_the_share_that_earlier_bursts_needed() -> None:

@@ -29,7 +29,7 @@ def install(root: Path, checkout: Path, cache: Path, suite: Suite) -> None:
 
 def destination(source: Path) -> Path | None:
     """The place of a file of the checkout's systemd folder in the root; None: it is not installed."""
-    if source.suffix == ".service":
+    if source.suffix in (".service", ".timer"):
         return Path("usr/lib/systemd/system") / source.name
     if source.suffix == ".rules":
         return Path("usr/lib/udev/rules.d") / source.name

@@ -14,6 +14,7 @@ from elastio_testbed.image.tools import ImageError, run
     ("source", "place"),
     [
         ("systemd/elastiod.service", "usr/lib/systemd/system/elastiod.service"),
+        ("systemd/elastio-expect@.timer", "usr/lib/systemd/system/elastio-expect@.timer"),
         ("systemd/69-elastio.rules", "usr/lib/udev/rules.d/69-elastio.rules"),
         ("systemd/modprobe.d/elastio.conf", "usr/lib/modprobe.d/elastio.conf"),
         ("systemd/sysusers.d/elastio.conf", "usr/lib/sysusers.d/elastio.conf"),

@@ -11,7 +11,7 @@ from elastio.core import waste
 from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
-from elastio.core.policy import watch_load
+from elastio.core.policy import Ahead, watch_load
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, LoadWatch, Phase, UselessBoost, Waste
 from elastio.units import GIB, MB
 from tests.values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
@@ -125,6 +125,7 @@ def test_a_boost_that_was_withdrawn_because_its_load_was_over_is_remembered() ->
     [
         (served(trigger=Trigger.OPERATOR), {}),
         (served(trigger=Trigger.FORECAST), {}),
+        (served(trigger=Trigger.ANNOUNCED), {}),
         (served(forced=True), {}),
         (served(written_through_bytes=1), {}),
         (served(), {"paused": True}),
@@ -141,6 +142,25 @@ def test_a_boost_that_earned_takes_only_what_it_contradicts_out_of_the_memory() 
     earned = served(gained_bytes=int(9 * SECOND), bare=1.0, longest_s=30.0)
     longer = UselessBoost(1.0, 60.0, WALL - 9)
     assert over(earned, waste=Waste((BLIP, longer))).useless == (BLIP,)
+
+
+def test_a_boost_ahead_of_a_load_that_the_agent_expected_itself_is_remembered_if_the_load_came() -> None:
+    learned, of = replace(POLICY, ahead=Ahead.LEARNED), served(trigger=Trigger.FORECAST, bare=1.0)
+    assert waste.after_cycle(state(Phase.DETACHING, of), of, WALL, learned).useless == (UselessBoost(1.0, 2.0, WALL),)
+    vain = replace(of, longest_s=0.0)
+    assert waste.after_cycle(state(Phase.DETACHING, vain), vain, WALL, learned).useless == ()
+
+
+def test_ahead_of_a_load_only_what_exceeds_the_device_is_a_gain() -> None:
+    quiet = LoadWatch(below_since=0.0)
+    assert waste.with_load(cycle(trigger=Trigger.FORECAST), quiet, NOW).bare == 1.0
+    assert waste.with_load(cycle(trigger=Trigger.ANNOUNCED), quiet, NOW).bare == 0.0
+
+
+def test_after_useless_boosts_nothing_is_bought_ahead_for_a_while() -> None:
+    assert not waste.must_wait_ahead(many(waste.FREE - 1), WALL)
+    assert waste.must_wait_ahead(many(waste.FREE), WALL)
+    assert not waste.must_wait_ahead(many(waste.FREE), WALL + waste.FIRST_PAUSE_S + 60)
 
 
 def test_what_is_remembered_does_not_grow_without_end() -> None:

@@ -139,3 +139,12 @@ def test_the_guide_names_every_file_that_it_lets_copy() -> None:
     table = [line for line in guide.splitlines() if line.startswith("| `")]
     for file in (*SHIPPED.glob("*.rules"), *SHIPPED.glob("*.service")):
         assert any(f"`{file.name}`" in line for line in table), file.name
+
+
+def test_a_named_timer_is_announced_again_and_again() -> None:
+    service, timer = unit("elastio-expect@.service"), unit("elastio-expect@.timer")
+    command = service["Service"]["ExecStart"].split()
+    assert command == ["/usr/bin/elastio", "expect", "--timer", "%i.timer", "$ELASTIO_EXPECT"]
+    assert service["Service"]["SuccessExitStatus"] == str(int(Exit.UNREACHABLE))
+    assert {"OnBootSec", "OnUnitInactiveSec"} <= set(timer["Timer"])
+    assert timer["Install"]["WantedBy"] == "timers.target"
