@@ -18,6 +18,7 @@ from pathlib import Path
 from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
+from elastio.agent.device_credits import policy_of
 from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
@@ -30,6 +31,7 @@ from elastio.agent.worker import ForkWorker, die_with_parent
 from elastio.config.paths import JOURNAL, LEDGER
 from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
+from elastio.core import backing_credits
 from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
 from elastio.core.model import HostView
 from elastio.core.policy import utilization
@@ -137,7 +139,7 @@ class CloudRest:
 
 
 def is_near_boost(agent: Agent) -> bool:
-    sample, policy = agent.last_sample, agent.policy
+    sample, policy = agent.last_sample, backing_credits.in_force(agent.policy, agent.state)
     return sample is not None and utilization(sample, policy) >= policy.utilization_threshold / 2
 
 
@@ -251,7 +253,7 @@ class Daemon:
         if memory.foreign:
             _log.warning("%s", memory.foreign)
         return Agent(
-            self.config.policy(),
+            policy_of(self.config),
             memory.state(learned_size_bytes=recorder.learned_size()),
             workers=workers,
             journal=self._guarded_journal(),
@@ -271,11 +273,12 @@ class Daemon:
                 self.config.agent,
             ):
                 raise ConfigError("[device], [provider] and [agent] change only with a restart of elastiod")
+            policy = policy_of(config)
         except ConfigError as error:
             _log.error("the configuration was not reloaded: %s", error)
             return
         self.config = config
-        agent.policy = config.policy()
+        agent.policy = policy
         _log.info("the configuration was reloaded")
 
 

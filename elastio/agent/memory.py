@@ -15,6 +15,7 @@ from typing import Any
 
 from elastio.agent.journal import NOBODY, Owner, read
 from elastio.codec import decode
+from elastio.core.credits import CreditBalance
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import Forecast, VolumeId
 from elastio.core.state import AgentState, Inhibition, Lesson, Phase, Waste
@@ -60,6 +61,7 @@ class Memory:
     expected: tuple[Forecast, ...] = ()
     missed: int = 0
     attach_s: tuple[float, ...] = ()
+    credits: CreditBalance | None = None
     boot_id: str = ""
     machine: str = ""
     foreign: str = ""  # a record of another machine was found and ignored: a sentence for people
@@ -83,6 +85,7 @@ class Memory:
             expected=self.expected,
             missed=self.missed,
             attach_s=self.attach_s,
+            credits=self.credits,
             boot_id=self.boot_id,
             machine=self.machine,
             learned_size_bytes=learned_size_bytes,
@@ -160,6 +163,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         expected=_shift_expected(last, shift_s, now=now, written_now=written_now),
         missed=int(last.get("missed", 0)),
         attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
+        credits=_shift_credits(last, shift_s, now),
         boot_id=str(last.get("boot", "")),
     )
 
@@ -221,6 +225,17 @@ def _shift_expected(
     """The announced bursts in this boot's clock; none later than it was when it was recorded."""
     bursts = decode(tuple[Forecast, ...], record.get("expected", []))
     return tuple(replace(b, begins_at=min(b.begins_at + shift_s, now + b.begins_at - written_now)) for b in bursts)
+
+
+def _shift_credits(record: Mapping[str, Any], shift_s: float, now: float) -> CreditBalance | None:
+    """The balance in this boot's clock; none is left if the time of day says that it was recorded in the future."""
+    if record.get("credits") is None:
+        return None
+    balance = decode(CreditBalance, record["credits"])
+    at = balance.at + shift_s
+    if not (math.isfinite(at) and balance.balance_bytes >= 0):
+        raise ValueError("its credits are not a balance")
+    return CreditBalance(balance.balance_bytes, at) if at <= now else CreditBalance(0.0, now)
 
 
 def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from elastio import registry
+from elastio.agent.device_credits import policy_of
 from elastio.cli.app import App
 from elastio.config.files import drop_ins
 from elastio.config.schema import load
@@ -29,6 +30,7 @@ def check(app: App, file: Path | None) -> None:
     found = load(path)
     # Opening the provider checks its settings and does not use the cloud.
     registry.open_provider(found.provider.name, found.provider.settings, found.device.backing_uuid)
+    policy_of(found)  # the provider must know the credits of device.volume_type
     extra = len(drop_ins(path))
     click.echo(f"{path} is valid" + (f" with {extra} drop-in{'s' if extra > 1 else ''}" if extra else ""))
     click.echo(f"  backing device {found.device.backing_uuid}, {found.device.bandwidth_mb_s:g} MB/s")

@@ -8,6 +8,7 @@ import click
 
 from elastio.cli.app import App
 from elastio.control.status import (
+    CreditsPart,
     CyclePart,
     ExpectedPart,
     InhibitionPart,
@@ -59,7 +60,7 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines.append(("expected", _expected(seen.expected[0])))
     if seen.fault:
         lines.append(("fault", seen.fault))
-    lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), ("backing", _backing(seen))]
+    lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), *_device(seen)]
     if seen.cycle is not None:
         lines += _cycle(seen.cycle)
     learned = seen.learned_size_bytes
@@ -93,6 +94,11 @@ def _throughput(seen: Status) -> str:
     return f"read {seen.load.read_mb_s:.1f} MB/s, write {seen.load.write_mb_s:.1f} MB/s"
 
 
+def _device(seen: Status) -> list[tuple[str, str]]:
+    credits = [] if seen.credits is None else [("credits", credits_text(seen.credits))]
+    return [("backing", _backing(seen)), *credits]
+
+
 def _backing(seen: Status) -> str:
     backing = seen.backing
     if backing is None:
@@ -101,6 +107,16 @@ def _backing(seen: Status) -> str:
     return (
         f"{running}{format_size(backing.size_bytes)}, {backing.state}, mode {backing.cache_mode}, "
         f"{format_size(backing.dirty_bytes)} dirty"
+    )
+
+
+def credits_text(credits: CreditsPart) -> str:
+    """The balance of the backing volume, and what it allows a flush."""
+    limit = credits.flush_limit_mb_s
+    limited = "" if limit is None else f", flush limited to {limit:.1f} MB/s"
+    return (
+        f"{credits.share:.0%} of {format_size(credits.capacity_bytes)} by model, base {credits.base_mb_s:.1f} MB/s, "
+        f"burst {credits.burst_mb_s:.1f} MB/s{limited}"
     )
 
 

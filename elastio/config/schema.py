@@ -12,8 +12,10 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elastio.config.device import DeviceSection, check_credits
 from elastio.config.files import read_merged
-from elastio.config.rules import Flag, Number, Rule, Text, refuse, whole
+from elastio.config.rules import Flag, Number, Text, refuse, whole
+from elastio.config.rules import key as _key
 from elastio.core.policy import Caps, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
@@ -32,27 +34,6 @@ RENAMED = {
     "detach_help_after_s": "detach_throttle_after_s",
     "reconcile_s": "reconcile_interval_s",
 }
-
-
-def _key(rule: Rule, default: Any = MISSING) -> Any:
-    """A key of a section. Without a default it must be set; a default of None means unlimited, or derived."""
-    return field(metadata={"rule": rule}) if default is MISSING else field(default=default, metadata={"rule": rule})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSection:
-    """[device]: the backing device."""
-
-    backing_uuid: str = _key(Text("bcache UUID of the backing device, as `elastio device create` prints it", "uuid"))
-    bandwidth_mb_s: float = _key(Number("bandwidth of the backing volume, in MB/s", above=0))
-    price_per_month: float | None = _key(
-        Number(
-            "price of the backing volume for a month of 720 h, in the currency of the provider, for reports; default: "
-            "the provider's price of a volume of its size and bandwidth",
-            least=0,
-        ),
-        None,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +239,8 @@ class Config:
             detach_throttle_after_s=policy.detach_throttle_after_s or None,
             backing_uuid=self.device.backing_uuid,
             caps=Caps(max_size_bytes=_bytes(cache.max_size_gib), **asdict(self.caps)),
+            backing_credits=self.device.bucket,
+            first_credits_bytes=self.device.first_credits_gib * GIB,
         )
 
     def _stop_policy(self, end: str) -> StopPolicy:
@@ -368,6 +351,7 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def _check_together(config: Config) -> None:
     """The constraints between keys."""
+    check_credits(config.device)
     release, threshold = config.policy_settings.release_threshold, config.policy_settings.utilization_threshold
     least, first, most = config.cache.min_size_gib, config.cache.initial_size_gib, config.cache.max_size_gib
     largest = f"cache.max_size_gib ({most:g})"

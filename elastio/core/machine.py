@@ -19,7 +19,8 @@ so the same input gives the same decision and a journal can be replayed. It is c
 `wake_at` has come, and works in this order:
 
 1. `update.fold` takes in what was observed: outcomes of actions, the scan of the kernel, a sample of throughput.
-   Nothing is decided here.
+   Nothing is decided here. `backing_credits` does the same for the credits of a volume that has them, whose bandwidth
+   in force is that of the policy from here on.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
 3. `ahead` notes which expected burst is near, and whether the last one came.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
@@ -48,6 +49,7 @@ from typing import assert_never
 
 from elastio.core import (
     ahead,
+    backing_credits,
     boosting,
     detection,
     inhibition,
@@ -104,7 +106,9 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     Raises InvariantError if the decision would break a safety rule, or if a transition is not in the table.
     """
     before = state
-    state = folded = missing_cache.settle(update.fold(state, obs, policy), obs)
+    policy = backing_credits.in_force(policy, state)
+    state = backing_credits.update(update.fold(state, obs, policy), obs, policy)
+    state = folded = missing_cache.settle(state, obs)
     reason = ""
     if not state.recovered:
         recovered = recover(state, obs, policy)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
 from elastio.core.model import Forecast, Sample, Spend, Spent
 from elastio.core.state import LoadWatch
@@ -74,6 +75,9 @@ class Policy:
     interval of polls for a notice (None: never), `notice_flush` whether a notice flushes the cache. `tags_volumes`:
     keep the tag from which a janitor learns what a volume may hold. `detach_throttle_after_s` is how long a detach
     waits for an instant without requests before applications are held back for one (None: for ever).
+
+    `backing_credits` is the bucket of a backing volume that has credits (None: it has one bandwidth), and
+    `first_credits_bytes` what was in it when the agent first saw the volume; see `backing_credits`.
     """
 
     backing_bandwidth_mb_s: float
@@ -104,6 +108,8 @@ class Policy:
     detach_throttle_after_s: float | None = None
     backing_uuid: str = ""
     caps: Caps = Caps()
+    backing_credits: CreditBucket | None = None
+    first_credits_bytes: float = 0.0
 
     @property
     def bought_bandwidth_mb_s(self) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from elastio.core.credits import CreditBalance
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
 from elastio.core.model import (
     BackingView,
@@ -149,6 +150,9 @@ class AgentState:
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     expected bursts in a row did not come. `attach_s` are the last times, in seconds, from a decision to the attached
     cache.
+
+    `credits` is the balance of a backing volume that has credits (None: it has none, or no sample was taken yet), and
+    `credit_limit_mb_s` the most that they allow a flush (None: no limit).
     """
 
     phase: Phase = Phase.IDLE
@@ -176,6 +180,8 @@ class AgentState:
     awaited: Forecast | None = None
     missed: int = 0
     attach_s: tuple[float, ...] = ()
+    credits: CreditBalance | None = None
+    credit_limit_mb_s: float | None = None
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0

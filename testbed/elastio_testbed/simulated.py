@@ -60,8 +60,11 @@ def simulate(
 
 
 def profile_of(scaled: Scaled) -> Profile | None:
-    """The application as the simulator describes it; None if it does more than compute and dump, or if dumps differ."""
-    if not scaled.experiment.workload.is_checkpointing:
+    """The application as the simulator describes it.
+
+    None if it does more than compute and dump, if dumps differ, or if the data volume has credits.
+    """
+    if not scaled.experiment.workload.is_checkpointing or scaled.bucket is not None:
         return None
     first, *later = scaled.dumps_bytes
     if len(set(later)) != 1:
