@@ -183,12 +183,16 @@ class Guest:
 
     # --- the workload ------------------------------------------------------------------------------------
 
-    def start_workload(self, seed: int) -> None:
+    def workload_spec(self, seed: int) -> dict[str, Any]:
+        """The spec of the workload's program."""
         workload = self.scaled.experiment.workload
         spec = {"directory": DATA, "seed": seed, "record": RECORD, **workload.spec(self.scaled)}
         if self.ahead is Ahead.EXPECT and self.setup is Setup.ADAPTIVE:
             spec |= {"announced": self.scaled.dumps_bytes, "agent_socket": AGENT_SOCKET}
-        self.vm.agent.write_file(SPEC, json.dumps(spec).encode())
+        return spec
+
+    def start_workload(self, seed: int) -> None:
+        self.vm.agent.write_file(SPEC, json.dumps(self.workload_spec(seed)).encode())
         self.vm.agent.write_file(REPORT, b"")
         self.check(["systemd-run", "--unit=workload", *self.command(), "run", SPEC, REPORT])
 

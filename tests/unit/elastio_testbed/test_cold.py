@@ -54,10 +54,15 @@ def test_what_the_dumps_need_is_earned_but_not_without_a_pause() -> None:
     assert dump * (1 - bucket.base_mb_s / bucket.burst_mb_s) > spare
 
 
-def guest_tables(folder: Path, experiment: str, ahead: Ahead | None = None) -> str:
+def guest_of(folder: Path, experiment: str, ahead: Ahead | None, setup: Setup = Setup.ADAPTIVE) -> Guest:
     image = GuestImage(folder, folder, folder, folder, "digest")
-    guest = Guest(image, folder, "vm0", Setup.ADAPTIVE, Scaled(EXPERIMENTS[experiment], 0.1, 0.5))
+    guest = Guest(image, folder, "vm0", setup, Scaled(EXPERIMENTS[experiment], 0.1, 0.5))
     guest.backing_uuid, guest.ahead = UUID, ahead
+    return guest
+
+
+def guest_tables(folder: Path, experiment: str, ahead: Ahead | None = None) -> str:
+    guest = guest_of(folder, experiment, ahead)
     with Ec2Endpoint(folder / "cloud") as endpoint:
         return config_text(guest.config_tables(endpoint), ahead_tables(guest.ahead))
 
@@ -69,8 +74,12 @@ def test_the_guests_agent_knows_the_bucket_that_the_hypervisor_keeps(tmp_path: P
     assert policy.backing_bandwidth_mb_s == SCALED.backing_bytes_s / MB
 
 
-def test_the_simulator_has_no_model_of_the_set_ups() -> None:
-    assert simulate(SCALED, COLD.setups) == {}
+def test_the_simulator_has_no_model_of_the_cold_volume_alone() -> None:
+    short = Scaled(replace(COLD, dumps_gb=(4.0,) * 2, compute_s=900.0), 0.1, 0.5)
+    found = simulate(short, tuple(Setup))
+    assert set(found) == {Setup.STATIC_FAST, Setup.ADAPTIVE}
+    slower = found[Setup.ADAPTIVE].completion_s / found[Setup.STATIC_FAST].completion_s
+    assert 1 < slower <= 1 + cold.MOST_TIME_PCT / 100
 
 
 # --- dollars -----------------------------------------------------------------------------------------------
@@ -204,6 +213,15 @@ def test_only_a_learning_agent_has_a_setting_for_it(tmp_path: Path) -> None:
     learned = tomllib.loads(guest_tables(tmp_path / "learned", "cm1", Ahead.LEARNED))
     assert learned["policy"]["ahead"] == "learned"
     assert learned["policy"]["cool_down_s"] == 1
+
+
+@pytest.mark.parametrize("experiment", ["cm1", "lammps"])
+def test_only_the_application_of_an_adaptive_device_announces_its_dumps(experiment: str, tmp_path: Path) -> None:
+    told = guest_of(tmp_path / "told", experiment, Ahead.EXPECT)
+    assert told.workload_spec(1)["announced"] == told.scaled.dumps_bytes
+    others = [(Ahead.EXPECT, Setup.STATIC_FAST), (Ahead.LEARNED, Setup.ADAPTIVE), (None, Setup.ADAPTIVE)]
+    for n, (ahead, setup) in enumerate(others):
+        assert "announced" not in guest_of(tmp_path / str(n), experiment, ahead, setup).workload_spec(1)
 
 
 def test_a_gigabyte_is_not_a_gibibyte() -> None:
