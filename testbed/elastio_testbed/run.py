@@ -56,8 +56,10 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
         results = (*results, Result(tuple(result for result, _ in done)))
         records = (*records, {result.setup: evidence for result, evidence in done})
         journal = [line for record in records for evidence in record.values() for line in evidence.journal]
-        # The simulator's cloud has scaled sizes like the EC2 endpoint; another cloud has its own.
-        models = simulate(plan.scaled(), plan.setups, plan.vms, timings_of(journal)) if plan.cloud == EC2 else {}
+        # The simulator's cloud has scaled sizes like the EC2 endpoint; another cloud has its own. Its agent waits for
+        # the load.
+        is_modelled = plan.cloud == EC2 and plan.ahead is None
+        models = simulate(plan.scaled(), plan.setups, plan.vms, timings_of(journal)) if is_modelled else {}
         yield Progress(Evaluation(plan, conditions, results, models), records)
 
 

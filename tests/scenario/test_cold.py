@@ -34,7 +34,7 @@ def test_bursts_are_absorbed_and_flushed_and_the_reserve_stays() -> None:
     sim = cold()
     sim.run_for(1200)
     sim.run_until_settled(2000)
-    assert sim.agent.state.phase is Phase.IDLE
+    assert sim.phase is Phase.IDLE
     assert sim.world.volumes_left() == 0
     assert sim.world.kernel.lost() == frozenset()
     assert intents(sim, "CreateVolume") >= 2
@@ -51,6 +51,6 @@ def test_an_agent_that_does_not_know_of_the_credits_spends_them() -> None:
 def test_the_agents_balance_is_that_of_the_volume() -> None:
     sim = cold()
     sim.run_for(400)
-    known = sim.agent.state.credits
+    known = sim.state.credits
     assert known is not None
     assert known.balance_bytes == pytest.approx(sim.world.kernel.credits_bytes, rel=0.01)
