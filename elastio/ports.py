@@ -287,7 +287,7 @@ class Journal(Protocol):
         ...
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:
-        """Record how much is dirty now."""
+        """Record how much is dirty now, and the credits."""
         ...
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:

@@ -1,12 +1,13 @@
 """Finds providers by entry point, and imports only the one that is used.
 
 A distribution registers a provider as an entry point of the group `elastio.providers`: a callable
-`(settings, backing_uuid) -> VolumeProvider`. The package of its module may have four more modules, which import no
+`(settings, backing_uuid) -> VolumeProvider`. The package of its module may have five more modules, which import no
 SDK: `identity` with `detect() -> bool` (is this machine in that cloud?), for `elastio init`; `checks` with
 `run(provider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]` (name, passed, sentence), for `elastio doctor`;
-`fleet` with `open_fleet(settings) -> elastio.janitor.Fleet`, for `elastio janitor`; and `prices` with
+`fleet` with `open_fleet(settings) -> elastio.janitor.Fleet`, for `elastio janitor`; `prices` with
 `price_list(settings, region) -> PriceList` and `price(settings, region, spec) -> Quote`, which call no cloud, for
-`elastio prices` and `elastio report`.
+`elastio prices` and `elastio report`; and `credits` with `credit_rule(volume_type) -> CreditRule | None`, for
+`device.volume_type`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from elastio.errors import ConfigError
 
 if TYPE_CHECKING:
+    from elastio.core.credits import CreditRule
     from elastio.core.model import Quote, VolumeSpec
     from elastio.core.tariff import PriceList
     from elastio.janitor import Fleet
@@ -98,6 +100,15 @@ def price(name: str, settings: Mapping[str, object], region: str, spec: VolumeSp
     """
     priced = _sibling(_find(name), "prices", "price")
     return None if priced is None else cast("Quote", priced(settings, region, spec))
+
+
+def credit_rule(name: str, volume_type: str) -> CreditRule | None:
+    """How volumes of this type earn and spend credits, without asking the cloud; None: the provider knows no credits.
+
+    Raises ConfigError.
+    """
+    known = _sibling(_find(name), "credits", "credit_rule")
+    return None if known is None else cast("CreditRule | None", known(volume_type))
 
 
 def _find(name: str) -> EntryPoint:

@@ -19,6 +19,7 @@ from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
 from elastio.agent.adviser import READ_RUNS, HindsightAdviser
+from elastio.agent.device_credits import policy_of
 from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
@@ -33,7 +34,7 @@ from elastio.agent.worker import ForkWorker, die_with_parent
 from elastio.config.paths import JOURNAL, LEDGER
 from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
-from elastio.core import caps
+from elastio.core import backing_credits, caps
 from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
 from elastio.core.bursts import LoadRun
 from elastio.core.model import HostView
@@ -143,7 +144,7 @@ class CloudRest:
 
 
 def is_near_boost(agent: Agent) -> bool:
-    sample, policy = agent.last_sample, agent.policy
+    sample, policy = agent.last_sample, backing_credits.in_force(agent.policy, agent.state)
     return sample is not None and utilization(sample, policy) >= policy.utilization_threshold / 2
 
 
@@ -281,7 +282,7 @@ class Daemon:
         if memory.foreign:
             _log.warning("%s", memory.foreign)
         agent = Agent(
-            self.config.policy(),
+            policy_of(self.config),
             memory.state(learned_size_bytes=recorder.learned_size()),
             workers=workers,
             journal=self._guarded_journal(),
@@ -305,13 +306,14 @@ class Daemon:
             ):
                 raise ConfigError("[device], [provider] and [agent] change only with a restart of elastiod")
             require_prices(config)
+            policy = policy_of(config)
         except ConfigError as error:
             _log.error("the configuration was not reloaded: %s", error)
             return
         if config.policy().model is not agent.policy.model:
             agent.adviser = adviser_of(recorder, config)
         self.config = config
-        agent.policy = config.policy()
+        agent.policy = policy
         price_market(agent, config, self._market)
         _log.info("the configuration was reloaded")
 

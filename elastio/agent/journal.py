@@ -102,7 +102,7 @@ class Journal:
         self._append("decision", body, now, wall, durable=True)
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:
-        """Record how much is dirty now, which an operator has to know if the cache is lost. Not synced."""
+        """Record the credits, and how much is dirty, which an operator has to know if the cache is lost. Not synced."""
         self._append("note", _remembered(state), now, wall, durable=False)
 
     def _append(self, kind: str, body: dict[str, Any], now: float, wall: float, *, durable: bool) -> None:
@@ -204,6 +204,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "attach_s": list(state.attach_s),
         "release_s": list(state.release_s),
         "capped": encode(state.capped),
+        **({} if state.credits is None else {"credits": encode(state.credits)}),
     }
 
 

@@ -30,6 +30,8 @@ SPEND_EVERY_S = 60.0
 FORECAST_EVERY_S = 5.0
 # How old the journal's count of dirty data may be: an operator sees it if the cache is lost.
 NOTE_EVERY_S = 30.0
+# And of credits: after a start, what was not recorded counts as used.
+NOTE_CREDITS_EVERY_S = 600.0
 # Requests whose effect has to survive a crash, because the operator relies on the answer.
 LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER, RequestKind.EXPECT})
 
@@ -120,6 +122,7 @@ class Agent:
         self._spend, self._spend_read_at, self._spend_known_at = Spend(), float("-inf"), float("-inf")
         self._can_record = True
         self._noted: tuple[float, int] = (float("-inf"), 0)
+        self._credits_noted_at = float("-inf")
 
     # --- what the event loop calls -----------------------------------------------------------------------
 
@@ -294,7 +297,7 @@ class Agent:
             self.last_error, self._can_record = str(error), False
             return self.last_error
         try:
-            self._note_dirty_bytes(decision.state, obs)
+            self._note_progress(decision.state, obs)
         except JournalError as error:
             self.last_error, self._can_record = str(error), False
         return ""
@@ -310,12 +313,16 @@ class Agent:
         if learned is not None and learned != before.learned_size_bytes:
             self._recorder.learned(learned)
 
-    def _note_dirty_bytes(self, state: AgentState, obs: Observation) -> None:
+    def _note_progress(self, state: AgentState, obs: Observation) -> None:
         at, dirty = self._noted
         cycle = state.cycle
-        if not state.recovered or cycle is None or cycle.dirty_bytes == dirty or obs.now - at < NOTE_EVERY_S:
+        has_changed = cycle is not None and cycle.dirty_bytes != dirty and obs.now - at >= NOTE_EVERY_S
+        has_spent = state.credits is not None and obs.now - self._credits_noted_at >= NOTE_CREDITS_EVERY_S
+        if not state.recovered or not (has_changed or has_spent):
             return  # before the first scan, what is remembered may be from another boot
-        self._noted = obs.now, cycle.dirty_bytes
+        if cycle is not None:
+            self._noted = obs.now, cycle.dirty_bytes
+        self._credits_noted_at = obs.now
         self._journal.note(state, now=obs.now, wall=obs.wall)
         self._can_record = True
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from elastio.agent.journal import NOBODY, Owner, read
 from elastio.codec import decode
+from elastio.core.credits import CreditBalance
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import Forecast, VolumeId
 from elastio.core.state import AgentState, Capped, Inhibition, Lesson, Phase, Waste
@@ -63,6 +64,7 @@ class Memory:
     attach_s: tuple[float, ...] = ()
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
+    credits: CreditBalance | None = None
     boot_id: str = ""
     machine: str = ""
     foreign: str = ""  # a record of another machine was found and ignored: a sentence for people
@@ -89,6 +91,7 @@ class Memory:
             attach_s=self.attach_s,
             release_s=self.release_s,
             capped=self.capped,
+            credits=self.credits,
             boot_id=self.boot_id,
             machine=self.machine,
             learned_size_bytes=learned_size_bytes,
@@ -169,6 +172,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
         release_s=decode(tuple[float, ...], last.get("release_s", [])),
         capped=None if last.get("capped") is None else decode(Capped, last["capped"]),
+        credits=_shift_credits(last, shift_s, now),
         boot_id=str(last.get("boot", "")),
     )
 
@@ -230,6 +234,17 @@ def _shift_expected(
     """The announced bursts in this boot's clock; none later than it was when it was recorded."""
     bursts = decode(tuple[Forecast, ...], record.get("expected", []))
     return tuple(replace(b, begins_at=min(b.begins_at + shift_s, now + b.begins_at - written_now)) for b in bursts)
+
+
+def _shift_credits(record: Mapping[str, Any], shift_s: float, now: float) -> CreditBalance | None:
+    """The balance in this boot's clock; none is left if the time of day says that it was recorded in the future."""
+    if record.get("credits") is None:
+        return None
+    balance = decode(CreditBalance, record["credits"])
+    at = balance.at + shift_s
+    if not (math.isfinite(at) and balance.balance_bytes >= 0):
+        raise ValueError("its credits are not a balance")
+    return CreditBalance(balance.balance_bytes, at) if at <= now else CreditBalance(0.0, now)
 
 
 def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:

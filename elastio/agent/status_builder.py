@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from elastio.control.status import (
     AgentPart,
     BackingPart,
+    CreditsPart,
     CyclePart,
     ExpectedPart,
     InhibitionPart,
@@ -17,7 +18,7 @@ from elastio.control.status import (
     Status,
     VolumePart,
 )
-from elastio.core import caps, holding, waste
+from elastio.core import backing_credits, caps, holding, waste
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
 from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume
@@ -46,6 +47,7 @@ class RuntimeInfo:
 
 def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: RuntimeInfo) -> Status:
     """The status document of the state."""
+    policy = backing_credits.in_force(policy, state)
     host = obs.host or runtime.host
     backing = host.backing if host else None
     sample = obs.sample or runtime.sample
@@ -72,6 +74,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         expected=tuple(ExpectedPart(b.begins_at - obs.now, b.written_bytes) for b in state.expected),
         capped=caps.standing(state, obs.wall, policy),
         fault_kind=state.fault.kind.value if state.fault else "",
+        credits=_credits(state, policy),
     )
 
 
@@ -117,6 +120,20 @@ def _spend(spend: Spend, policy: Policy) -> SpendPart:
         currency=spend.currency_name,
         unpriced=spend.unpriced,
         month=MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *most.per_month),
+    )
+
+
+def _credits(state: AgentState, policy: Policy) -> CreditsPart | None:
+    bucket = policy.backing_credits
+    if bucket is None or state.credits is None:
+        return None
+    return CreditsPart(
+        balance_bytes=state.credits.balance_bytes,
+        capacity_bytes=bucket.capacity_bytes,
+        reserve_bytes=bucket.reserve_bytes,
+        base_mb_s=bucket.base_mb_s,
+        burst_mb_s=bucket.burst_mb_s,
+        flush_limit_mb_s=state.credit_limit_mb_s,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from elastio import registry
+from elastio.agent.device_credits import policy_of
 from elastio.agent.market import require_prices
 from elastio.cli.app import App
 from elastio.config.files import drop_ins
@@ -30,6 +31,7 @@ def check(app: App, file: Path | None) -> None:
     found = load(path)
     # Opening the provider checks its settings and does not use the cloud.
     registry.open_provider(found.provider.name, found.provider.settings, found.device.backing_uuid)
+    policy_of(found)  # the provider must know the credits of device.volume_type
     require_prices(found)
     extra = len(drop_ins(path))
     click.echo(f"{path} is valid" + (f" with {extra} drop-in{'s' if extra > 1 else ''}" if extra else ""))

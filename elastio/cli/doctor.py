@@ -68,6 +68,7 @@ def examine(app: App) -> Iterator[CheckResult]:
     yield from agent_checks.metadata(machine, config)
     yield from agent_checks.cloud(config)
     yield agent_checks.daemon(app.client())
+    yield from agent_checks.credits(app.client())
 
 
 def _of_the_device(machine: Machine, config: Config) -> list[CheckResult]:

@@ -14,6 +14,10 @@ from elastio.accounting.report_render import to_csv, to_dict, to_text
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import begin_of, open_ledger, since_option
+from elastio.cli.status import credits_text
+from elastio.codec import encode
+from elastio.control.status import CreditsPart
+from elastio.errors import ElastioError
 
 
 @click.command()
@@ -31,7 +35,22 @@ def report(app: App, as_json: bool, as_csv: bool, since: datetime | timedelta | 
     with open_ledger(app) as ledger:
         loads = read_loads(ledger.file, begin)
         made = build(ledger.cycles(begin, end), ledger.spans(begin, end), begin, end, zone, loads)
+    if as_csv:
+        click.echo(to_csv(made), nl=False)
+        return
+    credits = _credits(app)
     if as_json:
-        click.echo(json.dumps(to_dict(made), indent=2))
-    else:
-        click.echo(to_csv(made) if as_csv else to_text(made), nl=False)
+        balance = {} if credits is None else {"credits": {**encode(credits), "share": credits.share}}
+        click.echo(json.dumps({**to_dict(made), **balance}, indent=2))
+        return
+    click.echo(to_text(made), nl=False)
+    if credits is not None:
+        click.echo(f"\nCredits of the backing volume now: {credits_text(credits)}.")
+
+
+def _credits(app: App) -> CreditsPart | None:
+    """The credits of the backing volume now; None: it has none, or no agent answers, which a report does not need."""
+    try:
+        return app.client().status().credits
+    except ElastioError:
+        return None

@@ -8,6 +8,7 @@ import click
 
 from elastio.cli.app import App
 from elastio.control.status import (
+    CreditsPart,
     CyclePart,
     ExpectedPart,
     InhibitionPart,
@@ -57,7 +58,7 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         ("fault", seen.fault),
     )
     lines += [(name, text) for name, text in noted if text]
-    lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), ("backing", _backing(seen))]
+    lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), *_device(seen)]
     if seen.cycle is not None:
         lines += _cycle(seen.cycle)
     learned = seen.learned_size_bytes
@@ -91,6 +92,11 @@ def _throughput(seen: Status) -> str:
     return f"read {seen.load.read_mb_s:.1f} MB/s, write {seen.load.write_mb_s:.1f} MB/s"
 
 
+def _device(seen: Status) -> list[tuple[str, str]]:
+    credits = [] if seen.credits is None else [("credits", credits_text(seen.credits))]
+    return [("backing", _backing(seen)), *credits]
+
+
 def _backing(seen: Status) -> str:
     backing = seen.backing
     if backing is None:
@@ -99,6 +105,16 @@ def _backing(seen: Status) -> str:
     return (
         f"{running}{format_size(backing.size_bytes)}, {backing.state}, mode {backing.cache_mode}, "
         f"{format_size(backing.dirty_bytes)} dirty"
+    )
+
+
+def credits_text(credits: CreditsPart) -> str:
+    """The balance of the backing volume, and what it allows a flush."""
+    limit = credits.flush_limit_mb_s
+    limited = "" if limit is None else f", flush limited to {limit:.1f} MB/s"
+    return (
+        f"{credits.share:.0%} of {format_size(credits.capacity_bytes)} by model, base {credits.base_mb_s:.1f} MB/s, "
+        f"burst {credits.burst_mb_s:.1f} MB/s{limited}"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -121,3 +121,8 @@ class Text:
 
 
 Rule: TypeAlias = Number | Flag | Text
+
+
+def key(rule: Rule, default: Any = MISSING) -> Any:
+    """A key of a section. Without a default it must be set; a default of None means unlimited, or derived."""
+    return field(metadata={"rule": rule}) if default is MISSING else field(default=default, metadata={"rule": rule})

@@ -12,8 +12,10 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elastio.config.device import DeviceSection, check_credits
 from elastio.config.files import read_merged
-from elastio.config.rules import Flag, Number, Rule, Text, refuse, whole
+from elastio.config.rules import Flag, Number, Text, refuse, whole
+from elastio.config.rules import key as _key
 from elastio.core.policy import Ahead, Caps, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
@@ -33,27 +35,6 @@ RENAMED = {
     "detach_help_after_s": "detach_throttle_after_s",
     "reconcile_s": "reconcile_interval_s",
 }
-
-
-def _key(rule: Rule, default: Any = MISSING) -> Any:
-    """A key of a section. Without a default it must be set; a default of None means unlimited, or derived."""
-    return field(metadata={"rule": rule}) if default is MISSING else field(default=default, metadata={"rule": rule})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSection:
-    """[device]: the backing device."""
-
-    backing_uuid: str = _key(Text("bcache UUID of the backing device, as `elastio device create` prints it", "uuid"))
-    bandwidth_mb_s: float = _key(Number("bandwidth of the backing volume, in MB/s", above=0))
-    price_per_month: float | None = _key(
-        Number(
-            "price of the backing volume for a month of 720 h, in the currency of the provider, for reports; default: "
-            "the provider's price of a volume of its size and bandwidth",
-            least=0,
-        ),
-        None,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +264,8 @@ class Config:
             backing_uuid=self.device.backing_uuid,
             caps=Caps(max_size_bytes=_bytes(cache.max_size_gib), **asdict(self.caps)),
             model=Model(policy.model),
+            backing_credits=self.device.bucket,
+            first_credits_bytes=self.device.first_credits_gib * GIB,
         )
 
     def _stop_policy(self, end: str) -> StopPolicy:
@@ -393,6 +376,7 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def _check_together(config: Config) -> None:
     """The constraints between keys."""
+    check_credits(config.device)
     if config.policy_settings.model == Model.MONEY and config.value.hour is None:
         text = 'policy.model is "money" and value.hour is not set: say what an hour of waiting costs, or use "agbs"'
         raise ConfigError(text, code="value.hour")

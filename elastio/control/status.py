@@ -137,6 +137,26 @@ class ExpectedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class CreditsPart:
+    """The credits of the backing volume, by the agent's model.
+
+    `reserve_bytes` are left by a flush, and `flush_limit_mb_s` is the most that they allow one now; None: no limit.
+    """
+
+    balance_bytes: float
+    capacity_bytes: float
+    reserve_bytes: float
+    base_mb_s: float
+    burst_mb_s: float
+    flush_limit_mb_s: float | None = None
+
+    @property
+    def share(self) -> float:
+        """0 to 1: the balance over a full bucket."""
+        return self.balance_bytes / self.capacity_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class MissingPart:
     """A missing cache: its volume, and the data that only this volume holds.
 
@@ -163,6 +183,7 @@ class Status:
     `owned` None: the cloud has not listed this agent's volumes since the start. `cloud_error`: the last error of the
     cloud; empty after a successful call. `restraint`: why past boosts prevent or delay new ones. `capped`: which cap
     has ended a boost, so that no other begins. `fault_kind` is the kind of the fault, for programs; empty: none.
+    `credits` None: the backing volume has none, or no sample was taken yet.
     """
 
     wall: float
@@ -187,6 +208,7 @@ class Status:
     expected: tuple[ExpectedPart, ...] = ()
     capped: str = ""
     fault_kind: str = ""
+    credits: CreditsPart | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

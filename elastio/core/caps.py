@@ -7,7 +7,8 @@ late. What counts is the bill at the end of a release that begins now:
 
 The release takes a flush, and what the detach and the deletion took of late. The flush is predicted at its slowest: as
 if applications wrote all the time at the rate to which they are limited then, which leaves the rest of the backing
-volume's bandwidth. Ending a boost somewhat early costs little; a cap is there to be kept.
+volume's bandwidth; a volume that has credits moves what they allow. Ending a boost somewhat early costs little; a cap
+is there to be kept.
 
 A cost runs in steps: the least billed time of a volume is owed at its purchase. Within it nothing more is owed, and a
 boost goes on. Only what falls into the cap's own day or month counts. A bill in AGBs has no least time.
@@ -75,9 +76,17 @@ def release_s(state: AgentState, policy: Policy) -> float:
     dirty = 0.0
     if cycle is not None and cycle.times.boosted is not None:
         dirty = cycle.dirty_bytes + policy.cache_bandwidth_mb_s * MB * UNSEEN_S
-    flush_s = dirty / (policy.backing_bandwidth_mb_s * MB * (1 - LIMITED))
+    flush_s = _moving_s(dirty / (1 - LIMITED), state, policy)
     rest_s = max(state.release_s) if state.release_s else policy.release_s
     return MARGIN * (flush_s + rest_s) + SLACK_S
+
+
+def _moving_s(moved_bytes: float, state: AgentState, policy: Policy) -> float:
+    """Seconds in which the backing volume moves so many bytes; one that has credits is slower when they are used up."""
+    bucket = policy.backing_credits
+    if bucket is None:
+        return moved_bytes / (policy.backing_bandwidth_mb_s * MB)
+    return bucket.least_s(0.0 if state.credits is None else state.credits.balance_bytes, moved_bytes)
 
 
 def least_s(state: AgentState, policy: Policy) -> float:

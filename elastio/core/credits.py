@@ -10,7 +10,17 @@ A full bucket holds as many bytes as the volume has. A volume of constant speed 
 empty bucket, so that one model serves both.
 
 A flush can wait, an application cannot. So a flush spends credits only down to a reserve, and from there on no more
-than the base rate leaves: the reserve stays for reads, which no cache can serve before it has seen them.
+than the base rate leaves: the reserve stays for reads, which no cache can serve before it has seen them. Flushing D
+bytes at a rate f takes D/f seconds, in which base * D/f credits are earned. So with C credits above the reserve
+
+    D (1 - base/burst) <= C     the flush may run at the burst rate
+    else                        f = base * D / (D - C): the balance reaches the reserve at the end of the flush
+
+and this even rate ends at the same time as one that spends the credits first and then continues at the base rate, with
+a higher balance all the way, also if a burst comes before the end.
+
+What was not observed is assumed to be the worst: an agent that was not running takes it that the volume moved its burst
+rate all the time. So a balance by model is too low rather than too high.
 
 Small requests are not in the model. EBS counts a request below 1 MiB as 1 MiB unless it follows the one before it, so
 that random requests spend credits many times faster than bytes do.
@@ -27,6 +37,10 @@ from elastio.units import MB
 
 # Share of a full bucket below which a flush leaves the credits to applications.
 RESERVE = 0.1
+# A flush whose even rate is above this share of the burst rate is not slowed down: it would gain nothing.
+NEAR_BURST = 0.9
+# A flush gets at least this share of the base rate: a cache that is not flushed costs money all the time.
+LEAST_FLUSH = 0.5
 TIB = 1024**4
 
 
@@ -58,10 +72,48 @@ class CreditBucket:
         left = balance_bytes - down_to_bytes
         return left / spent if spent > 0 and left > 0 else math.inf
 
+    def least_s(self, balance_bytes: float, moved_bytes: float) -> float:
+        """The shortest time in seconds in which the volume moves so many bytes, from this balance on."""
+        return max(moved_bytes / self.burst_mb_s, (moved_bytes - balance_bytes) / self.base_mb_s) / MB
+
+    def sustained_mb_s(self, balance_bytes: float, seconds: float) -> float:
+        """The most that the volume can move evenly for so many seconds with this balance."""
+        return min(self.burst_mb_s, self.base_mb_s + balance_bytes / MB / seconds)
+
+    def flush_limit_mb_s(self, balance_bytes: float, dirty_bytes: float, applications_mb_s: float) -> float | None:
+        """The most at which `dirty_bytes` may be flushed so that the reserve is left; None: no limit is needed.
+
+        Applications move `applications_mb_s` on the volume meanwhile. The limit is never below LEAST_FLUSH of the base.
+        """
+        spare = max(0.0, balance_bytes - self.reserve_bytes)
+        if dirty_bytes * (1 - self.base_mb_s / self.burst_mb_s) <= spare:
+            return None
+        even = self.base_mb_s * dirty_bytes / (dirty_bytes - spare)
+        if even >= NEAR_BURST * self.burst_mb_s:
+            return None
+        return max(LEAST_FLUSH * self.base_mb_s, even - applications_mb_s)
+
     def flush_mb_s(self, balance_bytes: float, applications_mb_s: float) -> float:
         """The most that a flush may write while applications move this much on the volume."""
         most = self.burst_mb_s if balance_bytes > self.reserve_bytes else self.base_mb_s
         return max(0.0, min(most, self.available_mb_s(balance_bytes)) - applications_mb_s)
+
+
+@dataclass(frozen=True, slots=True)
+class CreditBalance:
+    """The credits of a volume at one time (CLOCK_BOOTTIME), by model."""
+
+    balance_bytes: float
+    at: float
+
+    def unobserved(self, bucket: CreditBucket, until: float) -> CreditBalance:
+        """The balance after a time in which nobody watched: as if the volume had moved its burst rate."""
+        seconds = max(0.0, until - self.at)
+        return CreditBalance(bucket.after(self.balance_bytes, bucket.burst_mb_s, seconds), max(until, self.at))
+
+    def observed(self, bucket: CreditBucket, moved_mb_s: float, seconds: float) -> CreditBalance:
+        """The balance after the volume was seen to move this much for `seconds`."""
+        return CreditBalance(bucket.after(self.balance_bytes, moved_mb_s, seconds), self.at + seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ so the same input gives the same decision and a journal can be replayed. It is c
 `wake_at` has come, and works in this order:
 
 1. `update.fold` takes in what was observed: outcomes of actions, the scan of the kernel, a sample of throughput.
-   Nothing is decided here.
+   Nothing is decided here. `backing_credits` does the same for the credits of a volume that has them, whose bandwidth
+   in force is that of the policy from here on.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
 3. `ahead` notes which expected burst is near, and whether the last one came; `holding` since when a cache is unused.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
@@ -48,6 +49,7 @@ from typing import assert_never
 
 from elastio.core import (
     ahead,
+    backing_credits,
     boosting,
     caps,
     detection,
@@ -109,9 +111,10 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
 
     Raises InvariantError if the decision would break a safety rule, or if a transition is not in the table.
     """
-    before, configured = state, policy
-    policy = money.in_force(policy, state.cycle)
-    state = folded = missing_cache.settle(update.fold(state, obs, policy), obs)
+    before, configured = state, backing_credits.in_force(policy, state)
+    policy = money.in_force(configured, state.cycle)
+    state = backing_credits.update(update.fold(state, obs, policy), obs, policy)
+    state = folded = missing_cache.settle(state, obs)
     reason = ""
     if not state.recovered:
         recovered = recover(state, obs, policy)

@@ -191,9 +191,9 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     backing = _attached_backing(cycle, obs.host)
     if backing is None:
         return NextAction(waiting_for="the kernel's view of the cache")
-    if not backing.flush_full_speed or not backing.writeback_running:
-        action: Action = EnterPhase2()
-        return ask(action, cycle.backoff_of(action), obs, "phase 2 settings")
+    settings = _flush_settings(state, cycle, backing, policy)
+    if settings is not None:
+        return ask(settings, cycle.backoff_of(settings), obs, "phase 2 settings")
     is_gone = _is_disk_gone(cycle, obs)
     waiting = GONE if is_gone else "the dirty data to reach the backing device"
     if backing.cache_mode is CacheMode.NONE:
@@ -202,7 +202,7 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         wake = WakeWriteback()
         waiting = f"a write to the device: until then the kernel does not flush {format_size(backing.dirty_bytes)} "
         return ask(wake, cycle.backoff_of(wake), obs, waiting + "that it calls clean after a power cut")
-    left_s = backing.dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
+    left_s = backing.dirty_bytes / (_flush_mb_s(state, cycle, policy) * MB)
     bypass = BypassCache()
     if left_s <= LAST_S:
         return ask(bypass, cycle.backoff_of(bypass), obs, "the last dirty data to reach the backing device")
@@ -214,11 +214,36 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     return poll
 
 
+def _flush_settings(state: AgentState, cycle: Cycle, backing: BackingView, policy: Policy) -> Action | None:
+    """The action that puts the writeback rate of phase 2 in force: full speed, or what credits allow; None: it is."""
+    limit = _credit_limit(state, cycle)
+    if limit is None:
+        return None if backing.flush_full_speed and backing.writeback_running else EnterPhase2()
+    in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
+    return SetFlush(limit) if governor.is_change(limit, in_force, policy) else None
+
+
+def _credit_limit(state: AgentState, cycle: Cycle) -> float | None:
+    """The most that credits allow a flush in phase 2; None: no limit, or somebody waits for its end."""
+    return None if _is_awaited(state, cycle) else state.credit_limit_mb_s
+
+
+def _flush_mb_s(state: AgentState, cycle: Cycle, policy: Policy) -> float:
+    """The rate of phase 2."""
+    limit = _credit_limit(state, cycle)
+    return policy.backing_bandwidth_mb_s if limit is None else min(limit, policy.backing_bandwidth_mb_s)
+
+
+def _is_awaited(state: AgentState, cycle: Cycle) -> bool:
+    """Somebody waits for the end of the flush."""
+    return cycle.forced or state.paused or inhibition.wants_flush(state) or state.is_cache_stale
+
+
 def must_end(state: AgentState, cycle: Cycle, now: float, policy: Policy) -> bool:
     """The flush has priority over applications: the cache has to be released, or the flush is overdue."""
-    if cycle.forced or state.paused or inhibition.wants_flush(state) or state.is_cache_stale:
+    if _is_awaited(state, cycle):
         return True
-    expected_s = cycle.flush_started_dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
+    expected_s = cycle.flush_started_dirty_bytes / (_flush_mb_s(state, cycle, policy) * MB)
     return cycle.times.quiet is not None and now - cycle.times.quiet > OVERDUE * expected_s + SLACK_S
 
 

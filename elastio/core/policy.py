@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
 from elastio.core.market import Market
 from elastio.core.model import Forecast, Sample, Spend, Spent
@@ -97,6 +98,9 @@ class Policy:
     keep the tag from which a janitor learns what a volume may hold. `detach_throttle_after_s` is how long a detach
     waits for an instant without requests before applications are held back for one (None: for ever). `market` is what
     `Model.MONEY` decides by; None: the prices are not known yet.
+
+    `backing_credits` is the bucket of a backing volume that has credits (None: it has one bandwidth), and
+    `first_credits_bytes` what was in it when the agent first saw the volume; see `backing_credits`.
     """
 
     backing_bandwidth_mb_s: float
@@ -131,6 +135,8 @@ class Policy:
     caps: Caps = Caps()
     model: Model = Model.AGBS
     market: Market | None = None
+    backing_credits: CreditBucket | None = None
+    first_credits_bytes: float = 0.0
 
     @property
     def bought_bandwidth_mb_s(self) -> float:

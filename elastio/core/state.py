@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from elastio.core.credits import CreditBalance
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
 from elastio.core.model import (
     BackingView,
@@ -167,6 +168,9 @@ class AgentState:
     last times, in seconds, from a decision to the attached cache, `release_s` those from a clean cache to the deletion
     of its volume. `capped` is the cap that ended the last boost that one has ended; None: none has, or an operator has
     resumed.
+
+    `credits` is the balance of a backing volume that has credits (None: it has none, or no sample was taken yet), and
+    `credit_limit_mb_s` the most that they allow a flush (None: no limit).
     """
 
     phase: Phase = Phase.IDLE
@@ -198,6 +202,8 @@ class AgentState:
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
     declined_for: float | None = None
+    credits: CreditBalance | None = None
+    credit_limit_mb_s: float | None = None
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0

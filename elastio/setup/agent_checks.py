@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from elastio import __version__, registry
+from elastio.agent.device_credits import policy_of
 from elastio.config.paths import GUARDS
 from elastio.config.schema import Config
 from elastio.control.client import ControlClient
@@ -18,6 +19,7 @@ from elastio.host.view import find_backing
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 from elastio.setup.kernel_checks import GUARD, RULES
 from elastio.setup.mounts import mounts
+from elastio.units import format_size
 
 METADATA = "169.254.169.254"
 METADATA_RULES = "nftables.d/elastio-metadata.nft"
@@ -29,9 +31,9 @@ def cloud(config: Config) -> list[CheckResult]:
     """Whether the provider opens, and its own checks: credentials, quota, limits of the instance."""
     provider = config.provider
     page = f"see [provider.{provider.name}] in the configuration and the provider's reference page"
-    policy = config.policy()
-    wanted = VolumeSpec(policy.caps.max_size_bytes, policy.bought_bandwidth_mb_s, policy.cache_iops)
     try:
+        policy = policy_of(config)
+        wanted = VolumeSpec(policy.caps.max_size_bytes, policy.bought_bandwidth_mb_s, policy.cache_iops)
         opened = registry.open_provider(provider.name, provider.settings, config.device.backing_uuid)
         found = registry.run_checks(provider.name, opened, wanted)
     except ElastioError as error:
@@ -85,6 +87,30 @@ def daemon(client: ControlClient) -> CheckResult:
             "agent", f"it cannot use its cloud: {status.cloud_error}", "correct this, then restart elastiod", "cloud"
         )
     return ok("agent", f"it runs and is {status.phase}")
+
+
+def credits(client: ControlClient) -> list[CheckResult]:
+    """The credits of the backing volume, by the agent's model. Empty if it has none, or if no agent answers."""
+    try:
+        found = client.status().credits
+    except ElastioError:
+        return []  # the check of the agent says so
+    if found is None:
+        return []
+    sentence = (
+        f"{found.share:.0%} of {format_size(found.capacity_bytes)} are left, by the agent's model; a flush leaves "
+        f"{format_size(found.reserve_bytes)}"
+    )
+    if found.balance_bytes >= found.reserve_bytes:
+        return [ok("credits", sentence)]
+    return [
+        warn(
+            "credits",
+            f"{sentence}: applications have {found.base_mb_s:.1f} instead of {found.burst_mb_s:.1f} MB/s when none is",
+            "compare with the cloud's metric (EBS: BurstBalance); use a larger volume if this lasts",
+            "low",
+        )
+    ]
 
 
 def state_place(machine: Machine, config: Config) -> CheckResult:

@@ -58,7 +58,7 @@ class SimKernel(Link):
     def step(self, seconds: float, load: Load) -> None:
         """Move the bytes of the `seconds` that end now; at most 0.05 s."""
         self.settle()
-        backing = self._bytes(0, self.settings.backing_mb_s, seconds)
+        backing = self._bytes(0, self._bucket.available_mb_s(self.credits_bytes), seconds)
         budget = Budget(backing, self._bytes(1, self._cache_mb_s(), seconds))
         had = budget.backing
         if self.bcache.running and self.registered:
@@ -73,6 +73,7 @@ class SimKernel(Link):
             if self.bcache.sb_set is None and self.bcache.bypassed_bytes != bypassed:
                 self.fsync()  # applications sync what they write there, and with it all earlier writes
             self._finish_detach()
+        self._spend((had - budget.backing) / MB / seconds, seconds)
         use = 1 - budget.backing / had if had else 0.0
         weight = min(1.0, seconds / SMOOTHING_S)
         self._backing_use += (use - self._backing_use) * weight
@@ -102,13 +103,20 @@ class SimKernel(Link):
             self._flush.rest(steps, seconds)
         weight = min(1.0, seconds / SMOOTHING_S)
         for _ in range(steps):
-            self._bytes(0, self.settings.backing_mb_s, seconds)
+            self._bytes(0, self._bucket.available_mb_s(self.credits_bytes), seconds)
+            self._spend(0.0, seconds)
             self._bytes(1, cache_mb_s, seconds)
             self._backing_use += (0.0 - self._backing_use) * weight
 
     def _cache_mb_s(self) -> float:
         cache = self.cache_disk()
         return cache.mb_s * self.settings.cache_efficiency if cache else 0.0
+
+    def _spend(self, moved_mb_s: float, seconds: float) -> None:
+        if self.settings.backing_credits is None:
+            return
+        self.credits_bytes = self._bucket.after(self.credits_bytes, moved_mb_s, seconds)
+        self.least_credits_bytes = min(self.least_credits_bytes, self.credits_bytes)
 
     def _bytes(self, disk: int, mb_s: float, seconds: float) -> int:
         exact = mb_s * MB * seconds + self._fractions[disk]

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 from random import Random
 
+from elastio.core.credits import CreditBucket, constant
 from elastio.core.model import CacheMode, CacheSetUuid, Serial
 from elastio.errors import HostError
 from elastio.sim.bcache import Bcache
@@ -43,6 +44,8 @@ class KernelSettings:
     unlink_s: float = 0.25  # at least, from "no cache" to the end of a detach
     holds_back: bool = True  # False: no cgroup can be limited, or the device is below LUKS or md
     in_use: bool = False  # mounted, mapped or stacked: it cannot be opened exclusively
+    backing_credits: CreditBucket | None = None  # in place of `backing_mb_s`
+    first_credits_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.cutoff <= 0.90:
@@ -79,6 +82,8 @@ class Link:
         self._read = ReadFlow(self.bcache, self.traffic)
         self._flush = FlushFlow(self.bcache, self.traffic)
         self._fractions = [0.0, 0.0]
+        self._bucket = settings.backing_credits or constant(settings.backing_mb_s)
+        self.credits_bytes = self.least_credits_bytes = settings.first_credits_bytes
 
     def new_uuid(self) -> str:
         """The next UUID of the seed."""

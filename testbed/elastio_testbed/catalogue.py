@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from elastio_testbed.experiment import Experiment
+from elastio.core.credits import TIB
+from elastio.units import GB
+from elastio_testbed.experiment import ColdVolume, Experiment, Setup
 from elastio_testbed.workloads import Bonnie, Dumps, Lammps
+
+# 0.5 TiB of EBS sc1: 6 MiB/s, and 40 MiB/s with credits. Its bucket is little above what a flush leaves: with a full
+# one, no run of this length would have to spare its credits.
+SC1 = ColdVolume("sc1", "gp3", first_share=0.103)
+SC1_GB, SC1_BURST_MB_S = TIB / 2 / GB, 41.94304
 
 EXPERIMENTS = {
     # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.12.
@@ -12,6 +19,19 @@ EXPERIMENTS = {
     "lammps": Experiment("lammps", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, Lammps()),
     # The dumps and pauses of `lammps` without computing, which measures storage only, as `cm1` does.
     "lammps-like": Experiment("lammps-like", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, Dumps()),
+    # A dump every quarter of an hour, with the data on a cold volume.
+    "cold": Experiment(
+        "cold",
+        dumps_gb=(4.0,) * 24,
+        compute_s=23 * 900.0,
+        backing_gb=SC1_GB,
+        backing_mb_s=SC1_BURST_MB_S,
+        cache_mb_s=128.0,
+        initial_cache_gb=10.0,
+        workload=Dumps(),
+        setups=(Setup.STATIC_FAST, Setup.ADAPTIVE),
+        cold=SC1,
+    ),
     # Three runs with two pauses of 120 s. A file is twice the memory of the published VM, the default of Bonnie++.
     "bonnie": Experiment("bonnie", (4.0, 4.0, 4.0), 240.0, 10.0, 60.0, 128.0, 10.0, Bonnie()),
 }

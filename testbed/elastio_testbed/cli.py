@@ -15,7 +15,7 @@ from elastio_testbed.console import click_errors, progress
 from elastio_testbed.cuts.command import cuts
 from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import to_text
-from elastio_testbed.experiment import PUBLISHED, Setup
+from elastio_testbed.experiment import PUBLISHED, Ahead, Setup
 from elastio_testbed.faults.command import consistency, faults
 from elastio_testbed.files import read_json, read_result, require_writable, write_json, write_or_print, write_text
 from elastio_testbed.image import build_cloud_image, build_guest_image
@@ -56,7 +56,8 @@ main.add_command(optimum)
     multiple=True,
     default=[ALL],
     show_default=True,
-    help="Storage set-up; may be repeated. `all` means the three published ones.",
+    help="Storage set-up; may be repeated. `all` means those of the experiment, which are the three published ones "
+    "except for cold.",
 )
 @scale_option
 @bandwidth_option
@@ -69,6 +70,13 @@ main.add_command(optimum)
     "--disturb",
     type=click.IntRange(1, 100),
     help="Number of the burst in which the disks of an adaptive guest are slow for 10 s.",
+)
+@click.option(
+    "--ahead",
+    type=click.Choice([a.value for a in Ahead]),
+    callback=lambda _ctx, _param, value: None if value is None else Ahead(value),
+    help="How the agent learns of bursts before they begin: the application announces them, or the agent forecasts "
+    "them from what it has seen. Default: it does not.",
 )
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Number of repetitions.")
 @click.option("--side-by-side", is_flag=True, help="All set-ups at once, with start times that keep their dumps apart.")
@@ -84,7 +92,7 @@ def run_command(
     **options: Any,
 ) -> None:
     """Run EXPERIMENT with one or all storage set-ups and compare them. Files are written after every repetition."""
-    plan = Plan(experiment, chosen_setups(setups), **options)
+    plan = Plan(experiment, chosen_setups(setups, EXPERIMENTS[experiment].setups), **options)
     last = None
     with click_errors():
         for last in run(plan, progress()):
@@ -159,9 +167,9 @@ def render(result: Path, png_path: Path | None, html_path: Path | None) -> None:
     write_files(read_result(result), None, png_path, html_path)
 
 
-def chosen_setups(words: tuple[str, ...]) -> tuple[Setup, ...]:
-    """The set-ups of `--setup`, each once, in the order in which they are compared."""
-    wanted = {setup for word in words for setup in (PUBLISHED if word == ALL else (Setup(word),))}
+def chosen_setups(words: tuple[str, ...], every: tuple[Setup, ...] = PUBLISHED) -> tuple[Setup, ...]:
+    """The set-ups of `--setup`, each once, in the order in which they are compared. `every`: what `all` means."""
+    wanted = {setup for word in words for setup in (every if word == ALL else (Setup(word),))}
     return tuple(setup for setup in Setup if setup in wanted)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from elastio.accounting.tables import table
 from elastio.units import MB
+from elastio_testbed import cold, dollars
+from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.conditions import Conditions
 from elastio_testbed.experiment import Setup
 from elastio_testbed.result import Result
@@ -79,8 +81,10 @@ class Evaluation:
             "side_by_side": plan.side_by_side,
             "repeat": plan.repeat,
             "disturb": plan.disturb,
+            "ahead": plan.ahead,
             **asdict(self.conditions),
             **medians,
+            **self.cold(),
             "shown": self.shown,
             "disturbed": list(self.disturbed),
             "setups": self.repetitions[self.shown].to_json()["setups"] if self.repetitions else {},
@@ -88,6 +92,13 @@ class Evaluation:
             "simulated": {setup.value: asdict(model) for setup, model in self.simulated.items()},
             "repetitions": [r.to_json() for r in self.repetitions],
         }
+
+    def cold(self) -> dict[str, Any]:
+        """The figures of an experiment on a volume with credits, and its tariffs; empty for any other."""
+        kind = EXPERIMENTS[self.plan.experiment].cold
+        if kind is None:
+            return {}
+        return {**cold.figures_of(self.repetitions).to_json(), "tariffs": dollars.sources(kind)}
 
     @property
     def is_sound(self) -> bool:
@@ -115,10 +126,12 @@ def to_text(evaluation: Evaluation) -> str:
     title = (
         f"{plan.experiment}: scale {plan.scale:g}, bandwidth {plan.bandwidth:g}, {plan.vms} VM(s), {plan.cloud}, "
         f"{evaluation.conditions.accelerator}, {'side by side' if plan.side_by_side else 'one after the other'}, "
-        f"{len(evaluation.repetitions)} repetition(s)"
+        f"{len(evaluation.repetitions)} repetition(s)" + (f", bursts known ahead: {plan.ahead}" if plan.ahead else "")
     )
+    judged = evaluation.cold()
     rows = table(_HEADS, [_row(evaluation, setup) for setup in plan.setups], left_out=0)
-    lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation), disturbance(evaluation.disturbed)]
+    lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation)]
+    lines += [cold.to_text(judged) if judged else "", disturbance(evaluation.disturbed)]
     return "\n".join(filter(None, lines))
 
 

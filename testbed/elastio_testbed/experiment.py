@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from elastio.core.credits import CreditBucket
+from elastio.sim.volume_types import volume_type
 from elastio.units import GB, GIB, MB, MIB
 
 # The minimum of the agent's sampling interval.
@@ -32,6 +34,29 @@ class Setup(StrEnum):
 
 
 PUBLISHED = (Setup.STATIC_SLOW, Setup.STATIC_FAST, Setup.ADAPTIVE)
+
+
+class Ahead(StrEnum):
+    """How the agent of the adaptive set-up learns of a burst before it begins."""
+
+    EXPECT = "expect"  # the application announces each one
+    LEARNED = "learned"  # the agent forecasts it from what it has seen
+
+
+# The agent's setting for LEARNED: table, key and value of its configuration.
+LEARNED_SETTING = ("policy", "ahead", '"learned"')
+
+
+@dataclass(frozen=True, slots=True)
+class ColdVolume:
+    """A data volume with credits. Types as in `elastio.sim.volume_types`; caches and static-fast have `fast_type`.
+
+    `first_share` of a full bucket is there when the application starts.
+    """
+
+    volume_type: str
+    fast_type: str
+    first_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +96,8 @@ class Experiment:
     """One application on one VM, at its published size.
 
     `dumps_gb` per VM: the first is the initial dump, before the first iteration; `compute_s` is the total compute time,
-    in equal parts before each later dump. `is_size_fixed`: the agent may buy the initial size only.
+    in equal parts before each later dump. `is_size_fixed`: the agent may buy the initial size only. `setups` are those
+    that are compared by default. `cold`: the data volume has credits, and `backing_mb_s` is its burst rate.
     """
 
     name: str
@@ -84,6 +110,8 @@ class Experiment:
     workload: Workload
     inactivity_delay_s: float = 30.0
     is_size_fixed: bool = False
+    setups: tuple[Setup, ...] = PUBLISHED
+    cold: ColdVolume | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +145,21 @@ class Scaled:
     @property
     def backing_bytes_s(self) -> int:
         return round(self.experiment.backing_mb_s * self.bandwidth * MB)
+
+    @property
+    def bucket(self) -> CreditBucket | None:
+        """The credits of the data volume; None: it has none. A full bucket holds the bytes of the volume."""
+        cold = self.experiment.cold
+        if cold is None:
+            return None
+        sold = volume_type(cold.volume_type).bucket(self.experiment.backing_gb * GB, 0.0)
+        return CreditBucket(sold.base_mb_s * self.bandwidth, self.backing_bytes_s / MB, self.backing_bytes)
+
+    @property
+    def first_credits_bytes(self) -> float:
+        """The credits when the application starts; 0 without any."""
+        cold = self.experiment.cold
+        return 0.0 if cold is None else cold.first_share * self.backing_bytes
 
     @property
     def cache_bytes_s(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from elastio.units import GIB, MB
 from elastio_testbed import lvmcache
 from elastio_testbed.ec2 import Ec2Endpoint
-from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.experiment import LEARNED_SETTING, Ahead, Scaled, Setup
 from elastio_testbed.hypervisor import Disk, GuestError, Power, VirtualMachine
 from elastio_testbed.image import GuestImage
 
@@ -23,6 +23,7 @@ REPORT = "/var/tmp/workload.report"
 CONFIG = "/etc/elastio/elastio.toml"
 RECORD = "/var/tmp/workload.record"
 PROGRAMS = "/opt/testbed"
+AGENT_SOCKET = "/run/elastio/elastio.sock"
 TIMELINE = "/var/tmp/timeline.json"
 SETTLE_S = 2.0
 # An instance type whose EBS bandwidth (593 MB/s) is far above that of the volumes.
@@ -39,7 +40,12 @@ Tables = Mapping[str, Mapping[str, object]]
 
 
 class Guest:
-    """A virtual machine with one data volume, static or adaptive."""
+    """A virtual machine with one data volume, static or adaptive.
+
+    `ahead`: how the agent learns of bursts before they begin; to be set before `prepare`.
+    """
+
+    ahead: Ahead | None = None
 
     def __init__(
         self,
@@ -97,7 +103,8 @@ class Guest:
     def _copy_programs(self) -> None:
         """Copy two programs that are run by their paths, and the package of the workload's program."""
         places = {"recorder": PROGRAMS, "status_probe": PROGRAMS}
-        places |= dict.fromkeys(("__init__", "reporting", self.program), f"{PROGRAMS}/elastio_testbed/guest")
+        modules = ("__init__", "reporting", "announcement", self.program)
+        places |= dict.fromkeys(modules, f"{PROGRAMS}/elastio_testbed/guest")
         for program, place in places.items():
             text = resources.files("elastio_testbed.guest").joinpath(f"{program}.py").read_bytes()
             self.vm.agent.write_file(f"{place}/{program}.py", text)
@@ -144,7 +151,7 @@ class Guest:
 
     def write_config(self, endpoint: Ec2Endpoint, *changes: Tables) -> None:
         """Write the agent's configuration with `changes`."""
-        text = config_text(self.config_tables(endpoint), *changes)
+        text = config_text(self.config_tables(endpoint), ahead_tables(self.ahead), *changes)
         self.vm.agent.write_file(CONFIG, text.encode(), 0o640)
 
     def config_tables(self, endpoint: Ec2Endpoint) -> Tables:
@@ -152,7 +159,11 @@ class Guest:
         scaled = self.scaled
         metadata_url = endpoint.imds_url(self.instance_id, host=HOST_IN_GUEST)
         return {
-            "device": {"backing_uuid": f'"{self.backing_uuid}"', "bandwidth_mb_s": scaled.backing_bytes_s / MB},
+            "device": {
+                "backing_uuid": f'"{self.backing_uuid}"',
+                "bandwidth_mb_s": scaled.backing_bytes_s / MB,
+                **credit_settings(scaled),
+            },
             "cache": {
                 "bandwidth_mb_s": scaled.cache_bytes_s / MB,
                 "initial_size_gib": scaled.initial_cache_gib,
@@ -172,10 +183,16 @@ class Guest:
 
     # --- the workload ------------------------------------------------------------------------------------
 
-    def start_workload(self, seed: int) -> None:
+    def workload_spec(self, seed: int) -> dict[str, Any]:
+        """The spec of the workload's program."""
         workload = self.scaled.experiment.workload
         spec = {"directory": DATA, "seed": seed, "record": RECORD, **workload.spec(self.scaled)}
-        self.vm.agent.write_file(SPEC, json.dumps(spec).encode())
+        if self.ahead is Ahead.EXPECT and self.setup is Setup.ADAPTIVE:
+            spec |= {"announced": self.scaled.dumps_bytes, "agent_socket": AGENT_SOCKET}
+        return spec
+
+    def start_workload(self, seed: int) -> None:
+        self.vm.agent.write_file(SPEC, json.dumps(self.workload_spec(seed)).encode())
         self.vm.agent.write_file(REPORT, b"")
         self.check(["systemd-run", "--unit=workload", *self.command(), "run", SPEC, REPORT])
 
@@ -249,6 +266,26 @@ class Guest:
 
     def check(self, argv: list[str], *, timeout_s: float = 30.0) -> str:
         return self.vm.agent.check(argv, timeout_s=timeout_s).strip()
+
+
+def credit_settings(scaled: Scaled) -> dict[str, object]:
+    """The settings of a data volume with credits; empty for one without."""
+    bucket = scaled.bucket
+    if bucket is None:
+        return {}
+    return {
+        "base_bandwidth_mb_s": bucket.base_mb_s,
+        "credits_gib": bucket.capacity_bytes / GIB,
+        "first_credits_gib": scaled.first_credits_bytes / GIB,
+    }
+
+
+def ahead_tables(ahead: Ahead | None) -> Tables:
+    """The agent's settings for bursts that it forecasts itself; those that are announced need none."""
+    if ahead is not Ahead.LEARNED:
+        return {}
+    table, key, value = LEARNED_SETTING
+    return {table: {key: value}}
 
 
 def config_text(*layers: Tables) -> str:

@@ -246,6 +246,10 @@ def application_of(scaled: Scaled) -> Application:
     """The experiment as an application, in bytes and seconds of the guest. Raises PlanError where it cannot be one."""
     if not scaled.experiment.workload.is_checkpointing:
         raise PlanError(f"{scaled.experiment.name} does not alternate computing and checkpoints", code="workload")
+    if scaled.bucket is not None:
+        raise PlanError(
+            f"{scaled.experiment.name} has a data volume with credits, of no one bandwidth", code="workload"
+        )
     initial, *later = scaled.dumps_bytes
     if len(set(later)) != 1:
         raise PlanError(f"{scaled.experiment.name} has checkpoints of several sizes", code="workload")

@@ -58,7 +58,8 @@ class SetupResult:
     `completion_s` is from the end of the initial dump to the end of the last dump, as published; `total_s` includes the
     initial dump. AGBs cover `total_s` for the data volume and for a permanent cache volume (lvmcache), and the lifetime
     of every cache volume that was bought (adaptive). `volumes_left` counts volumes at the cloud's API and disks at the
-    hypervisor.
+    hypervisor. `dollars` is the price of data volume and caches at the published size, where it has
+    tariffs; `least_credit_share` the lowest balance of a data volume with credits, 0 to 1.
     """
 
     setup: Setup
@@ -75,6 +76,8 @@ class SetupResult:
     ledger_cache_agbs: float | None = None
     # Figures of the workload itself for each dump of the first VM; the keys depend on the workload.
     figures: tuple[dict[str, float], ...] = ()
+    dollars: float | None = None
+    least_credit_share: float | None = None
 
     @property
     def cache_agbs_bound(self) -> float | None:

@@ -8,8 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
+from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.conditions import observe
 from elastio_testbed.console import Say
+from elastio_testbed.errors import PlanError
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import HypervisorError
@@ -38,8 +40,9 @@ class Progress:
 def run(plan: Plan, say: Say) -> Iterator[Progress]:
     """Yield the results so far after each repetition, so that they survive a later failure.
 
-    Raises HypervisorError, ImageError or LabError; guests and volumes are removed in that case, too.
+    Raises HypervisorError, ImageError, LabError or PlanError; guests and volumes are removed in that case, too.
     """
+    check(plan)
     kind = trials_of(plan)
     image = build_guest_image(tools=plan.needs_tools, suite=plan.suite)
     conditions = observe("")
@@ -53,9 +56,26 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
         results = (*results, Result(tuple(result for result, _ in done)))
         records = (*records, {result.setup: evidence for result, evidence in done})
         journal = [line for record in records for evidence in record.values() for line in evidence.journal]
-        # The simulator's cloud has scaled sizes like the EC2 endpoint; another cloud has its own.
-        models = simulate(plan.scaled(), plan.setups, plan.vms, timings_of(journal)) if plan.cloud == EC2 else {}
+        # The simulator's cloud has scaled sizes like the EC2 endpoint; another cloud has its own. Its agent waits for
+        # the load.
+        is_modelled = plan.cloud == EC2 and plan.ahead is None
+        models = simulate(plan.scaled(), plan.setups, plan.vms, timings_of(journal)) if is_modelled else {}
         yield Progress(Evaluation(plan, conditions, results, models), records)
+
+
+def check(plan: Plan) -> None:
+    """Raises PlanError for a plan that no cloud of the laboratory can run, before anything is started."""
+    published = EXPERIMENTS[plan.experiment]
+    if plan.ahead is not None and not published.workload.is_checkpointing:
+        raise PlanError(
+            f"{plan.experiment} has no bursts at known times; use --ahead with an application that computes and dumps",
+            code="workload",
+        )
+    if plan.disturb is not None and published.cold is not None:
+        raise PlanError(
+            f"the disk of {plan.experiment} follows its credits and cannot be disturbed; leave out --disturb",
+            code="workload",
+        )
 
 
 def trials_of(plan: Plan) -> type[Trial]:

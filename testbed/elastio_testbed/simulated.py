@@ -52,6 +52,8 @@ def simulate(
         Setup.STATIC_FAST: lambda: _static(scaled, profile, scaled.cache_bytes_s),
         Setup.ADAPTIVE: lambda: adaptive(scaled, profile, machine(scaled, took)),
     }
+    if scaled.bucket is not None:
+        del models[Setup.STATIC_SLOW]  # the model of a static volume has no credits
     runs = {setup: models[setup]() for setup in setups if setup in models}
     return {
         s: Simulated(round(r.completion_s, 3), round(r.agbs * vms, 3), round(r.cache_agbs * vms, 3))
@@ -81,6 +83,8 @@ def machine(scaled: Scaled, took: OperationTimings = TYPICAL, seed: int = 0) -> 
         backing_bytes=scaled.backing_bytes,
         cutoff=DIRTY_SHARE,
         superblock_loaded_s=took.superblock_s,
+        backing_credits=scaled.bucket,
+        first_credits_bytes=scaled.first_credits_bytes,
     )
     cloud = cloud_times(scaled.time, took.call_s)
     settings = WorldSettings(kernel=kernel, cloud=cloud, host=took.host, seed=seed, size_step_bytes=scaled.unit_bytes)
@@ -117,6 +121,8 @@ def policy_of(scaled: Scaled, backing_uuid: str) -> Policy:
         size_step_bytes=scaled.unit_bytes,
         backing_uuid=backing_uuid,
         caps=Caps(max_size_bytes=round(scaled.most_cache_gib * GIB)),
+        backing_credits=scaled.bucket,
+        first_credits_bytes=scaled.first_credits_bytes,
     )
 
 

@@ -30,7 +30,7 @@ class Table:
 
 def all_tables(document: Document) -> list[Table]:
     """Every table that has rows, in the order in which they are shown."""
-    makers = (completion, throughput, cost, caches, bandwidth, latency, model)
+    makers = (completion, throughput, cost, credits, caches, bandwidth, latency, model)
     return [table for make in makers if (table := make(document)).rows]
 
 
@@ -76,6 +76,7 @@ def conditions(document: Document) -> Table:
         ("scale of bandwidth and data", f"{document['bandwidth']:g}"),
         ("set-ups", order),
         ("repetitions", str(done)),
+        *((("bursts known ahead", document["ahead"]),) if document.get("ahead") else ()),
         ("date", document["date"]),
         ("code", document.get("code") or "not recorded"),
     )
@@ -138,6 +139,31 @@ def cost(document: Document) -> Table:
     heads = ("set-up", "AGBs", "cache AGBs", "against fast", "published", "against slow", "published")
     note = "AGBs: MB/s x GB x s of every volume, from the first dump on; of caches from purchase to deletion."
     return Table("Cost", heads, tuple(rows), note)
+
+
+def credits(document: Document) -> Table:
+    """Dollars and credits of an experiment on a cold volume; no rows for any other."""
+    heads = ("set-up", "dollars", "of static-fast", "least credits")
+    if "least_credit_share" not in document:
+        return Table("Cold volume", heads, ())
+    rows = []
+    for setup in document["setups"]:
+        runs = [repetition["setups"] for repetition in document["repetitions"]]
+        shares = [_share_of_fast(run, setup) for run in runs]
+        balances = (_percent(run[setup]["least_credit_share"]) for run in runs)
+        cells = (_spread_over((run[setup]["dollars"] for run in runs), 4), _spread_over(shares, 1))
+        rows.append((setup, *cells, _spread_over(balances, 1)))
+    tariffs = "; ".join(f"{name}: {source}" for name, source in document["tariffs"].items())
+    note = (
+        "Dollars of the data volume and of all caches, at the published size and time. Shares in percent. Least "
+        f"credits: the lowest balance over a full bucket. Tariffs: {tariffs}."
+    )
+    return Table("Cold volume", heads, tuple(rows), note)
+
+
+def _share_of_fast(run: Mapping[str, Any], setup: str) -> float | None:
+    fast = run.get("static-fast")
+    return None if fast is None or not fast["dollars"] else 100 * run[setup]["dollars"] / fast["dollars"]
 
 
 def _boosts(document: Document) -> list[tuple[str, int, Mapping[str, Any]]]:

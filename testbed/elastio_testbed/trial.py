@@ -18,9 +18,10 @@ from elastio_testbed.billing import Billing
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.console import Say
 from elastio_testbed.disturbance import Disturbance
+from elastio_testbed.dollars import bill
 from elastio_testbed.ec2 import Ec2Endpoint, Purchase, Scale
-from elastio_testbed.experiment import Scaled, Setup
-from elastio_testbed.hypervisor import GuestError
+from elastio_testbed.experiment import Ahead, Scaled, Setup
+from elastio_testbed.hypervisor import CreditMeter, GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.lower_bound import Bandwidths, dumped_by_boost, least_agbs
 from elastio_testbed.machine import Guest
@@ -48,7 +49,8 @@ class Plan:
     """What to run. `seed`: of the workload's data; `cloud`: EC2 or OPENSTACK; `suite`: see `build_guest_image`;
     `disturb`: the number of the burst of the adaptive set-up that is disturbed.
 
-    `fixed_cache_gb`: the published size of every cache, instead of a learned one.
+    `fixed_cache_gb`: the published size of every cache, instead of a learned one. `ahead`: how the agent learns of
+    bursts before they begin; None: it does not.
     """
 
     experiment: str
@@ -63,6 +65,7 @@ class Plan:
     fixed_cache_gb: float | None = None
     suite: str | None = None
     disturb: int | None = None
+    ahead: Ahead | None = None
 
     def scaled(self) -> Scaled:
         published = EXPERIMENTS[self.experiment]
@@ -135,6 +138,7 @@ class Trial:
         self._image, self._say = image, say
         self._stack = ExitStack()
         self.guests: list[Guest] = []
+        self.meters: list[CreditMeter] = []
         self.endpoint: Billing  # the cloud of this set-up, from `prepare` on
 
     def __enter__(self) -> Self:
@@ -155,13 +159,17 @@ class Trial:
         endpoint = self.endpoint = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
         for n in range(self.plan.vms):
             guest = Guest(self._image, folder / f"vm{n}", f"vm{n}", self.setup, self.scaled)
+            guest.ahead = self.plan.ahead
             self.guests.append(guest)
             enter(guest.vm)
             guest.prepare(endpoint)
+            self.meters += [enter(meter) for meter in _meters(guest)]
 
     def start(self) -> None:
         """Start the application in every guest."""
         self.say("running")
+        for meter in self.meters:
+            meter.start()
         for guest in self.guests:
             guest.start_workload(self.plan.seed)
 
@@ -177,6 +185,8 @@ class Trial:
             for guest in self.guests:
                 guest.wait_for(lambda status: _is_at_rest(status, cancelled), IDLE_AGAIN_S, "the volume to be released")
             self._settle()
+        for meter in self.meters:
+            meter.stop()
         for guest in self.guests:
             guest.check(["systemctl", "stop", "recorder"])
 
@@ -288,7 +298,15 @@ class Trial:
             },
             ledger_cache_agbs=round(sum(r["vm"]["cache_agbs"] for r in reports), 3) if reports else None,
             figures=tuple(d.get("figures", {}) for d in dumps[0]),
+            dollars=bill(scaled, self.setup, len(guests), total_s, self.endpoint, time.time()),
+            least_credit_share=min((round(meter.least_share, 5) for meter in self.meters), default=None),
         )
+
+
+def _meters(guest: Guest) -> list[CreditMeter]:
+    """What keeps the credits of the guest's data volume; empty if it has none in this set-up."""
+    bucket = None if guest.setup is Setup.STATIC_FAST else guest.scaled.bucket
+    return [] if bucket is None else [CreditMeter(guest.vm, guest.serial, bucket, guest.scaled.first_credits_bytes)]
 
 
 def _journal(guest: Guest) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 For the command line see reporting.py. SPEC: `cells` of the lattice (x, y, z), `checkpoints` (for each the dump files:
 name -> columns), `restarts` (how many restart files come with them), `steps` before each checkpoint but the first,
 `compute_s` (the least time between the end of a checkpoint and the beginning of the next), `timeout_s` for one answer
-of LAMMPS, `record` (the file in which `run` stores for `verify` what it wrote).
+of LAMMPS, `record` (the file in which `run` stores for `verify` what it wrote), and `announced` (bytes per checkpoint)
+if each checkpoint but the first is announced to the agent at `agent_socket` before it is computed.
 
 A checkpoint ends when all its files are fsynced, which LAMMPS itself does not do. Their checksums are computed right
 afterwards from the page cache, within the compute time.
@@ -17,6 +18,7 @@ import threading
 import time
 from typing import Any
 
+from elastio_testbed.guest.announcement import announce
 from elastio_testbed.guest.reporting import checksum, device_read_bytes, main, sync_to_device, write_line
 
 # Line-buffered, so that answers are not delayed; `opt`: the optimized variant of the same pair style.
@@ -141,6 +143,9 @@ def simulate(spec: dict[str, Any], report: Any) -> dict[str, Any]:
         energy = energy_in(lammps.execute(f"{MELT.format(x=x, y=y, z=z, seed=spec['seed'])}\n{SHOW_ENERGY}"))
         for number in range(len(spec["checkpoints"])):
             if number:
+                if "announced" in spec:
+                    left_s = ended + spec["compute_s"] - time.time()
+                    announce(spec["agent_socket"], left_s, spec["announced"][number])
                 computed, energy = compute(spec, lammps, ended)
             line, files = checkpoint(spec, lammps, number)
             ended, read = line["ended"], device_read_bytes()

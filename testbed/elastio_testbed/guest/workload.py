@@ -1,7 +1,8 @@
 """A bulk-synchronous checkpointing application, and the check of every byte it wrote.
 
 For the command line see reporting.py. SPEC: `ranks`, `dumps` (bytes per dump over all ranks), `compute_s` (seconds
-before each dump but the first).
+before each dump but the first). With `announced` (bytes per dump) each dump but the first is announced to the agent at
+`agent_socket` before it is computed.
 
 Each rank writes its share of a dump in writes of 1 MiB and fsyncs it; a dump ends when the last rank's fsync has
 returned. Computing is simulated by sleeping: the measurement is about storage only.
@@ -16,6 +17,7 @@ import time
 import zlib
 from typing import Any
 
+from elastio_testbed.guest.announcement import AnnouncementError, announce
 from elastio_testbed.guest.reporting import main, write_line
 
 BLOCK = 1 << 20
@@ -96,15 +98,26 @@ def run(spec: dict[str, Any], report_path: str) -> None:
             end: dict[str, Any] = {"done": True}
         except threading.BrokenBarrierError:
             end = {"error": "a rank failed"}
+        except AnnouncementError as error:
+            barrier.abort()
+            end = {"error": str(error)}
         write_line(report, end)
     for process in ranks:
         process.join(timeout=60)
 
 
+def compute(spec: dict[str, Any], dump: int) -> None:
+    """Announce the dump, if the spec asks for it, and sleep; the announcement takes none of the compute time."""
+    until = time.monotonic() + spec["compute_s"]
+    if "announced" in spec:
+        announce(spec["agent_socket"], spec["compute_s"], spec["announced"][dump])
+    time.sleep(max(0.0, until - time.monotonic()))
+
+
 def run_dumps(spec: dict[str, Any], barrier: Any, report: Any) -> None:
     for dump in range(len(spec["dumps"])):
         if dump:
-            time.sleep(spec["compute_s"])
+            compute(spec, dump)
         began = time.time()
         barrier.wait()
         barrier.wait()

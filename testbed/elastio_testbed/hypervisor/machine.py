@@ -118,6 +118,15 @@ class VirtualMachine:
         with self._lock:
             return {serial: disk.bytes_per_second for serial, (disk, _) in self._plugged.items()}
 
+    def moved_bytes(self, serial: str) -> int:
+        """Bytes that the guest has read from and written to a disk since it was plugged, or since the last start."""
+        device = f"/{self._disk(serial).device_id}"
+        for row in self._running().command("query-blockstats"):
+            # The device's path, or that of its virtio part: /machine/peripheral/ID[/virtio-backend].
+            if f"{device}/" in f"{row.get('qdev', '')}/":
+                return int(row["stats"]["rd_bytes"]) + int(row["stats"]["wr_bytes"])
+        raise HypervisorError(f"QEMU has no statistics of disk {serial}")
+
     def start(self, timeout_s: float) -> None:
         """Power on and wait until the guest agent answers.
 

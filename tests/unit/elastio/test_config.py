@@ -161,6 +161,27 @@ def test_refuses_a_wrong_value_or_an_unknown_key_by_its_key(key: str, value: obj
     assert refused_key(with_key(key, value)) == key
 
 
+@pytest.mark.parametrize(
+    ("keys", "refused"),
+    [
+        ({"base_bandwidth_mb_s": 6}, "device.credits_gib"),
+        ({"credits_gib": 500}, "device.base_bandwidth_mb_s"),
+        ({"volume_type": "sc1"}, "device.volume_size_gib"),
+        ({"volume_size_gib": 500}, "device.volume_type"),
+        (
+            {"base_bandwidth_mb_s": 6, "credits_gib": 500, "volume_type": "sc1", "volume_size_gib": 500},
+            "device.volume_type",
+        ),
+        ({"base_bandwidth_mb_s": 1e6, "credits_gib": 500}, "device.base_bandwidth_mb_s"),
+        ({"first_credits_gib": 1}, "device.first_credits_gib"),
+    ],
+)
+def test_refuses_keys_about_credits_that_do_not_fit_one_another(keys: dict[str, Any], refused: str) -> None:
+    document = copy.deepcopy(LEAST)
+    document["device"].update(keys)
+    assert refused_key(document) == refused
+
+
 def test_refuses_by_its_key_what_is_no_section_and_what_does_not_fit_another_key() -> None:
     assert refused_key(with_key("polcy.trigger_delay_s", 1)) == "polcy"
     assert refused_key({**LEAST, "agent": 3}) == "agent"
@@ -259,7 +280,7 @@ def test_a_configuration_of_another_user_is_not_used(tmp_path: Path, monkeypatch
 
 def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:
     rules = [f.metadata["rule"] for section in SECTIONS for f in keys_of(section)]
-    assert len(rules) == 43
+    assert len(rules) == 48
     assert all(rule.meaning and rule.allowed for rule in rules)
 
 

@@ -99,9 +99,10 @@ def test_the_experiment_is_the_application_that_is_predicted() -> None:
     assert found.compute_s == pytest.approx(275)
 
 
-def test_a_benchmark_cannot_be_predicted() -> None:
+@pytest.mark.parametrize("experiment", ["bonnie", "cold"])
+def test_neither_a_benchmark_nor_a_cold_volume_can_be_predicted(experiment: str) -> None:
     with pytest.raises(PlanError) as raised:
-        application_of(replace(CM1, experiment="bonnie").scaled())
+        application_of(replace(CM1, experiment=experiment).scaled())
     assert raised.value.code == "workload"
 
 

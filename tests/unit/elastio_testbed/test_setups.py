@@ -19,6 +19,7 @@ MIB_SECTORS = 2048
 def test_all_means_the_published_set_ups_and_others_are_named_and_run_once() -> None:
     assert chosen_setups(("all",)) == PUBLISHED
     assert chosen_setups(("lvmcache", "all")) == tuple(Setup)
+    assert chosen_setups(("all",), EXPERIMENTS["cold"].setups) == (Setup.STATIC_FAST, Setup.ADAPTIVE)
     assert chosen_setups(("adaptive", "adaptive", "static-slow")) == (Setup.STATIC_SLOW, Setup.ADAPTIVE)
 
 

@@ -13,6 +13,7 @@ import pytest
 from elastio.agent.journal import Journal, Owner, read
 from elastio.agent.memory import Memory, shift
 from elastio.codec import encode
+from elastio.core.credits import CreditBalance
 from elastio.core.cycle import Timestamps
 from elastio.core.model import VolumeId
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, Phase, UselessBoost, Waste
@@ -145,6 +146,23 @@ def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, pat
     decide(journal)
     cycle = present(recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").cycle)
     assert (cycle.started_at, cycle.create_unconfirmed_at, cycle.times.decided) == (20.0, 20.0, 20.0)
+
+
+def test_credits_survive_a_restart_with_the_time_at_which_they_were_counted(journal: Journal, path: Path) -> None:
+    decide(journal)
+    assert recall(path).credits is None
+    assert "credits" not in list(read(path))[-1]
+    decide(journal, replace(STATE, credits=CreditBalance(5e9, 109.0)))
+    assert recall(path, now=500.0, wall=9000.0).credits == CreditBalance(5e9, 109.0)
+    moved = recall(path, now=20.0, wall=1510.0, boot_id="boot-2")
+    assert moved.credits == CreditBalance(5e9, 109.0 - 490.0)
+    assert moved.state(learned_size_bytes=None).credits == moved.credits
+
+
+def test_credits_that_were_recorded_in_the_future_count_as_used(journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, credits=CreditBalance(5e9, 109.0)))
+    behind = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2")
+    assert behind.credits == CreditBalance(0.0, 20.0)
 
 
 def test_lessons_and_useless_boosts_survive_a_restart(journal: Journal, path: Path) -> None:

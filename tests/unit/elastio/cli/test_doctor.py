@@ -13,11 +13,13 @@ from elastio import __version__
 from elastio.cli.doctor import examine
 from elastio.control.exit_codes import Exit
 from elastio.core.state import Phase
+from elastio.setup import agent_checks
 from elastio.setup.check_result import CheckResult
 from elastio.units import GIB
 
 from .conftest import FakeAgent, Golden, Shell, published, standing
 from .machine import GIVEN, UUID, backing, lay
+from .test_status import COLD
 
 GUARD = "etc__udev__rules.d__61-elastio-guard.rules"
 SHIPPED_GUARD = (Path(__file__).parents[4] / "systemd/61-elastio-guard.rules").read_text()
@@ -193,3 +195,16 @@ def test_doctor_includes_the_checks_of_the_provider(elastio: Shell, root: Path, 
     checked = {name: (result.verdict, result.sentence) for name, result in results(elastio).items()}
     assert checked["quota"] == ("fail", f"{100 * GIB} bytes are too many")
     assert checked["login"] == ("ok", "it works")
+
+
+@pytest.mark.parametrize(("balance_gib", "verdict"), [(60, "ok"), (40, "warn")])
+def test_doctor_warns_where_a_cold_volume_has_few_credits(
+    balance_gib: float, verdict: str, agent: FakeAgent, elastio: Shell
+) -> None:
+    assert agent_checks.credits(elastio.app.client()) == []
+    agent.statuses = [replace(agent.statuses[0], credits=replace(COLD, balance_bytes=balance_gib * GIB))]
+    assert [r.verdict for r in agent_checks.credits(elastio.app.client())] == [verdict]
+
+
+def test_doctor_says_nothing_of_credits_without_an_agent(elastio: Shell) -> None:
+    assert agent_checks.credits(elastio.app.client()) == []

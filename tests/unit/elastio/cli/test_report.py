@@ -17,9 +17,9 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.zone import local_zone
 from elastio.control.exit_codes import Exit
 
-from .conftest import Golden, Shell
+from .conftest import FakeAgent, Golden, Shell
 from .machine import LEAST, UUID
-from .test_status import CYCLE
+from .test_status import COLD, CYCLE
 
 CONFIG = f'{LEAST}[agent]\nstate_dir = "{{state}}"\n'
 CYCLE_CLOSED = replace(CYCLE, opened_wall=1_789_999_900.0, closed_wall=1_790_000_000.0)
@@ -42,6 +42,17 @@ def test_shows_phases_days_and_total(ledger: Path, elastio: Shell) -> None:
     assert result.exit_code == 0, result.output
     assert "VM total" in result.stdout
     assert "1 min 40 s" in result.stdout
+
+
+def test_shows_the_credits_of_a_cold_volume_if_the_agent_runs(ledger: Path, agent: FakeAgent, elastio: Shell) -> None:
+    plain, document = elastio("report").stdout, json.loads(elastio("report", "--json").stdout)
+    assert "credits" not in document
+    agent.statuses = [replace(agent.statuses[0], credits=COLD)]
+    assert elastio("report").stdout.startswith(plain.rstrip())
+    assert "12%" in elastio("report").stdout
+    cold = json.loads(elastio("report", "--json").stdout)
+    assert {**cold, "until": document["until"]}.keys() - document.keys() == {"credits"}
+    assert (cold["credits"]["share"], cold["credits"]["flush_limit_mb_s"]) == (0.12, 7.5)
 
 
 def test_json_and_csv_tell_the_same(ledger: Path, elastio: Shell) -> None:

@@ -10,7 +10,8 @@ import pytest
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
-from elastio.control.status import MonthPart, Status
+from elastio.control.status import CreditsPart, MonthPart, Status
+from elastio.core.credits import CreditBalance, CreditBucket
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import (
     CacheSetUuid,
@@ -59,7 +60,10 @@ UNKNOWN_SPEND = published(standing(Phase.IDLE, owned=()))
 QUOTE = Quote(VOLUME_SPEC, "USD", 0.0123, 60.0, "a price list")
 PRICED = published(standing(Phase.BOOSTING, cycle=replace(CYCLE, quote=QUOTE), owned=(VOLUME,)))
 
+COLD = CreditsPart(60 * GIB, 500 * GIB, 50 * GIB, 6.0, 40.0, flush_limit_mb_s=7.5)
+
 SITUATIONS: dict[str, Status] = {
+    "cold": replace(UNKNOWN_SPEND, credits=COLD),
     "idle": published(standing(Phase.IDLE, owned=())),
     "just_started": published(AgentState(waiting_for="the cloud to list this agent's volumes"), identity=None),
     "stopped": published(
@@ -126,6 +130,18 @@ def test_flush_progress_is_the_share_that_has_left(at_start: int, left: int, pro
     seen = published(standing(Phase.FLUSHING, cycle=cycle), dirty_bytes=left)
     assert seen.cycle is not None
     assert seen.cycle.flush_progress == progress
+
+
+def test_credits_are_shown_once_they_are_known_with_the_bandwidth_in_force() -> None:
+    bucket = CreditBucket(6.0, 40.0, 500 * GIB)
+    policy = replace(POLICY, backing_bandwidth_mb_s=40.0, backing_credits=bucket)
+    around, obs = RuntimeInfo("0.1.0", 0.0), Observation(now=2.0, wall=3.0)
+    assert status_of(AgentState(), obs, policy, around).credits is None
+    known = AgentState(credits=CreditBalance(0.0, 1.0), credit_limit_mb_s=3.0)
+    seen = status_of(known, obs, policy, around)
+    assert seen.credits == CreditsPart(0.0, 500 * GIB, 50 * GIB, 6.0, 40.0, 3.0)
+    assert seen.load.backing_bandwidth_mb_s == 6.0
+    assert status_of(known, obs, POLICY, around).credits is None
 
 
 def test_a_price_that_is_not_known_is_not_shown() -> None:

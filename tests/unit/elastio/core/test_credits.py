@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.core.credits import TIB, CreditBucket, CreditRule, constant
+from elastio.core.credits import TIB, CreditBalance, CreditBucket, CreditRule, constant
 from elastio.units import GIB, MB, MIB
 
 # EBS User Guide, HDD volumes: the tables of base and burst throughput, in MiB/s.
@@ -65,3 +65,42 @@ def test_a_balance_stays_in_the_bucket_and_a_flush_alone_never_empties_it(
 def test_a_volume_of_constant_speed_has_no_credits_to_lose() -> None:
     bucket = constant(125.0)
     assert (bucket.available_mb_s(0.0), bucket.flush_mb_s(0.0, 25.0), bucket.after(0.0, 125.0, 60.0)) == (125, 100, 0)
+
+
+@given(st.floats(0, 1), st.floats(1e6, 200e9))
+def test_a_flush_at_the_limit_ends_with_the_reserve_and_no_later_than_any_other(share: float, dirty: float) -> None:
+    balance = share * BUCKET.capacity_bytes
+    limit = BUCKET.flush_limit_mb_s(balance, dirty, 0.0)
+    rate = BUCKET.burst_mb_s if limit is None else limit
+    assert BUCKET.base_mb_s - 1e-9 <= rate <= BUCKET.burst_mb_s
+    seconds = dirty / MB / rate
+    kept = BUCKET.after(balance, rate, seconds)
+    # A flush that is hardly limited is not limited at all, and then takes two hundredths of its bytes more.
+    assert kept >= min(balance, BUCKET.reserve_bytes) - 0.02 * dirty - 1
+    first_s = max(0.0, balance - BUCKET.reserve_bytes) / MB / (BUCKET.burst_mb_s - BUCKET.base_mb_s)
+    greedy_s = first_s + max(0.0, dirty / MB - first_s * BUCKET.burst_mb_s) / BUCKET.base_mb_s
+    if limit is not None:
+        assert seconds == pytest.approx(greedy_s, rel=1e-6)
+
+
+def test_applications_are_served_before_a_limited_flush_which_is_never_starved() -> None:
+    reserve = BUCKET.reserve_bytes
+    assert BUCKET.flush_limit_mb_s(reserve, 4e9, 0.0) == 6.0
+    assert BUCKET.flush_limit_mb_s(reserve, 4e9, 2.0) == 4.0
+    assert BUCKET.flush_limit_mb_s(reserve, 4e9, 30.0) == 3.0
+    assert BUCKET.flush_limit_mb_s(2 * reserve, 4e9, 0.0) is None
+    assert BUCKET.flush_limit_mb_s(0.0, 0.0, 0.0) is None
+
+
+def test_the_sustained_rate_is_what_lasts() -> None:
+    assert BUCKET.sustained_mb_s(0.0, 60.0) == 6.0
+    assert BUCKET.sustained_mb_s(600 * MB, 60.0) == 16.0
+    assert BUCKET.sustained_mb_s(BUCKET.capacity_bytes, 60.0) == 40.0
+
+
+def test_what_nobody_watched_counts_as_spent_and_time_never_runs_back() -> None:
+    before = CreditBalance(340 * MB, 100.0)
+    assert before.unobserved(BUCKET, 105.0) == CreditBalance(170 * MB, 105.0)
+    assert before.unobserved(BUCKET, 1000.0) == CreditBalance(0.0, 1000.0)
+    assert before.unobserved(BUCKET, 90.0) == before
+    assert before.observed(BUCKET, 26.0, 10.0) == CreditBalance(140 * MB, 110.0)
