@@ -33,6 +33,11 @@ class VolumeState(StrEnum):
     ELSEWHERE = "elsewhere"  # attached to another instance
     FOREIGN = "foreign"  # its tags name another owner: nothing is done to it
 
+    @property
+    def ends_bill(self) -> bool:
+        """True once the volume is no longer billed."""
+        return self in {VolumeState.DELETING, VolumeState.GONE}
+
 
 class VolumeTag(StrEnum):
     """The tag `elastio:state` of a volume, for a janitor that can no longer ask the volume's machine.

@@ -253,9 +253,8 @@ def _opened_wall(cycle: Cycle, volume: Volume, obs: Observation) -> float:
 
 def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cycle:
     if volume is not None:
-        cycle = replace(cycle, volume=volume, seen=True)
-        if cycle.closed_wall is not None and volume.state not in {VolumeState.DELETING, VolumeState.GONE}:
-            cycle = cycle.bill_reopened()  # the cloud did not know the volume yet when it was to delete it
+        # A volume that the cloud does not know yet counts as deleted: one that shows now was not.
+        cycle = replace(cycle if volume.state.ends_bill else cycle.bill_reopened(), volume=volume, seen=True)
         if volume.state is VolumeState.CREATING:
             return replace(cycle, unready_at=obs.now)
         is_made = volume.state is VolumeState.AVAILABLE and cycle.times.asked is None
