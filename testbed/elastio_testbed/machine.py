@@ -24,6 +24,9 @@ CONFIG = "/etc/elastio/elastio.toml"
 RECORD = "/var/tmp/workload.record"
 PROGRAMS = "/opt/testbed"
 AGENT_SOCKET = "/run/elastio/elastio.sock"
+# How long before the first dump it is announced: longer than the lead of an agent that has measured none. The time
+# before the first dump is no part of a result.
+FIRST_S = 30
 TIMELINE = "/var/tmp/timeline.json"
 SETTLE_S = 2.0
 # An instance type whose EBS bandwidth (593 MB/s) is far above that of the volumes.
@@ -188,7 +191,7 @@ class Guest:
         workload = self.scaled.experiment.workload
         spec = {"directory": DATA, "seed": seed, "record": RECORD, **workload.spec(self.scaled)}
         if self.ahead is Ahead.EXPECT and self.setup is Setup.ADAPTIVE:
-            spec |= {"announced": self.scaled.dumps_bytes, "agent_socket": AGENT_SOCKET}
+            spec |= {"announced": self.scaled.dumps_bytes, "agent_socket": AGENT_SOCKET, "first_s": FIRST_S}
         return spec
 
     def start_workload(self, seed: int) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.forecaster import LearnedForecaster, situation_of
-from elastio.core.cycle import Cycle, Failure, FailureKind, Trigger
 from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Ahead, Caps, Policy
@@ -23,6 +22,8 @@ from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MB, agbs
 from tests import simulated
 from tests.simulated import KERNEL, QUIET, by_money
+
+from .known_bursts import remember_bursts
 
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
@@ -36,8 +37,6 @@ OVER_S = 40.0
 LIMITED_S, LET_GO_S = 300.0, 5.0
 # A load is over when a sample has shown it; who waits for a human so long waits for ever.
 SHOWN_S, FOREVER_S = 2.0, 100.0
-# Between the begins of bursts that the ledger knows.
-PERIOD_S = 600.0
 # The ledger is a database on a disk: its transactions would wait for nothing but that.
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 # The cap is reached some seconds after the attachment. Beyond it, what a release takes longer than predicted: a step
@@ -86,17 +85,6 @@ class Scenario:
     policy: Policy = POLICY
     blocks: int = MANY_BLOCKS
     learned_s: float | None = None
-
-
-def remember_bursts(ledger: Ledger, next_wall: float) -> None:
-    """Three bursts of 9 s, a period apart, that were refused their volumes: the next one begins at `next_wall`."""
-    for nth in (3, 2, 1):
-        begun = next_wall - nth * PERIOD_S
-        failure = Failure(FailureKind.ERROR, "the quota of volume storage is reached")
-        refused = Cycle(f"past-{nth}", Trigger.LOAD, VolumeSpec(GIB, 80), 0.0, begun, failure=failure)
-        ledger.record(refused, begun)
-        with ledger.file.write() as db:
-            db.execute("INSERT INTO loads VALUES (?, 0, ?, ?, ?)", (refused.token, 540 * MB, begun, begun + 9.0))
 
 
 def ask(kind: RequestKind) -> Callable[[Simulation], None]:

@@ -4,7 +4,8 @@ For the command line see reporting.py. SPEC: `cells` of the lattice (x, y, z), `
 name -> columns), `restarts` (how many restart files come with them), `steps` before each checkpoint but the first,
 `compute_s` (the least time between the end of a checkpoint and the beginning of the next), `timeout_s` for one answer
 of LAMMPS, `record` (the file in which `run` stores for `verify` what it wrote), and `announced` (bytes per checkpoint)
-if each checkpoint but the first is announced to the agent at `agent_socket` before it is computed.
+if each checkpoint is announced to the agent at `agent_socket` before it is computed, the first one `first_s` seconds
+before it begins.
 
 A checkpoint ends when all its files are fsynced, which LAMMPS itself does not do. Their checksums are computed right
 afterwards from the page cache, within the compute time.
@@ -142,11 +143,13 @@ def simulate(spec: dict[str, Any], report: Any) -> dict[str, Any]:
     with Lammps(spec["timeout_s"]) as lammps:
         energy = energy_in(lammps.execute(f"{MELT.format(x=x, y=y, z=z, seed=spec['seed'])}\n{SHOW_ENERGY}"))
         for number in range(len(spec["checkpoints"])):
+            begins = ended + spec["compute_s"] if number else time.time() + spec.get("first_s", 0)
+            if "announced" in spec:
+                announce(spec["agent_socket"], begins - time.time(), spec["announced"][number])
             if number:
-                if "announced" in spec:
-                    left_s = ended + spec["compute_s"] - time.time()
-                    announce(spec["agent_socket"], left_s, spec["announced"][number])
                 computed, energy = compute(spec, lammps, ended)
+            else:
+                time.sleep(max(0.0, begins - time.time()))
             line, files = checkpoint(spec, lammps, number)
             ended, read = line["ended"], device_read_bytes()
             checksums.update({os.path.basename(path): checksum(path) for path in files})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import selectors
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 
 from elastio.control.protocol import Message, Reply, accepted, refused
 from elastio.control.server import ControlServer
+from elastio.core.policy import Policy
 from elastio_testbed.guest import workload
 from elastio_testbed.guest.announcement import AnnouncementError, announce
+from elastio_testbed.machine import FIRST_S
 
 MIB = 1 << 20
 
@@ -79,11 +82,24 @@ def spec_of(agent: Agent, folder: Path, **more: Any) -> dict[str, Any]:
     return {**spec, "agent_socket": str(agent.path), **more}
 
 
-def test_every_dump_but_the_first_is_announced_with_its_bytes(agent: Agent, tmp_path: Path) -> None:
+def test_every_dump_is_announced_with_its_bytes(agent: Agent, tmp_path: Path) -> None:
     workload.run(spec_of(agent, tmp_path), str(tmp_path / "report"))
     assert agent.asked == []
     workload.run(spec_of(agent, tmp_path, announced=[2 * MIB, 4 * MIB, 3 * MIB]), str(tmp_path / "report"))
-    assert [a["size_bytes"] for a in agent.asked] == [4 * MIB, 3 * MIB]
+    assert [a["size_bytes"] for a in agent.asked] == [2 * MIB, 4 * MIB, 3 * MIB]
+
+
+def test_the_first_dump_begins_no_earlier_than_was_announced(agent: Agent, tmp_path: Path) -> None:
+    began = time.time()
+    spec = spec_of(agent, tmp_path, dumps=[MIB], announced=[MIB], first_s=1)
+    workload.run(spec, str(tmp_path / "report"))
+    first = json.loads((tmp_path / "report").read_text().splitlines()[0])
+    assert [a["seconds"] for a in agent.asked] == [1]
+    assert first["began"] - began >= 1
+
+
+def test_the_laboratory_announces_the_first_dump_before_the_agent_would_buy_for_it() -> None:
+    assert Policy(backing_bandwidth_mb_s=20, cache_bandwidth_mb_s=80).lead_s < FIRST_S
 
 
 def test_an_announcement_that_fails_ends_the_run(agent: Agent, tmp_path: Path) -> None:

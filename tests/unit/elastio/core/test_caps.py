@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.caps import MARGIN, SLACK_S, least_s, reached, refusal, release_s, standing, with_release_time
+from elastio.core.credits import CreditBalance, CreditBucket
 from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.model import Period, Quote, Spend, Spent, VolumeSpec
 from elastio.core.observation import Observation
@@ -180,3 +181,12 @@ def test_no_boost_begins_until_the_day_is_over_or_the_cap_is_changed(
     idle = state(Phase.IDLE, capped=CAPPED)
     assert bool(standing(idle, wall, under(**caps))) is stands
     assert bool(refusal(GIB, idle, observed(wall=wall), under(**caps))) is stands
+
+
+def test_a_flush_that_uses_up_the_credits_is_counted_at_the_base_rate() -> None:
+    times = Timestamps(decided=NOW - LATER - 1, created=NOW - LATER, boosted=NOW - LATER)
+    dirty = replace(attached(), dirty_bytes=4 * GIB, times=times)
+    cold = replace(POLICY, backing_credits=CreditBucket(2.0, 20.0, 100 * GIB))
+    rich, poor = (running(dirty, credits=CreditBalance(balance, NOW)) for balance in (90.0 * GIB, 0.0))
+    assert release_s(rich, cold) == pytest.approx(release_s(running(dirty), POLICY))
+    assert release_s(poor, cold) - release_s(rich, cold) == pytest.approx((release_s(rich, cold) - RELEASE_S) * 9)

@@ -104,3 +104,13 @@ def test_what_nobody_watched_counts_as_spent_and_time_never_runs_back() -> None:
     assert before.unobserved(BUCKET, 1000.0) == CreditBalance(0.0, 1000.0)
     assert before.unobserved(BUCKET, 90.0) == before
     assert before.observed(BUCKET, 26.0, 10.0) == CreditBalance(140 * MB, 110.0)
+
+
+@pytest.mark.parametrize(
+    ("balance", "moved", "seconds"), [(0, 60, 10), (1000, 400, 10), (340, 400, 10), (100, 400, 50)]
+)
+def test_bytes_are_moved_at_the_burst_rate_while_there_are_credits(
+    balance: float, moved: float, seconds: float
+) -> None:
+    assert BUCKET.least_s(balance * MB, moved * MB) == pytest.approx(seconds)
+    assert constant(20.0).least_s(0.0, 100 * MB) == pytest.approx(5)

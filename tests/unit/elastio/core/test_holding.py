@@ -8,6 +8,7 @@ import pytest
 
 from elastio.core import holding
 from elastio.core.cycle import Cycle, Timestamps, Trigger
+from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
 from elastio.core.market import RELEASE_IN_STEPS_S, RELEASE_S, Choice
 from elastio.core.model import BackingView, CacheState, Quote, RequestKind, Spend, Spent, VolumeSpec
@@ -119,7 +120,7 @@ def test_an_expected_burst_is_waited_for_and_one_that_did_not_come_is_not_held_f
         (Caps(), Spend(known=False), False),
     ],
 )
-def test_a_cap_that_the_next_minute_would_exceed_ends_a_hold(caps: Caps, spend: Spend, is_over: bool) -> None:
+def test_a_cap_that_the_bill_would_pass_until_the_release_ends_a_hold(caps: Caps, spend: Spend, is_over: bool) -> None:
     # An hour costs 3.60 USD: a minute 0.06.
     assert bool(why(boosting(held()), shown(spend=spend), replace(MONEY, caps=caps))) is is_over
 
@@ -134,6 +135,46 @@ def test_a_cap_does_not_end_a_boost_before_its_load_had_time_to_come() -> None:
 def test_a_cap_does_not_end_a_load() -> None:
     policy = replace(MONEY, caps=Caps(max_cost_per_day=1.0))
     assert not why(boosting(held(clean_s=None), quiet_s=None), shown(spend=Spend(currency=2.0)), policy)
+
+
+@pytest.mark.parametrize("ends_boosts", [True, False])
+def test_a_cap_ends_a_hold_whether_or_not_it_ends_boosts(ends_boosts: bool) -> None:
+    policy = replace(MONEY, caps=Caps(max_cost_per_day=1.0, ends_boosts=ends_boosts))
+    before, obs = boosting(held()), shown(spend=Spend(currency=2.0))
+    event = Event.CAP_REACHED if ends_boosts else Event.WENT_QUIET
+    assert present(in_boosting(before, obs, policy)).event is event
+
+
+# --- bought ahead of a burst that does not come ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("trigger", [Trigger.ANNOUNCED, Trigger.FORECAST])
+@pytest.mark.parametrize(
+    ("age_s", "chance_s", "is_over"),
+    [
+        (300, 1, False),  # the burst may still come
+        (300, -1, True),  # its time is over, and the paid minute is used up
+        (30, -1, False),  # the minute is paid anyway
+        (60 - RELEASE_S + 1, -1, True),
+    ],
+)
+def test_a_cache_bought_in_vain_goes_when_its_chance_is_over_and_its_paid_time_used_up(
+    age_s: float, chance_s: float, is_over: bool, trigger: Trigger
+) -> None:
+    late = held(CHOICE, age_s=age_s, clean_s=age_s - 10, trigger=trigger, chance_until=NOW + chance_s, moved_bytes=MB)
+    assert bool(why(boosting(late, quiet_s=500))) is is_over
+
+
+def test_it_goes_at_once_although_it_was_attached_a_moment_ago() -> None:
+    slow = replace(CHOICE, quiet_s=30.0, minimum_s=0.0)
+    late = held(slow, age_s=20, clean_s=None, trigger=Trigger.FORECAST, chance_until=NOW - 1)
+    assert why(boosting(late, quiet_s=500))
+
+
+def test_a_load_that_came_is_held_for_as_any_other_is() -> None:
+    came = held(trigger=Trigger.FORECAST, chance_until=NOW - 1, longest_s=12.0)
+    assert not why(boosting(came))
+    assert not why(boosting(replace(came, chance_until=None, longest_s=0.0)))
 
 
 # --- in the machine --------------------------------------------------------------------------------------

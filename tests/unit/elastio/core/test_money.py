@@ -8,18 +8,33 @@ from dataclasses import replace
 import pytest
 
 from elastio.core import boosting, money
-from elastio.core.cycle import Trigger
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.hindsight import PastLoad, best_plan
 from elastio.core.machine import decide
 from elastio.core.market import Advice
-from elastio.core.model import Forecast, RequestKind, Spend
+from elastio.core.model import Forecast, Rates, RequestKind, Spend
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, by_money
-from tests.values import HIGH, NOW, POLICY, asked, backing, busy_sample, host, present, seen, state
+from tests.values import (
+    BOOSTED,
+    FORMATTED,
+    HIGH,
+    NOW,
+    POLICY,
+    asked,
+    backing,
+    busy_sample,
+    cached,
+    host,
+    present,
+    seen,
+    state,
+)
+from tests.values import cycle as values_cycle
 
 MONEY = by_money(POLICY)
 DEAR = by_money(POLICY, replace(MARKET, waiting_per_s=1e-9))
@@ -160,9 +175,21 @@ def test_an_announced_size_is_answered_by_the_formulas() -> None:
 
 
 def test_bandwidths_of_the_cycle_are_in_force_while_it_lasts() -> None:
+    """Half as fast a cache as configured is saturated by a load that the configured one would flush beside."""
+    half = replace(slowed(POLICY.cache_bandwidth_mb_s / 2), times=BOOSTED)
+    load = Rates(write_mb_s=0.95 * POLICY.cache_bandwidth_mb_s / 2)
+    obs = seen(host(cached(), FORMATTED), sample=replace(busy_sample(), adaptive=load, cache=load, backing=Rates()))
+    of = state(Phase.BOOSTING, half, load=HIGH)
+    assert decide(of, obs, MONEY).state.flush_mb_s == 0
+    assert present(decide(replace(of, cycle=replace(half, choice=None)), obs, MONEY).state.flush_mb_s) > 0
+
+
+def slowed(cache_mb_s: float) -> Cycle:
+    """A cycle whose plan has this bandwidth, and nothing for the drain."""
     cycle = present(decide(idle(), loaded(advice()), MONEY).state.cycle)
-    choice = present(cycle.choice)
-    now = money.in_force(MONEY, cycle)
-    assert (now.cache_bandwidth_mb_s, now.drain_bandwidth_mb_s) == (choice.cache_mb_s, choice.drain_mb_s)
+    return values_cycle(choice=replace(present(cycle.choice), cache_mb_s=cache_mb_s, drain_mb_s=0.0))
+
+
+def test_without_a_choice_the_settings_are_in_force() -> None:
     assert money.in_force(MONEY, None) is MONEY
-    assert money.in_force(POLICY, replace(cycle, choice=None)) is POLICY
+    assert money.in_force(POLICY, values_cycle(choice=None)) is POLICY
