@@ -95,7 +95,7 @@ def _until(state: AgentState, cycle: Cycle, choice: Choice, obs: Observation, po
     opened = cycle.opened_wall
     age_s = 0.0 if opened is None else max(0.0, cycle.wall_at(clean_at) - opened)
     paid = Tariff("", minimum_s=choice.minimum_s, step_s=choice.step_s)
-    return clean_at + release_in_s(paid, age_s, choice.release_s, 0.0 if _is_in_vain(cycle) else choice.hold_s)
+    return clean_at + release_in_s(paid, age_s, choice.release_s, 0.0 if _is_in_vain(cycle) else choice.holding_s)
 
 
 def _is_in_vain(cycle: Cycle) -> bool:

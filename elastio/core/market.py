@@ -59,13 +59,13 @@ class Choice:
     """What was decided for one purchase; a part of the cycle.
 
     `cache_mb_s` is for applications, `drain_mb_s` on top of it. A cache that is clean and unused is held to the end of
-    its paid time (`minimum_s`, `step_s`: see `Tariff`) and for `hold_s` more, and for `quiet_s` after the load in any
-    case. `reason`: a sentence for people.
+    its paid time (`minimum_s`, `step_s`: see `Tariff`) and for `holding_s` more, and for `quiet_s` after the load in
+    any case. `reason`: a sentence for people.
     """
 
     cache_mb_s: float
     drain_mb_s: float
-    hold_s: float
+    holding_s: float
     quiet_s: float
     minimum_s: float = 0.0
     step_s: float = 0.0

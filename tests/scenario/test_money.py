@@ -72,8 +72,8 @@ def test_what_is_not_worth_holding_stays_for_its_paid_minute_and_no_longer() -> 
     in_phase(sim, Phase.BOOSTING)
     assert_at_rest(sim)
     (billed,) = bills_s(sim)
-    (hold_s,) = {r["cycle"]["choice"]["hold_s"] for r in sim.journal.records() if r.get("cycle")}
-    assert TARIFF.minimum_s - RELEASE_S <= billed <= TARIFF.minimum_s + RELEASE_S + hold_s
+    (holding_s,) = {r["cycle"]["choice"]["holding_s"] for r in sim.journal.records() if r.get("cycle")}
+    assert TARIFF.minimum_s - RELEASE_S <= billed <= TARIFF.minimum_s + RELEASE_S + holding_s
 
 
 def test_a_begun_hour_is_held_to_its_end() -> None:

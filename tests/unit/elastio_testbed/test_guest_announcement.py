@@ -104,5 +104,5 @@ def test_the_laboratory_announces_the_first_dump_before_the_agent_would_buy_for_
 
 def test_an_announcement_that_fails_ends_the_run(agent: Agent, tmp_path: Path) -> None:
     agent.reply = refused("too many")
-    workload.run(spec_of(agent, tmp_path, announced=[0, MIB, MIB]), str(tmp_path / "report"))
+    workload.run(spec_of(agent, tmp_path, announced=[MIB, MIB, MIB]), str(tmp_path / "report"))
     assert "too many" in json.loads((tmp_path / "report").read_text().splitlines()[-1])["error"]

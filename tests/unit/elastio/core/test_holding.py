@@ -20,7 +20,7 @@ from tests.simulated import by_money
 from tests.values import FORMATTED, NOW, POLICY, WALL, asked, cached, cycle, host, present, seen, state
 
 MONEY = by_money(POLICY)
-CHOICE = Choice(80.0, 0.0, hold_s=100.0, quiet_s=2.0, minimum_s=60.0, reason="because")
+CHOICE = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0, minimum_s=60.0, reason="because")
 CLEAN = cached(state=CacheState.CLEAN, dirty_bytes=0, flush_full_speed=False)
 QUOTE = Quote(VolumeSpec(10 * GIB, 80), "USD", 3.6, 60.0, "list")
 
@@ -62,14 +62,14 @@ def test_a_clean_cache_is_held_for_as_long_as_it_is_worth_and_no_longer() -> Non
 
 
 def test_a_clean_cache_is_never_released_within_its_paid_time() -> None:
-    free = replace(CHOICE, hold_s=0.0)
+    free = replace(CHOICE, holding_s=0.0)
     end = 60 - RELEASE_S
     assert not why(boosting(held(free, age_s=end - 1, clean_s=20), quiet_s=20))
     assert why(boosting(held(free, age_s=end + 1, clean_s=20), quiet_s=20))
 
 
 def test_a_begun_hour_is_used_up_and_the_next_one_never_begun_for_nothing() -> None:
-    by_hour = replace(CHOICE, hold_s=1000.0, minimum_s=3600.0, step_s=3600.0)
+    by_hour = replace(CHOICE, holding_s=1000.0, minimum_s=3600.0, step_s=3600.0)
     end = 3600 - RELEASE_IN_STEPS_S
     assert not why(boosting(held(by_hour, age_s=end - 1, clean_s=3000), quiet_s=3010))
     assert why(boosting(held(by_hour, age_s=end + 1, clean_s=3000), quiet_s=3010)), "1000 s do not pay for an hour"

@@ -66,7 +66,7 @@ def test_without_a_known_burst_the_settings_are_bought_and_held_by_the_tariff() 
     assert plan.size_bytes == POLICY.initial_size_bytes
     assert (choice.cache_mb_s, choice.drain_mb_s) == (POLICY.cache_bandwidth_mb_s, POLICY.drain_bandwidth_mb_s)
     assert (choice.minimum_s, choice.quiet_s) == (60.0, POLICY.inactivity_delay_s)
-    assert 0 < choice.hold_s < 3600
+    assert 0 < choice.holding_s < 3600
 
 
 def test_by_agbs_nothing_is_chosen_whatever_is_known() -> None:
