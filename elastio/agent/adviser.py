@@ -2,7 +2,7 @@
 
 The loop must not wait for that: `hindsight` tries hundreds of plans, which takes tens of milliseconds. So the search is
 cut into pieces. With every sample some plans are tried, a millisecond's worth; after half a minute all were. Until then
-the advice of before holds. A burst that ends, other prices and another time to attach begin the search again.
+the earlier advice holds. A burst that ends, other prices and another time to attach begin the search again.
 
 What was learned is not kept by itself: at a start the bursts are read from the history in the ledger, at most
 `READ_RUNS` of the last samples.
