@@ -200,6 +200,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "expected": encode(state.expected),
         "missed": state.missed,
         "attach_s": list(state.attach_s),
+        "appear_s": list(state.appear_s),
     }
 
 

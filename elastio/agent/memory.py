@@ -60,6 +60,7 @@ class Memory:
     expected: tuple[Forecast, ...] = ()
     missed: int = 0
     attach_s: tuple[float, ...] = ()
+    appear_s: tuple[float, ...] = ()
     boot_id: str = ""
     machine: str = ""
     foreign: str = ""  # a record of another machine was found and ignored: a sentence for people
@@ -83,6 +84,7 @@ class Memory:
             expected=self.expected,
             missed=self.missed,
             attach_s=self.attach_s,
+            appear_s=self.appear_s,
             boot_id=self.boot_id,
             machine=self.machine,
             learned_size_bytes=learned_size_bytes,
@@ -160,6 +162,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         expected=_shift_expected(last, shift_s, now=now, written_now=written_now),
         missed=int(last.get("missed", 0)),
         attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
+        appear_s=decode(tuple[float, ...], last.get("appear_s", [])),
         boot_id=str(last.get("boot", "")),
     )
 

@@ -148,7 +148,7 @@ class AgentState:
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     expected bursts in a row did not come. `attach_s` are the last times, in seconds, from a decision to the attached
-    cache.
+    cache, and `appear_s` those from a decision until the cache's disk appeared.
     """
 
     phase: Phase = Phase.IDLE
@@ -176,6 +176,7 @@ class AgentState:
     awaited: Forecast | None = None
     missed: int = 0
     attach_s: tuple[float, ...] = ()
+    appear_s: tuple[float, ...] = ()
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0
