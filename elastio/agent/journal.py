@@ -202,6 +202,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "missed": state.missed,
         "missed_forecasts": state.missed_forecasts,
         "attach_s": list(state.attach_s),
+        "appear_s": list(state.appear_s),
         "release_s": list(state.release_s),
         "capped": encode(state.capped),
         **({} if state.credits is None else {"credits": encode(state.credits)}),

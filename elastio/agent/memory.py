@@ -62,6 +62,7 @@ class Memory:
     missed: int = 0
     missed_forecasts: int = 0
     attach_s: tuple[float, ...] = ()
+    appear_s: tuple[float, ...] = ()
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
     credits: CreditBalance | None = None
@@ -89,6 +90,7 @@ class Memory:
             missed=self.missed,
             missed_forecasts=self.missed_forecasts,
             attach_s=self.attach_s,
+            appear_s=self.appear_s,
             release_s=self.release_s,
             capped=self.capped,
             credits=self.credits,
@@ -170,6 +172,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         missed=int(last.get("missed", 0)),
         missed_forecasts=int(last.get("missed_forecasts", 0)),
         attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
+        appear_s=decode(tuple[float, ...], last.get("appear_s", [])),
         release_s=decode(tuple[float, ...], last.get("release_s", [])),
         capped=None if last.get("capped") is None else decode(Capped, last["capped"]),
         credits=_shift_credits(last, shift_s, now),

@@ -141,7 +141,10 @@ class EnterPhase2:
 
 @dataclass(frozen=True, slots=True)
 class LimitWrites:
-    """Limit applications' writes to `mb_s` MB/s, so that a flush can finish under load; None lifts the limit."""
+    """Limit applications' writes to `mb_s` MB/s; None lifts the limit.
+
+    So that a flush can finish under load, or that no write is in flight when the cache's disk appears.
+    """
 
     mb_s: float | None
 

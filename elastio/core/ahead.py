@@ -117,11 +117,16 @@ def lead_s(state: AgentState, policy: Policy) -> float:
 
 
 def with_attach_time(state: AgentState) -> AgentState:
-    """The state with the time that the cache of its cycle took, from the decision until it was attached."""
+    """The state with the times that the cache of its cycle took: until its disk appeared, and until it was attached."""
     times = state.cycle.times if state.cycle else None
     if times is None or times.decided is None or times.boosted is None:
         return state
-    return replace(state, attach_s=(*state.attach_s, times.boosted - times.decided)[-KEPT:])
+    appear_s = () if times.appeared is None else (times.appeared - times.decided,)
+    return replace(
+        state,
+        attach_s=(*state.attach_s, times.boosted - times.decided)[-KEPT:],
+        appear_s=(*state.appear_s, *appear_s)[-KEPT:],
+    )
 
 
 def size_for(burst: Forecast, state: AgentState, policy: Policy) -> int:

@@ -45,7 +45,7 @@ from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState
+from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError
 from elastio.units import MB
 
@@ -93,7 +93,7 @@ def _broken_on_host(action: HostAction, state: AgentState, obs: Observation, pol
         case BypassCache():
             return _foreign(attached, cycle) or _bypass(backing, policy)
         case EnterPhase2() | WakeWriteback() | SetFlush() | LimitWrites(mb_s=float()):
-            return _foreign(attached, cycle)
+            return _pace(action, attached, state)
         case DetachCacheSet():
             return _foreign(action.cache_set, cycle) or _detach(backing, cycle)
         case ReleaseCacheDisk():
@@ -115,6 +115,12 @@ def _backing(obs: Observation) -> BackingView | None:
 def _foreign(cache_set: str | None, cycle: Cycle | None) -> str:
     ours = cycle.cache_set if cycle else None
     return "" if cache_set is not None and cache_set == ours else f"cache set {cache_set} is not this cycle's"
+
+
+def _pace(action: HostAction, attached: str | None, state: AgentState) -> str:
+    """Writes may also be held back for a cache that is about to be attached."""
+    is_for_disk = attached is None and isinstance(action, LimitWrites) and state.phase is Phase.ATTACHING
+    return "" if is_for_disk else _foreign(attached, state.cycle)
 
 
 def _serves(backing: BackingView, cycle: Cycle | None) -> bool:

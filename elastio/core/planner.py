@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import caps, governor, inhibition
+from elastio.core import caps, drain, governor, inhibition
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -68,7 +68,8 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     backing = obs.host.backing if obs.host else None
     # Applications are not limited by an agent that cannot follow the flush, or cannot write its journal.
     is_limited = backing is not None and backing.write_limit_mb_s is not None
-    free = is_limited and (state.phase is not Phase.FLUSHING or state.is_stopped or not obs.can_record)
+    is_wanted = state.phase is Phase.FLUSHING or _is_held_for_disk(state, obs, policy)
+    free = is_limited and (not is_wanted or state.is_stopped or not obs.can_record)
     lift = ask(LimitWrites(None), state.limit_backoff, obs, "the write limit to be lifted") if free else NextAction()
     if state.is_stopped:
         return replace(lift, waiting_for="an operator")
@@ -83,6 +84,12 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
         backoff = state.cycle.backoff_of(start) if state.cycle else state.tune_backoff
         return ask(start, backoff, obs, "the device to start without its cache, which failed while clean")
     return first(lift, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
+
+
+def _is_held_for_disk(state: AgentState, obs: Observation, policy: Policy) -> bool:
+    """Writes are held back now so that none is in flight when the cache's disk appears."""
+    window = drain.window(state, policy)
+    return window is not None and window[0] <= obs.now <= window[1]
 
 
 def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -144,11 +151,27 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     disk = host.disk(cycle.serial)
     if disk is None:
         is_on_its_way = tag.action is not None and cycle.times.asked is not None
-        return tag if is_on_its_way else _towards_attached(cycle, obs)
+        return tag if is_on_its_way else _awaiting_disk(state, cycle, obs, policy)
     if tag.waiting_for:
         return tag
     install = InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
     return ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be attached as a cache")
+
+
+def _awaiting_disk(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
+    hold = _held_back(state, cycle, obs, policy)
+    return hold if hold.action is not None else first(_towards_attached(cycle, obs), hold)
+
+
+def _held_back(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
+    """Writes held back in time for the disk, or the wait until that begins or ends: see `drain`."""
+    window, backing = drain.window(state, policy), obs.host.backing if obs.host else None
+    if window is None or backing is None or obs.now > window[1] or not obs.can_record:
+        return NextAction()
+    if obs.now < window[0] or backing.write_limit_mb_s is not None:
+        return NextAction(wake_at=window[0] if obs.now < window[0] else window[1])
+    hold = LimitWrites(drain.HELD_MB_S)
+    return ask(hold, cycle.backoff_of(hold), obs, "applications' writes to be held back")
 
 
 def _towards_attached(cycle: Cycle, obs: Observation) -> NextAction:

@@ -165,9 +165,9 @@ class AgentState:
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
-    last times, in seconds, from a decision to the attached cache, `release_s` those from a clean cache to the deletion
-    of its volume. `capped` is the cap that ended the last boost that one has ended; None: none has, or an operator has
-    resumed.
+    last times, in seconds, from a decision to the attached cache, `appear_s` those from a decision until the disk of
+    the cache appeared, and `release_s` those from a clean cache to the deletion of its volume. `capped` is the cap that
+    ended the last boost that one has ended; None: none has, or an operator has resumed.
 
     `credits` is the balance of a backing volume that has credits (None: it has none, or no sample was taken yet), and
     `credit_limit_mb_s` the most that they allow a flush (None: no limit).
@@ -199,6 +199,7 @@ class AgentState:
     missed: int = 0
     missed_forecasts: int = 0
     attach_s: tuple[float, ...] = ()
+    appear_s: tuple[float, ...] = ()
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
     declined_for: float | None = None

@@ -134,19 +134,27 @@ class BcacheHost:
         tuning.phase2(self.sysfs, self._require_attached().directory)
 
     def limit_writes(self, mb_s: float | None) -> None:
-        """The limit ends after guard.TERM_S at the latest, and when `lease.pulse` stops."""
-        self.lease.end()
-        throttle.release(self.sysfs)
+        """The limit ends after guard.TERM_S at the latest, and when `lease.pulse` stops.
+
+        One that is in force is replaced: were it lifted first, everything that it holds back would pass at once.
+        """
         adaptive = self._backing().adaptive if mb_s is not None else None
-        if mb_s is not None and adaptive is not None:
+        if mb_s is None or adaptive is None:
+            self.lease.end()
+            throttle.release(self.sysfs)
+        else:
             self.lease.begin()
             throttle.limit_writes(self.sysfs, adaptive, mb_s)
 
     @contextmanager
     def _drained(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
-        """See `throttle.drained`. Warns once where not all requests could be held back."""
-        self.lease.end()
-        with throttle.drained(self.sysfs, disk, limit, self._wait, is_ready) as is_inhibited:
+        """See `throttle.drained`. Warns once where not all requests could be held back.
+
+        A limit that is in force already is replaced, and no request passes between the two. Its guard would remove the
+        limits of this one, too.
+        """
+        handed_over = self.lease.hand_over
+        with throttle.drained(self.sysfs, disk, limit, self._wait, is_ready, handed_over) as is_inhibited:
             if not is_inhibited and not self._has_warned:
                 self._has_warned = True
                 _log.warning(

@@ -101,9 +101,17 @@ class Lease:
         self.pulse = Pulse()
 
     def begin(self) -> None:
-        """Call it before the limit is set. Raises HostError when no guard can be started."""
-        self.end()
-        self._guard = _start(_Watch(self._release, TERM_S, self.pulse.is_stale, kills=False))
+        """Call it before the limit is set, or replaced. Raises HostError when no guard can be started."""
+        started = _start(_Watch(self._release, TERM_S, self.pulse.is_stale, kills=False))
+        self.hand_over()
+        self._guard = started
+
+    def hand_over(self) -> None:
+        """Its guard ends and removes no limit: call it where another guard watches that the limits are removed."""
+        if self._guard is not None:
+            os.kill(self._guard.process, signal.SIGKILL)
+            self._guard.dismiss()
+            self._guard = None
 
     def end(self) -> None:
         """No limit is left. Call it before requests are held back for a moment, which this guard would end."""

@@ -80,15 +80,22 @@ def hold_back(sysfs: Sysfs, disk: str, is_done: Callable[[], bool], wait: Wait) 
 
 @contextmanager
 def drained(
-    sysfs: Sysfs, disk: str, limit: str, wait: Wait, is_ready: Callable[[], bool] = lambda: True
+    sysfs: Sysfs,
+    disk: str,
+    limit: str,
+    wait: Wait,
+    is_ready: Callable[[], bool] = lambda: True,
+    guarded: Callable[[], object] = lambda: None,
 ) -> Iterator[bool]:
     """Inside, `is_ready` is true, and no request that `limit` (NO_WRITES or STOP) stops is in flight on `disk`.
+
+    `guarded` is called when a guard watches, before the limit is set.
 
     Yields whether all such requests are held back. If not, the next one may come at any time: do at once what needs
     the moment. Raises DeviceBusyError when `disk` was not drained in SETTLE_S.
     """
     devices = stacked(sysfs, disk)
-    with limited(sysfs, devices, limit) as reach:
+    with limited(sysfs, devices, limit, guarded) as reach:
         if not wait(lambda: is_ready() and all(_is_drained(sysfs, d, limit) for d in devices), SETTLE_S):
             raise DeviceBusyError(f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}")
         yield reach is Reach.ALL
@@ -109,13 +116,16 @@ def _is_drained(sysfs: Sysfs, disk: str, limit: str) -> bool:
 
 
 @contextmanager
-def limited(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Iterator[Reach]:
+def limited(
+    sysfs: Sysfs, devices: tuple[str, ...], limit: str, guarded: Callable[[], object] = lambda: None
+) -> Iterator[Reach]:
     """Limited inside; yields which cgroups. Raises HostError, and sets no limit, where no guard can be started."""
     if not _groups(sysfs):
         yield Reach.NOBODY
         return
     with guard.watched(partial(release, sysfs)):
         try:
+            guarded()
             yield _put(sysfs, devices, limit)
         finally:
             release(sysfs)

@@ -53,6 +53,7 @@ class Seen:
     backing: Backing | None = None
     scans: int = 0
     may_be_limited: bool = True
+    is_disk_awaited: bool = False
 
 
 def find_backing(sysfs: Sysfs, uuid: str) -> Backing | None:
@@ -94,6 +95,7 @@ def scan(
 ) -> HostView:
     """The backing device, and those disks that are asked for or are its cache. Raises HostError."""
     seen = seen or Seen()
+    seen.is_disk_awaited = bool(serials)
     sets = tuple(CacheSetUuid(n) for n in sysfs.names(SETS) if len(n) == 36)
     found = _find_again(sysfs, uuid, seen)
     view = _backing_view(sysfs, found[0], seen) if len(found) == 1 else None
@@ -126,6 +128,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
     state, mode = sysfs.read(f"{directory}/state"), sysfs.shown(f"{directory}/cache_mode")
     available = sysfs.read_or(f"{SETS}/{cache_set}/cache_available_percent", "") if cache_set else ""
     full_speed, limit = tuning.read_flush(sysfs, directory)
+    may_be_limited = full_speed or seen.may_be_limited or (seen.is_disk_awaited and not cache_set)
     cutoff = sysfs.read_or(f"{SETS}/{cache_set}/internal/cutoff_writeback", "") if cache_set else ""
     return BackingView(
         running=sysfs.read(f"{directory}/running") == "1",
@@ -138,7 +141,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
         size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * SECTOR,
         flush_full_speed=full_speed,
         flush_limit_mb_s=limit,
-        write_limit_mb_s=_write_limit_mb_s(sysfs, backing, seen) if full_speed or seen.may_be_limited else None,
+        write_limit_mb_s=_write_limit_mb_s(sysfs, backing, seen) if may_be_limited else None,
         available_percent=int(available) if available else None,
         cutoff_percent=int(cutoff) if cutoff else None,
         adaptive_name=backing.adaptive or "",
@@ -158,7 +161,9 @@ def _superblock_set(backing: Backing) -> CacheSetUuid | None:
 
 
 def _write_limit_mb_s(sysfs: Sysfs, backing: Backing, seen: Seen) -> float | None:
-    """Only a flush at full speed sets one. Later scans need not read every cgroup, once the limit was seen gone."""
+    """Only before an attach and in a flush at full speed one is set. Other scans need not read every cgroup, once the
+    limit was seen gone.
+    """
     number = sysfs.read_or(f"sys/block/{backing.adaptive}/dev", "") if backing.adaptive else ""
     limit = throttle.write_limit_mb_s(sysfs, number) if number else None
     seen.may_be_limited = limit is not None

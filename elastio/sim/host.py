@@ -231,6 +231,7 @@ class SimHost:
             bcache.writeback_mode = WritebackMode.IDLE
             self._kernel.set_mode(CacheMode.WRITEBACK)
         self._require_absorbing(bcache)
+        bcache.write_limit_mb_s = None  # holding requests back ends with removing every limit
         self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))
         bcache.tuned = True  # the attach still waits for what is queued already
 

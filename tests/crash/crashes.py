@@ -143,6 +143,7 @@ BURST = (Segment(2, 0), Segment(9, 60), QUIET)
 SCENARIOS = {
     "boost": Scenario(BURST),
     "boost again": Scenario((Segment(2, 0), Segment(9, 60), Segment(6, 0), Segment(4, 30), QUIET)),
+    "second burst": Scenario((*BURST[:2], Segment(25, 0), Segment(9, 60), QUIET), blocks=FEW_BLOCKS),
     "written again": Scenario((Segment(2, 0), Segment(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
     "operator": Scenario(
         (Segment(20, 2), QUIET),

@@ -165,6 +165,12 @@ def test_credits_that_were_recorded_in_the_future_count_as_used(journal: Journal
     assert behind.credits == CreditBalance(0.0, 20.0)
 
 
+def test_times_of_the_cloud_survive_a_restart(journal: Journal, path: Path) -> None:
+    journal.decision(Phase.IDLE, AgentState(attach_s=(4.5, 3.5), appear_s=(3.0,)), "idle", now=110.0, wall=1110.0)
+    state = recall(path).state(learned_size_bytes=None)
+    assert (state.attach_s, state.appear_s) == ((4.5, 3.5), (3.0,))
+
+
 def test_lessons_and_useless_boosts_survive_a_restart(journal: Journal, path: Path) -> None:
     lessons = (Lesson(5, 4), Lesson(7, 6))
     waste = Waste((UselessBoost(0.4, 2.0, 1000.0),), 3, "nothing came of it")

@@ -139,6 +139,23 @@ def test_a_lasting_limit_lasts_while_the_heart_beats(machine: Tree) -> None:
     assert machine.kernel.read(USERS) == ""
 
 
+def test_a_lasting_limit_stays_while_it_is_replaced(machine: Tree) -> None:
+    lease = guard.Lease(partial(throttle.release, machine.kernel))
+    lease.begin()
+    lease.begin()
+    assert machine.kernel.read(USERS) == HELD
+    assert len(psutil.Process().children()) == 1
+    lease.end()
+
+
+def test_a_lasting_limit_that_is_handed_over_stays_and_its_guard_ends(machine: Tree) -> None:
+    lease = guard.Lease(partial(throttle.release, machine.kernel))
+    lease.begin()
+    lease.hand_over()
+    assert machine.kernel.read(USERS) == HELD
+    assert not psutil.Process().children()
+
+
 def test_a_lasting_limit_ends_with_the_process_that_set_it(machine: Tree) -> None:
     lease = guard.Lease(partial(throttle.release, machine.kernel))
     in_child(lease.begin)

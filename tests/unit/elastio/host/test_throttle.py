@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+import psutil
 import pytest
 
 from elastio.errors import DeviceBusyError, HostError
@@ -181,11 +182,30 @@ def test_a_cache_is_attached_while_writes_are_held_back(groups: Tree, host: Bcac
 def test_writes_are_limited_until_the_limit_is_removed(groups: Tree, host: BcacheHost) -> None:
     groups.attached("dirty")
     host.limit_writes(8.25)
+    assert psutil.Process().children(), "nobody would remove the limit of an agent that dies"
     assert written(groups) == [("system.slice", f"{NUMBER} wbps=8250111"), ("user.slice", f"{NUMBER} wbps=8250111")]
     view = present(host.scan(()).backing)
     assert view.write_limit_mb_s == 8.25
     host.limit_writes(None)
     assert groups.kernel.read("sys/fs/cgroup/system.slice/io.max") == ""
+
+
+def test_no_write_passes_between_two_limits_or_between_a_limit_and_the_attach(groups: Tree, host: BcacheHost) -> None:
+    """What was held back would pass at once: many requests of several MiB."""
+    groups.cache_disk()
+    host.limit_writes(0.0)
+    host.limit_writes(8.25)
+    host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0)
+    limits = [value for group, value in written(groups) if group == "system.slice"]
+    assert [text.split(" ", 1)[1] for text in limits] == [
+        "wbps=1111",
+        "wbps=8250111",
+        throttle.NO_WRITES,
+        throttle.FREE,
+    ]
+    names = [name.rsplit("/", 1)[1] for name, _ in groups.kernel.writes]
+    assert names.index("attach") < len(names) - 1 - names[::-1].index("io.max")
+    assert not psutil.Process().children(), "the first limit's guard would remove the next one"
 
 
 def test_a_limit_of_an_administrator_is_not_taken_for_the_agents(groups: Tree, host: BcacheHost) -> None:

@@ -347,6 +347,13 @@ def test_cgroups_are_read_while_flushing_and_until_the_limit_is_gone(tree: Tree,
     assert seen == [8.25, None, None, 8.25]
 
 
+def test_cgroups_are_read_while_the_disk_of_a_cache_is_awaited(tree: Tree, host: BcacheHost) -> None:
+    host.scan(())
+    tree.kernel.lay("sys/fs/cgroup/user.slice/io.max", "251:0 rbps=max wbps=1111 riops=max wiops=max")
+    seen = [present(host.scan(serials).backing).write_limit_mb_s for serials in ((), (SERIAL,))]
+    assert seen == [None, 0.001]
+
+
 def test_a_serial_of_random_bytes_does_not_spoil_a_scan(tree: Tree) -> None:
     tree.cache_disk()
     tree.kernel.block("vdd", 2**30, "254:48")
