@@ -26,7 +26,6 @@ from tests.simulated import KERNEL, QUIET, by_money
 from .known_bursts import remember_bursts
 
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
-BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
 # Below the threshold, so that the cache is flushed and leaves under it.
 MURMUR = Segment(25, 3)
 MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
@@ -352,12 +351,14 @@ class Run:
         if not is_clock_known:
             return
         claimed, real = self.ledger_agbs(), self.world.provider.bill_agbs()
+        specs = [volume.spec for volume in self.world.provider.volumes.values()]
+        per_s = max((agbs(spec.bandwidth_mb_s, spec.size_bytes, 1.0) for spec in specs), default=1.0)
         cap = self.scenario.policy.caps.max_agbs_per_day
         if cap is not None:
-            beyond = (real - cap) / BILL_PER_S
+            beyond = (real - cap) / per_s
             assert beyond <= BEYOND_S + late_s, f"{beyond:.0f} s beyond the cap"
-        late = (claimed - real) / BILL_PER_S
-        assert -1.0 / BILL_PER_S <= late <= late_s, f"the ledger is {late:.2f} s late, {late_s:.2f} s are allowed"
+        late = (claimed - real) / per_s
+        assert -1.0 / per_s <= late <= late_s, f"the ledger is {late:.2f} s late, {late_s:.2f} s are allowed"
 
     def needs_a_human(self) -> bool:
         return self.may_fault and is_left_to_a_human(self.sim)
