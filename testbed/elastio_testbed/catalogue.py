@@ -31,6 +31,7 @@ EXPERIMENTS = {
         workload=Dumps(),
         setups=(Setup.STATIC_FAST, Setup.ADAPTIVE),
         cold=SC1,
+        default_scale=0.1,  # at 1 it takes six hours for each set-up
     ),
     # Three runs with two pauses of 120 s. A file is twice the memory of the published VM, the default of Bonnie++.
     "bonnie": Experiment("bonnie", (4.0, 4.0, 4.0), 240.0, 10.0, 60.0, 128.0, 10.0, Bonnie()),

@@ -86,13 +86,15 @@ main.add_command(optimum)
 def run_command(
     experiment: str,
     setups: tuple[str, ...],
+    scale: float | None,
     json_path: Path | None,
     png_path: Path | None,
     html_path: Path | None,
     **options: Any,
 ) -> None:
     """Run EXPERIMENT with one or all storage set-ups and compare them. Files are written after every repetition."""
-    plan = Plan(experiment, chosen_setups(setups, EXPERIMENTS[experiment].setups), **options)
+    published = EXPERIMENTS[experiment]
+    plan = Plan(experiment, chosen_setups(setups, published.setups), scale or published.default_scale, **options)
     last = None
     with click_errors():
         for last in run(plan, progress()):
@@ -196,7 +198,7 @@ def chosen_setups(words: tuple[str, ...], every: tuple[Setup, ...] = PUBLISHED) 
 )
 @click.option("--side-by-side", is_flag=True, help="The three set-ups at once: faster, but needs six processors.")
 def predict_command(
-    experiment: str, scale: float, bandwidth: float, suite: str | None, json_path: Path | None, **options: Any
+    experiment: str, scale: float | None, bandwidth: float, suite: str | None, json_path: Path | None, **options: Any
 ) -> None:
     """Calibrate, predict EXPERIMENT, run it, and compare: predicted over measured, for each storage set-up."""
     from elastio_testbed import predict as prediction  # noqa: PLC0415  scipy takes a second to load
@@ -212,7 +214,7 @@ def predict_command(
             write_or_print(json_path, json.dumps(found.to_json(), indent=2) + "\n")
 
     with click_errors():
-        plan = Plan(experiment, PUBLISHED, scale, bandwidth, suite=suite)
+        plan = Plan(experiment, PUBLISHED, scale or EXPERIMENTS[experiment].default_scale, bandwidth, suite=suite)
         found = prediction.predict(plan, asked, keep, progress())
     click.echo(prediction.to_text(found))
     if not found.is_sound:

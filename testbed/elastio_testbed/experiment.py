@@ -97,7 +97,8 @@ class Experiment:
 
     `dumps_gb` per VM: the first is the initial dump, before the first iteration; `compute_s` is the total compute time,
     in equal parts before each later dump. `is_size_fixed`: the agent may buy the initial size only. `setups` are those
-    that are compared by default. `cold`: the data volume has credits, and `backing_mb_s` is its burst rate.
+    that are compared by default, at `default_scale`. `cold`: the data volume has credits, and `backing_mb_s` is its
+    burst rate.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Experiment:
     is_size_fixed: bool = False
     setups: tuple[Setup, ...] = PUBLISHED
     cold: ColdVolume | None = None
+    default_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

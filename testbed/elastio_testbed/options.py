@@ -23,7 +23,7 @@ seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Seed of the plan."
 )
 scale_option = click.option(
-    "--scale", type=FACTOR, default=1.0, show_default=True, help="Factor for times and amounts of data."
+    "--scale", type=FACTOR, help="Factor for times and amounts of data. Default: 1, for cold 0.1."
 )
 
 
