@@ -108,7 +108,7 @@ class Agent:
         self.last_error = ""
         self._cloud_error: str | None = None  # None: no call has finished yet
         self._workers, self._journal, self._recorder = workers, journal, recorder
-        self._clock, self._counters, self._sampler = clock, counters, Sampler(counters)
+        self._clock, self._counters, self._sampler = clock, counters, Sampler(counters, sample_interval_s)
         self._forecast: Forecast | None = None
         self._advice: Advice | None = None
         self._forecast_at = float("-inf")

@@ -9,13 +9,15 @@ from elastio.ports import Counters
 from elastio.units import MB
 
 Reading = Mapping[str, tuple[int, int]]
+# A sample is late that covers more than both: so many intervals, so many seconds.
+LATE_INTERVALS, LATE_S = 5, 5.0
 
 
 class Sampler:
     """Takes samples from successive readings. The first reading, and one after a counter decreased, give none."""
 
-    def __init__(self, counters: Counters) -> None:
-        self._counters = counters
+    def __init__(self, counters: Counters, interval_s: float) -> None:
+        self._counters, self._late_s = counters, max(LATE_INTERVALS * interval_s, LATE_S)
         self._last: tuple[float, Reading] | None = None
 
     def take(self, now: float) -> Sample | None:
@@ -30,7 +32,7 @@ class Sampler:
             return None
         backing = _rates(last[1], reading, "backing", seconds) or Rates()
         cache = _rates(last[1], reading, "cache", seconds) or Rates()
-        return Sample(now, seconds, adaptive, backing, cache)
+        return Sample(now, seconds, adaptive, backing, cache, is_late=seconds > self._late_s)
 
 
 def _rates(before: Reading, after: Reading, name: str, seconds: float) -> Rates | None:

@@ -281,6 +281,7 @@ class Sample:
     """Throughput over the `seconds` before `at`.
 
     Only `adaptive` is the applications' I/O; the others are part of it, or flushing, and must not be added to it.
+    `is_late`: it covers much more time than an interval, so what it shows may be over.
     """
 
     at: float
@@ -288,6 +289,7 @@ class Sample:
     adaptive: Rates
     backing: Rates = field(default_factory=Rates)
     cache: Rates = field(default_factory=Rates)
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

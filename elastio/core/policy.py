@@ -168,11 +168,12 @@ def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
     """The load after one more sample, with two thresholds.
 
     At or above UT the load is high, below the release threshold it is over; in between nothing changes. A stretch of
-    high or low load begins at the beginning of the sample that showed it.
+    high or low load begins at the beginning of the sample that showed it. A late sample begins no high load: after a
+    stop of the agent, or of the machine, the load that it shows may be over, and the next sample tells.
     """
     used = utilization(sample, policy)
     begun = sample.at - sample.seconds
-    if used >= policy.utilization_threshold:
+    if used >= policy.utilization_threshold and not (sample.is_late and load.above_since is None):
         if load.above_since is None:
             return LoadWatch(begun, None, used, sample.at, used)
         return LoadWatch(load.above_since, None, used, load.crossed_at, max(load.peak, used))

@@ -68,7 +68,7 @@ class Observer:
         Raises HostError if its counters cannot be read at the begin, and what `sleep` raises when it is interrupted:
         the rows until then are written.
         """
-        sampler = Sampler(BlockCounters(self.device.name, self.sysfs))
+        sampler = Sampler(BlockCounters(self.device.name, self.sysfs), self.interval_s)
         begin, wall = self.clock.now(), self.clock.wall()
         sampler.take(begin)
         file.write(f"{HEADER}\n")

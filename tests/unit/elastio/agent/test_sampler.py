@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from elastio.agent.sampler import Sampler
 from elastio.core.model import HostView, Rates, Sample
 from tests.values import present
@@ -29,7 +31,8 @@ def test_a_sample_is_the_difference_of_two_readings() -> None:
         Scripted(
             {"adaptive": (1 * MB, 10 * MB), "backing": (0, 0), "cache": (5 * MB, 5 * MB)},
             {"adaptive": (2 * MB, 70 * MB), "backing": (4 * MB, 2 * MB), "cache": (5 * MB, 65 * MB)},
-        )
+        ),
+        1.0,
     )
     assert sampler.take(10.0) is None
     assert sampler.take(12.0) == Sample(12.0, 2.0, Rates(0.5, 30.0), Rates(2.0, 1.0), Rates(0.0, 30.0))
@@ -38,7 +41,7 @@ def test_a_sample_is_the_difference_of_two_readings() -> None:
 def test_a_counter_that_went_back_gives_no_sample_and_then_goes_on() -> None:
     """The device stopped and started again: its counters started again from zero."""
     readings = [{"adaptive": (0, n * MB)} for n in (100, 3, 5)]
-    sampler = Sampler(Scripted(*readings))
+    sampler = Sampler(Scripted(*readings), 1.0)
     assert [sampler.take(t) for t in (1.0, 2.0)] == [None, None]
     sample = present(sampler.take(3.0))
     assert sample.adaptive == Rates(0.0, 2.0)
@@ -50,7 +53,8 @@ def test_a_new_cache_disk_counts_from_its_second_reading() -> None:
             {"adaptive": (0, 0)},
             {"adaptive": (0, 8 * MB), "cache": (0, 500 * MB)},
             {"adaptive": (0, 16 * MB), "cache": (0, 507 * MB)},
-        )
+        ),
+        1.0,
     )
     sampler.take(1.0)
     first, second = sampler.take(2.0), sampler.take(3.0)
@@ -60,18 +64,27 @@ def test_a_new_cache_disk_counts_from_its_second_reading() -> None:
 
 
 def test_another_cache_disk_under_the_same_role_spoils_only_its_own_rate() -> None:
-    sampler = Sampler(Scripted({"adaptive": (0, 0), "cache": (0, 900)}, {"adaptive": (0, MB), "cache": (0, 10)}))
+    sampler = Sampler(Scripted({"adaptive": (0, 0), "cache": (0, 900)}, {"adaptive": (0, MB), "cache": (0, 10)}), 1.0)
     sampler.take(1.0)
     sample = present(sampler.take(2.0))
     assert (sample.adaptive, sample.cache) == (Rates(0.0, 1.0), Rates())
 
 
 def test_without_the_adaptive_device_there_is_no_sample() -> None:
-    sampler = Sampler(Scripted({"backing": (0, 0)}, {"backing": (0, MB)}, {}, {"adaptive": (0, 0)}))
+    sampler = Sampler(Scripted({"backing": (0, 0)}, {"backing": (0, MB)}, {}, {"adaptive": (0, 0)}), 1.0)
     assert [sampler.take(float(t)) for t in range(4)] == [None] * 4
 
 
 def test_two_readings_at_one_time_give_no_rate() -> None:
-    sampler = Sampler(Scripted({"adaptive": (0, 0)}, {"adaptive": (0, MB)}))
+    sampler = Sampler(Scripted({"adaptive": (0, 0)}, {"adaptive": (0, MB)}), 1.0)
     sampler.take(1.0)
     assert sampler.take(1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "seconds", "is_late"), [(1.0, 5.0, False), (1.0, 5.1, True), (60.0, 299.0, False)]
+)
+def test_a_sample_over_many_intervals_is_late(interval_s: float, seconds: float, *, is_late: bool) -> None:
+    sampler = Sampler(Scripted({"adaptive": (0, 0)}, {"adaptive": (0, MB)}), interval_s)
+    sampler.take(10.0)
+    assert present(sampler.take(10.0 + seconds)).is_late is is_late

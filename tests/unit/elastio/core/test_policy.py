@@ -52,6 +52,14 @@ def test_one_sample_below_the_release_threshold_ends_a_load() -> None:
     assert watched(10, 4.9, 10).above_since == 2.0
 
 
+def test_a_late_sample_begins_no_load_and_continues_one() -> None:
+    late = replace(sample(10, 90.0), seconds=80.0, is_late=True)
+    quiet, busy = watch_load(watched(0), late, POLICY), watch_load(watched(10), late, POLICY)
+    assert (quiet.above_since, quiet.below_since, quiet.utilization) == (None, 0.0, 0.5)
+    assert busy.above_since == 0.0
+    assert watch_load(quiet, sample(10, 91.0), POLICY).above_since == 90.0
+
+
 @pytest.mark.parametrize(("trigger_delay_s", "is_high"), [(0, True), (3, True), (4, False)])
 def test_the_load_must_last_for_the_trigger_delay(trigger_delay_s: float, is_high: bool) -> None:
     assert is_load_high(LoadWatch(above_since=7.0), 10.0, replace(POLICY, trigger_delay_s=trigger_delay_s)) is is_high
