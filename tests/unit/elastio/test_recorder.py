@@ -24,13 +24,13 @@ from elastio.core.model import (
     VolumeState,
 )
 from elastio.core.policy import Caps, Policy, refusal
-from elastio.core.state import Phase
+from elastio.core.state import LoadWatch, Phase
 from elastio.sim.records import MemoryRecorder
 from elastio.units import agbs
 from tests.simulated import KERNEL, assert_at_rest, in_phase, machine
 from tests.values import state
 
-from .test_ledger import BOUGHT, GB
+from .test_ledger import BOUGHT, CLOSED, GB
 from .test_ledger import START as WALL
 
 NOW = 1000.0
@@ -221,3 +221,17 @@ def test_a_volume_that_was_given_up_is_billed_until_it_is_listed_no_more(path: P
     assert row.opened_wall is not None
     assert row.closed_wall is not None
     assert 3600 < row.closed_wall - row.opened_wall < 3800
+
+
+def test_a_load_that_is_written_after_its_cycle_is_a_burst_of_the_past(recorder: CostRecorder) -> None:
+    """The last samples of a load may be in a batch that is written when its cycle is over."""
+    recorder.record_cycle(CLOSED, now=NOW, wall=WALL + 101)
+    assert recorder.past(WALL + 102).bursts == ()
+    boosting = state(Phase.BOOSTING, CLOSED, load=LoadWatch(above_since=NOW))
+    for second in (NOW + 1, NOW + 2):
+        sample = Sample(second, 1.0, Rates(0.0, 60.0))
+        recorder.sampled(sample, boosting, now=second, wall=WALL + second - NOW)
+        boosting = replace(boosting, load=LoadWatch(below_since=second))
+    recorder.flush(wall=WALL + 103)
+    (burst,) = recorder.past(WALL + 104).bursts
+    assert burst.begun_at == WALL
