@@ -110,10 +110,7 @@ class PolicySection:
         0.0,
     )
     reconcile_interval_s: float = _key(
-        Number(
-            "interval of the search for orphaned volumes of this agent while idle, in seconds", least=10, most=86400
-        ),
-        3600.0,
+        Number("interval of the search for orphaned volumes while idle, in seconds", least=10, most=86400), 3600.0
     )
     ahead: str = _key(
         Text(
@@ -123,6 +120,10 @@ class PolicySection:
             tuple(a.value for a in Ahead),
         ),
         Ahead.EXPECT.value,
+    )
+    lead_s: float = _key(
+        Number("time from a purchase to an expected burst until boosts were measured, in seconds", least=1, most=3600),
+        20.0,
     )
 
 
@@ -254,6 +255,7 @@ class Config:
             start_jitter_s=policy.start_jitter_s,
             reconcile_interval_s=policy.reconcile_interval_s,
             ahead=Ahead(policy.ahead),
+            lead_s=policy.lead_s,
             on_stop=self._stop_policy(self.shutdown.on_stop),
             on_shutdown=self._stop_policy("leave" if self.shutdown.on_shutdown == "leave" else "flush"),
             on_reboot=self._stop_policy(self.shutdown.on_shutdown),

@@ -130,14 +130,14 @@ def with_attach_time(state: AgentState) -> AgentState:
 
 
 def size_for(burst: Forecast, state: AgentState, policy: Policy) -> int:
-    """Bytes to buy ahead of this burst: the learned share of what it writes, or room for all of it.
+    """Bytes to buy ahead of this burst: the learned share of what it writes, or that of a burst at full speed.
 
     Without an announced size: the learned size, else the initial one. A forecast gets at least the learned size: the
     bursts that it was learned from were met late, and in part without a cache.
     """
     if not burst.written_bytes:
         return next_size(state.learned_size_bytes, policy)
-    share = learning.share(state.lessons) if state.lessons else policy.headroom / policy.cutoff
+    share = learning.share(state.lessons) if state.lessons else learning.full_speed_share(policy.cutoff, policy)
     size = in_steps(burst.written_bytes * share, policy)
     is_learned = not burst.is_announced and state.learned_size_bytes is not None
     return max(size, next_size(state.learned_size_bytes, policy)) if is_learned else size

@@ -83,10 +83,15 @@ def _after_one(lesson: Lesson, cycle: Cycle, policy: Policy) -> float:
     If much less of it was held than of one that saturates the cache, it may have been slowed down. The next cache then
     gets the room of a full-speed burst, but not more than this one had.
     """
+    usual = lesson.moved_bytes * full_speed_share(cutoff_of(cycle, policy), policy)
+    return max(lesson.needed_bytes, min(SLOWED * usual, cycle.provisioned.size_bytes))
+
+
+def full_speed_share(cutoff: float, policy: Policy) -> float:
+    """Bytes of cache for each byte of a burst that saturates the cache: what does not flow back meanwhile stays."""
     cache_mb_s = policy.cache_bandwidth_mb_s
     flows_back = min(policy.drain_bandwidth_mb_s, policy.backing_bandwidth_mb_s, cache_mb_s) / cache_mb_s
-    usual = lesson.moved_bytes * (1 - flows_back) / cutoff_of(cycle, policy) * policy.headroom
-    return max(lesson.needed_bytes, min(SLOWED * usual, cycle.provisioned.size_bytes))
+    return (1 - flows_back) / cutoff * policy.headroom
 
 
 def _expected_moved(lessons: tuple[Lesson, ...], held_s: float, policy: Policy) -> float:

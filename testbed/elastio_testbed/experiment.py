@@ -16,6 +16,8 @@ from elastio.units import GB, GIB, MB, MIB
 
 # The minimum of the agent's sampling interval.
 SHORTEST_SAMPLE_S = 0.2
+# The agent's default, at the speed of a real cloud.
+LEAD_S = 20.0
 # The agent buys no caches below 256 MiB, see `cache.min_size_gib`.
 MIN_CACHE_GIB = 0.26
 # The largest size that the agent may learn, in initial sizes.
@@ -166,6 +168,10 @@ class Scaled:
     @property
     def cache_bytes_s(self) -> int:
         return round(self.experiment.cache_mb_s * self.bandwidth * MB)
+
+    @property
+    def lead_s(self) -> float:
+        return max(1.0, LEAD_S * self.time)
 
     @property
     def inactivity_delay_s(self) -> float:

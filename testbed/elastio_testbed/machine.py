@@ -174,7 +174,11 @@ class Guest:
                 "max_size_gib": scaled.most_cache_gib,
                 "size_step_gib": scaled.unit_bytes / GIB,
             },
-            "policy": {"inactivity_delay_s": scaled.inactivity_delay_s, "cool_down_s": 1},
+            "policy": {
+                "inactivity_delay_s": scaled.inactivity_delay_s,
+                "cool_down_s": 1,
+                "lead_s": scaled.lead_s,
+            },
             "agent": {"sample_interval_s": self.sample_interval_s},
             "provider": {"name": '"aws"'},
             "provider.aws": {

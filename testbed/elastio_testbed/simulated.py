@@ -115,6 +115,7 @@ def policy_of(scaled: Scaled, backing_uuid: str) -> Policy:
         cache_bandwidth_mb_s=scaled.cache_bytes_s / MB,
         drain_bandwidth_mb_s=scaled.backing_bytes_s / MB,
         inactivity_delay_s=scaled.inactivity_delay_s,
+        lead_s=scaled.lead_s,
         cool_down_s=COOL_DOWN_S,
         initial_size_bytes=initial,
         min_size_bytes=round(scaled.least_cache_gib * GIB),

@@ -164,7 +164,8 @@ def test_the_announced_size_is_bought_with_the_share_that_earlier_bursts_needed(
     sim = waiting(Segment(FIRST_S, 0), Segment(BURST_S, MB_S), Segment(300, 0))
     assert expect(sim, FIRST_S, size_bytes=8 * GIB)
     sim.run_until(lambda: bool(bought(sim)), FIRST_S)
-    without = int(8 * GIB / POLICY.cutoff * POLICY.headroom)
+    flows_back = POLICY.drain_bandwidth_mb_s / POLICY.cache_bandwidth_mb_s
+    without = int(8 * GIB * (1 - flows_back) / POLICY.cutoff * POLICY.headroom)
     assert bought(sim)[0] == pytest.approx(without, abs=GIB)
     assert_at_rest(sim)
     assert expect(sim, 300, size_bytes=8 * GIB)

@@ -96,6 +96,12 @@ def test_the_size_is_the_share_of_the_burst_that_a_cache_has_to_hold(
     )
 
 
+def test_what_flows_back_during_a_burst_needs_no_room() -> None:
+    draining = policy(drain_bandwidth_mb_s=20.0)
+    # 4 x (1 - 20 / 80) / 0.4 x 1.05
+    assert size_for(replace(SURE, written_bytes=4 * GIB), values.state(Phase.IDLE), draining) == 8 * GIB
+
+
 def test_the_cycle_knows_what_asked_for_it() -> None:
     ahead, on_load = decided(SURE).state.cycle, decided(SURE, values.HIGH).state.cycle
     assert (present(ahead).trigger, present(ahead).chance_until) == (Trigger.FORECAST, chance_until(SURE, policy()))
