@@ -26,6 +26,7 @@ from elastio.core.model import (
     VolumeSpec,
     VolumeTag,
 )
+from elastio.core.observation import NO_COURSE, Course, Decision
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 
@@ -290,9 +291,43 @@ class Journal(Protocol):
         """Record how much is dirty now, and the credits."""
         ...
 
-    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
-        """Record a decision, from phase `before` to the state's, with its reason; durable when it returns."""
+    def decision(
+        self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float, course: Course = NO_COURSE
+    ) -> None:
+        """Record a decision, from phase `before` to the state's, with its reason and its course.
+
+        Durable when it returns.
+        """
         ...
+
+
+class Reporter(Protocol):
+    """Tells people what was decided, beside the journal. Must not block, and never raises."""
+
+    def decided(self, before: AgentState, decision: Decision, *, now: float, wall: float) -> None:
+        """After a decision was recorded, or could not be: `before` is the state that it was made from."""
+        ...
+
+    def failed(self, text: str, *, wall: float) -> None:
+        """Something does not work, after it did, or for another reason than before."""
+        ...
+
+    def works_again(self, text: str, *, wall: float) -> None:
+        """What failed with `text` works, or is no longer needed."""
+        ...
+
+
+class NoReport:
+    """A reporter that tells nobody."""
+
+    def decided(self, before: AgentState, decision: Decision, *, now: float, wall: float) -> None:
+        """See `Reporter`."""
+
+    def failed(self, text: str, *, wall: float) -> None:
+        """See `Reporter`."""
+
+    def works_again(self, text: str, *, wall: float) -> None:
+        """See `Reporter`."""
 
 
 class Recorder(Protocol):

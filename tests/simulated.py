@@ -11,7 +11,7 @@ from elastio.core.policy import Model, Policy
 from elastio.core.speed import Offer, in_ratio
 from elastio.core.state import Phase
 from elastio.core.tariff import Tariff
-from elastio.ports import Adviser, Forecaster
+from elastio.ports import Adviser, Forecaster, Reporter
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.prices import TARIFF
@@ -50,6 +50,7 @@ def machine(
     recorder: KeptRecorder | None = None,
     forecaster: Forecaster | None = None,
     adviser: Adviser | None = None,
+    reporter: Reporter | None = None,
     tariff: Tariff = TARIFF,
     **policy: Any,
 ) -> Simulation:
@@ -57,7 +58,13 @@ def machine(
     settings = WorldSettings(kernel=KERNEL, seed=5, tariff=tariff)
     world = SimWorld(settings, Trace(load, block_bytes=4 * MIB), FaultPlan.parse(faults))
     return Simulation(
-        world, replace(POLICY, **policy), point=point, recorder=recorder, forecaster=forecaster, adviser=adviser
+        world,
+        replace(POLICY, **policy),
+        point=point,
+        recorder=recorder,
+        forecaster=forecaster,
+        adviser=adviser,
+        reporter=reporter,
     )
 
 

@@ -21,6 +21,7 @@ from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorde
 from elastio.agent.adviser import READ_RUNS, HindsightAdviser
 from elastio.agent.device_credits import policy_of
 from elastio.agent.device_prices import DevicePricing
+from elastio.agent.event_log import EventLog
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
 from elastio.agent.forecaster import LearnedForecaster, situation_of
@@ -34,7 +35,7 @@ from elastio.agent.worker import ForkWorker, die_with_parent
 from elastio.config.paths import JOURNAL, LEDGER
 from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
-from elastio.core import backing_credits, caps
+from elastio.core import backing_credits
 from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
 from elastio.core.bursts import LoadRun
 from elastio.core.model import HostView
@@ -194,7 +195,9 @@ def price_market(agent: Agent, config: Config, watch: MarketWatch) -> None:
     backing, before = agent.view.backing if agent.view else None, watch.trouble
     found = watch.market(config, agent.state.identity, backing.size_bytes if backing else None)
     if watch.trouble and watch.trouble != before:
-        agent.last_error = f"no boost begins by itself: {watch.trouble}"
+        agent.troubles.failed("prices", f"no boost begins by itself: {watch.trouble}")
+    elif not watch.trouble:
+        agent.troubles.works("prices")
     if found != agent.policy.market:
         agent.policy = replace(agent.policy, market=found)
 
@@ -247,7 +250,7 @@ class Daemon:
     ) -> None:
         agent = self._agent(recorder, workers)
         event_loop = EventLoop(agent, forked, self._notifier)
-        requests = RequestHandler(agent, self._journal.path, self._clock.now())
+        requests = RequestHandler(agent, self._journal.path, self._clock.now(), lambda: socket.asked_by)
         socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
         socket.register(event_loop.selector)
         events = BlockEvents()
@@ -291,6 +294,7 @@ class Daemon:
             counters=DiskCounters(),
             sample_interval_s=self.config.agent.sample_interval_s,
         )
+        agent.reporter = EventLog(self.config.device.backing_uuid)
         agent.adviser = adviser_of(recorder, self.config)
         agent.forecaster = LearnedForecaster(recorder.past, lambda: situation_of(agent, self.config.value.hour))
         return agent
@@ -319,25 +323,19 @@ class Daemon:
 
 
 class StatusReporter:
-    """Reports every change of phase, fault and error, and each cap that ends a boost, once: to log and systemd."""
+    """Shows every change of phase to systemd. A fault whose cause has changed meanwhile is logged again."""
 
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
-        self._reported: tuple[str, str, str, str] = ("", "", "", "")
+        self._phase, self._fault = "", ""
 
     def report(self, agent: Agent) -> None:
         state = agent.state
-        capped = "" if state.capped is None else caps.sentence(state.capped)
-        now = (state.phase.value, str(state.fault or ""), agent.last_error, capped)
-        if now == self._reported:
+        phase, fault, before = state.phase.value, str(state.fault or ""), self._fault
+        if (phase, fault) == (self._phase, self._fault):
             return
-        if now[0] != self._reported[0]:
-            _log.info("%s", state.phase)
-            self._notifier.send(f"STATUS={state.phase}")
-        if now[1] and now[1] != self._reported[1]:
-            _log.error("faulted: %s", state.fault)
-        if now[2] and now[2] != self._reported[2]:
-            _log.warning("%s", agent.last_error)
-        if capped and capped != self._reported[3]:
-            _log.warning("%s", capped)
-        self._reported = now
+        if phase != self._phase:
+            self._notifier.send(f"STATUS={phase}")
+        self._phase, self._fault = phase, fault
+        if before and fault and fault != before:
+            _log.error("an operator must decide: %s", fault)

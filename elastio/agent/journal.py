@@ -21,6 +21,7 @@ from typing import Any
 from elastio.codec import encode
 from elastio.core.actions import Action, Outcome
 from elastio.core.inhibition import snapshot_of
+from elastio.core.observation import NO_COURSE, Course
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
 
@@ -96,9 +97,12 @@ class Journal:
         }
         self._append("outcome", body, now, wall, durable=False)
 
-    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
-        """Record a decision with its reason. Durable when it returns."""
-        body = {"from": before.value, "to": state.phase.value, "reason": reason, **_remembered(state)}
+    def decision(
+        self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float, course: Course = NO_COURSE
+    ) -> None:
+        """Record a decision with its reason and its course. Durable when it returns."""
+        seen = {} if course == NO_COURSE else {"course": encode(course)}
+        body = {"from": before.value, "to": state.phase.value, "reason": reason, **seen, **_remembered(state)}
         self._append("decision", body, now, wall, durable=True)
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:

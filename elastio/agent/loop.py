@@ -12,16 +12,30 @@ from dataclasses import dataclass, field, replace
 
 from elastio.agent.executor import timeout_of
 from elastio.agent.sampler import Sampler
+from elastio.agent.troubles import Troubles, no_longer_needed
 from elastio.core import update
-from elastio.core.actions import Action, Outcome, PollNotice, Worker, is_read, lifts_limit, worker_of
+from elastio.core.actions import Action, Outcome, OutcomeKind, PollNotice, Worker, is_read, lifts_limit, worker_of
+from elastio.core.cycle import verb
 from elastio.core.machine import decide
 from elastio.core.market import Advice
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
-from elastio.core.observation import Answer, Decision, Observation
+from elastio.core.observation import Answer, Course, Decision, Observation, Transition
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import ElastioError, InvariantError, JournalError
-from elastio.ports import Adviser, Clock, Counters, Forecaster, Journal, NoAdvice, NoForecast, Recorder, WorkerPort
+from elastio.ports import (
+    Adviser,
+    Clock,
+    Counters,
+    Forecaster,
+    Journal,
+    NoAdvice,
+    NoForecast,
+    NoReport,
+    Recorder,
+    Reporter,
+    WorkerPort,
+)
 
 SCAN_TIMEOUT_S = 15.0
 SCAN_EVERY_IDLE_S = 10.0
@@ -105,7 +119,8 @@ class Agent:
         self.adviser: Adviser = NoAdvice()
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
-        self.last_error = ""
+        self.reporter: Reporter = NoReport()
+        self.troubles = Troubles(clock.wall, lambda: self.reporter)
         self._cloud_error: str | None = None  # None: no call has finished yet
         self._workers, self._journal, self._recorder = workers, journal, recorder
         self._clock, self._counters, self._sampler = clock, counters, Sampler(counters, sample_interval_s)
@@ -167,6 +182,11 @@ class Agent:
         """Why the cloud cannot be called, or the error of the last call; empty after a call that succeeded."""
         return self._workers.cloud.trouble if self._cloud_error is None else self._cloud_error
 
+    @property
+    def last_error(self) -> str:
+        """The last error of what does not work now; empty: everything works."""
+        return "" if self.troubles.last is None else self.troubles.last.text
+
     # --- taking in -----------------------------------------------------------------------------------------
 
     def _collect(self, now: float) -> None:
@@ -185,18 +205,21 @@ class Agent:
         if isinstance(seen, HostView):
             self.view, self._inbox.fresh_view = seen, True
             self._counters.follow(seen)
+            self.troubles.works("scan")
         elif seen is not None:
-            self.last_error = seen
+            self.troubles.failed("scan", seen)
 
     def _note(self, outcome: Outcome, now: float) -> None:
         if outcome.error:
-            self.last_error = outcome.error
+            self.troubles.failed(verb(outcome.action), outcome.error, outcome.code)
+        elif outcome.kind is OutcomeKind.DONE:
+            self.troubles.works(verb(outcome.action))
         if is_read(outcome.action):
             return
         try:
             self._journal.outcome(outcome, now=now, wall=self._clock.wall())
         except JournalError as error:
-            self.last_error = str(error)
+            self.troubles.failed("journal", str(error))
 
     def _sample_if_due(self, now: float) -> bool:
         if now < self._next_sample_at:
@@ -252,10 +275,12 @@ class Agent:
     def _ask_forecaster(self, now: float, wall: float) -> Forecast | None:
         """The forecast; None after an error: then the threshold alone decides, as it does without a forecaster."""
         try:
-            return self.forecaster.forecast(now, wall)
+            forecast = self.forecaster.forecast(now, wall)
         except ElastioError as error:
-            self.last_error = str(error)
+            self.troubles.failed("forecast", str(error))
             return None
+        self.troubles.works("forecast")
+        return forecast
 
     # --- deciding and acting -------------------------------------------------------------------------------
 
@@ -285,25 +310,39 @@ class Agent:
             state = replace(before, phase=Phase.FAULTED, fault=Fault(FaultKind.RULE_BROKEN, text))
             told = f"the agent is faulted: {text}"
             answers = tuple(Answer(request, False, told, "agent.faulted") for request in obs.requests)
-            return Decision(state, reason=text, answers=answers)
+            broken = Transition("rule broken", before.phase, Phase.FAULTED, text)
+            return Decision(state, reason=text, answers=answers, course=Course((broken,)))
 
     def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
         """Why the decision is not in the journal; empty: it is, or nothing was decided."""
         try:
             if decision.reason:
-                self._journal.decision(before.phase, decision.state, decision.reason, now=obs.now, wall=obs.wall)
-                self._can_record = True
+                state, course = decision.state, decision.course
+                self._journal.decision(before.phase, state, decision.reason, now=obs.now, wall=obs.wall, course=course)
+                self._recorded()
         except JournalError as error:
-            self.last_error, self._can_record = str(error), False
-            return self.last_error
+            self._not_recorded(error)
+            return str(error)
         try:
             self._note_progress(decision.state, obs)
         except JournalError as error:
-            self.last_error, self._can_record = str(error), False
+            self._not_recorded(error)
         return ""
 
+    def _recorded(self) -> None:
+        self._can_record = True
+        self.troubles.works("journal")
+
+    def _not_recorded(self, error: JournalError) -> None:
+        self._can_record = False
+        self.troubles.failed("journal", str(error))
+
     def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
-        """Write the ledger, which does not depend on the journal: a bill is recorded even if a decision cannot be."""
+        """Report it, and write the ledger. Neither depends on the journal: a fault and a bill are never lost."""
+        self.reporter.decided(before, decision, now=obs.now, wall=obs.wall)
+        backing = self.view.backing if self.view else None
+        is_running = backing is not None and backing.running
+        self.troubles.works(*no_longer_needed(self.troubles.sources, decision.state, is_running=is_running))
         for cycle in decision.records:
             self._recorder.record_cycle(cycle, now=obs.now, wall=obs.wall)
             self._spend_read_at = float("-inf")
@@ -324,7 +363,7 @@ class Agent:
             self._noted = obs.now, cycle.dirty_bytes
         self._credits_noted_at = obs.now
         self._journal.note(state, now=obs.now, wall=obs.wall)
-        self._can_record = True
+        self._recorded()
 
     def _act(self, decision: Decision, obs: Observation) -> None:
         """Start the actions, each after its intent is on the disk. One that cannot be recorded is not started."""
@@ -340,9 +379,10 @@ class Agent:
         try:
             self._journal.intend(action, intended, now=obs.now, wall=obs.wall)
         except JournalError as error:
-            self.last_error, self._can_record = str(error), False
+            self._not_recorded(error)
             return False
-        self.state, self._can_record = intended, True
+        self.state = intended
+        self._recorded()
         return True
 
     def _start_scan(self) -> None:

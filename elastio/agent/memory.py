@@ -119,7 +119,7 @@ def recall(
             last = record
     if last is None:
         return Memory(machine=owner.machine)
-    last = _with_current_names(last)
+    last = with_current_names(last)
     try:
         cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
         written = Owner(str(last.get("backing") or _bought_for(cycle)), str(last.get("machine", "")))
@@ -136,13 +136,13 @@ def recall(
         ) from error
 
 
-def _with_current_names(value: Any) -> Any:
+def with_current_names(value: Any) -> Any:
     if isinstance(value, Mapping):
-        today = {RENAMED.get(name, name): _with_current_names(part) for name, part in value.items()}
+        today = {RENAMED.get(name, name): with_current_names(part) for name, part in value.items()}
         if isinstance(text := today.get("failure"), str):
             today["failure"] = {"kind": FailureKind.UNKNOWN, "text": text} if text else None
         return today
-    return [_with_current_names(part) for part in value] if isinstance(value, list) else value
+    return [with_current_names(part) for part in value] if isinstance(value, list) else value
 
 
 def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: float, boot_id: str) -> Memory:

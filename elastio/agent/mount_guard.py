@@ -15,6 +15,7 @@ from pathlib import Path
 from elastio.agent.journal import make_names_durable
 from elastio.config.paths import GUARDS
 from elastio.core.actions import Action, CreateVolume, InstallCache, Outcome
+from elastio.core.observation import NO_COURSE, Course
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
 from elastio.ports import Journal
@@ -90,9 +91,11 @@ class GuardedJournal:
         """See `journal.Journal`."""
         self._journal.note(state, now=now, wall=wall)
 
-    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
+    def decision(
+        self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float, course: Course = NO_COURSE
+    ) -> None:
         """See `journal.Journal`. The guard is removed last: a needless guard costs time, a missing one data."""
-        self._journal.decision(before, state, reason, now=now, wall=wall)
+        self._journal.decision(before, state, reason, now=now, wall=wall, course=course)
         is_needed = guard_needed(state)
         if is_needed:
             self._guard.put(f"volume {state.cycle.volume_id if state.cycle else 'unknown'}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,12 @@ from elastio.core.observation import Answer
 class RequestHandler:
     """The handler of the control server (`elastio.control.server.Handler`)."""
 
-    def __init__(self, agent: Agent, journal: Path, started_at: float) -> None:
+    def __init__(
+        self, agent: Agent, journal: Path, started_at: float, asked_by: Callable[[], int | None] = lambda: None
+    ) -> None:
+        """`asked_by` returns the uid of the client whose request is being handled; None: not known."""
         self._agent, self._journal, self._started_at = agent, journal, started_at
+        self._asked_by = asked_by
 
     def handle(self, message: Message, reply: Reply) -> None:
         """Reply to `status` and `why` at once, and to every other request after the agent's next decision."""
@@ -35,7 +39,8 @@ class RequestHandler:
                 def answered(answer: Answer) -> None:
                     reply(accepted(answer.text) if answer.accepted else refused(answer.text, answer.code))
 
-                self._agent.request(Request(RequestKind(command), **fields_of(message)), answered)
+                request = Request(RequestKind(command), **fields_of(message), asked_by=self._asked_by())
+                self._agent.request(request, answered)
 
     def status(self) -> Status:
         """The status document as of now."""
@@ -48,6 +53,7 @@ class RequestHandler:
             sample=agent.last_sample,
             host_responsive=agent.host_responsive,
             last_error=agent.last_error,
+            last_error_wall=None if agent.troubles.last is None else agent.troubles.last.since_wall,
             cloud_error=agent.cloud_error,
         )
         return status_of(agent.state, agent.snapshot(), agent.policy, around)

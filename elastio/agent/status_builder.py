@@ -21,7 +21,7 @@ from elastio.control.status import (
 from elastio.core import backing_credits, caps, holding, waste
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
-from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume
+from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Model, Policy
 from elastio.core.state import AgentState, Phase
@@ -42,6 +42,7 @@ class RuntimeInfo:
     sample: Sample | None = None
     host_responsive: bool = True
     last_error: str = ""
+    last_error_wall: float | None = None
     cloud_error: str = ""
 
 
@@ -59,6 +60,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         paused=state.paused,
         fault=str(state.fault or ""),
         last_error=runtime.last_error,
+        last_error_wall=runtime.last_error_wall,
         cloud_error=runtime.cloud_error,
         learned_size_bytes=state.learned_size_bytes,
         agent=_agent(obs, runtime),
@@ -66,7 +68,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         spend=_spend(obs.spend, policy),
         backing=_backing(backing),
         cycle=_cycle(state, state.cycle, obs, policy, backing),
-        owned=None if state.owned is None else tuple(_volume(v, state) for v in (*state.owned, *state.others)),
+        owned=_owned(state),
         listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
         hold=_inhibition(state, obs, host),
         missing=_missing(state, host),
@@ -210,6 +212,16 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
         may_lack_data=may_lack_data,
         may_be_older=backing is not None and backing.may_have_been_written_since,
     )
+
+
+def _owned(state: AgentState) -> tuple[VolumePart, ...] | None:
+    """The volumes of this agent that exist: as listed last, and that of the cycle as it was seen last."""
+    if state.owned is None:
+        return None
+    current = state.cycle.volume if state.cycle is not None else None
+    listed = tuple(v for v in state.owned if current is None or v.id != current.id)
+    volumes = (*(() if current is None else (current,)), *listed, *state.others)
+    return tuple(_volume(v, state) for v in volumes if v.state is not VolumeState.GONE)
 
 
 def _volume(volume: Volume, state: AgentState) -> VolumePart:

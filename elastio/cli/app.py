@@ -16,6 +16,7 @@ from elastio.errors import ConfigError
 from elastio.host import commands
 from elastio.host.clock import SystemClock
 from elastio.host.commands import Run
+from elastio.host.inotify import DirectoryWatch
 from elastio.host.sysfs import Sysfs
 from elastio.ports import Clock
 from elastio.units import format_duration
@@ -40,6 +41,7 @@ class App:
     is_terminal: Callable[[], bool] = _is_terminal
     clock: Clock = field(default_factory=SystemClock)
     sleep: Callable[[float], None] = time.sleep
+    watch_directory: Callable[[Path], DirectoryWatch] = DirectoryWatch
 
     def config(self) -> Config:
         return load(self.config_path)

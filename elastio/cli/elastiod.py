@@ -13,6 +13,7 @@ from elastio.agent.daemon import Daemon, clear_io_limits
 from elastio.config.schema import DEFAULT_PATH
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError, HostError
+from elastio.host import journald
 from elastio.host.sysfs import Sysfs
 
 
@@ -29,7 +30,7 @@ from elastio.host.sysfs import Sysfs
 @click.version_option(__version__)
 def main(path: Path, sim: bool) -> None:
     """Run the elastio agent in the foreground. systemd starts it as elastiod.service."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
+    logging.basicConfig(level=logging.INFO, handlers=[journald.handler()])
     try:
         if sim:
             from elastio.sim.daemon import run_simulated  # noqa: PLC0415  the simulator is not loaded otherwise

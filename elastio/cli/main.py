@@ -33,6 +33,7 @@ COMMANDS = {
     "shutdown": "elastio.cli.shutdown:shutdown",
     "free": "elastio.cli.free:free",
     "why": "elastio.cli.why:why",
+    "events": "elastio.cli.events:events",
     "report": "elastio.cli.report:report",
     "prices": "elastio.cli.prices:prices",
     "history": "elastio.cli.history:history",

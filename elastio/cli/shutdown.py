@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from elastio.cli.app import App
-from elastio.errors import HostError
+from elastio.errors import ConfigError, HostError
 
 SLACK_S = 5.0
 JOBS_S = 5.0
@@ -14,7 +14,12 @@ REBOOT_TARGETS = frozenset({"reboot.target", "kexec.target", "soft-reboot.target
 
 
 def _limit_s(app: App) -> float:
-    return app.config().shutdown.flush_limit_s + SLACK_S
+    """Seconds to wait for the flush; without a valid configuration as long as the agent says that it lasts."""
+    try:
+        return app.config().shutdown.flush_limit_s + SLACK_S
+    except ConfigError:
+        hold = app.client().status().hold
+        return SLACK_S + (hold.left_s if hold is not None else 0.0)
 
 
 def _reboots(app: App) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import click
 
@@ -67,9 +68,15 @@ def rows(seen: Status) -> list[tuple[str, str]]:
     if seen.cloud_error:
         lines.append(("cloud", seen.cloud_error))
     if seen.last_error and seen.last_error != seen.cloud_error:
-        lines.append(("last error", seen.last_error))
+        lines.append(("last error", _since(seen) + seen.last_error))
     lines.append(("agent", _agent(seen)))
     return lines
+
+
+def _since(seen: Status) -> str:
+    """Since when the last error lasts."""
+    wall = seen.last_error_wall
+    return "" if wall is None else datetime.fromtimestamp(wall, UTC).strftime("since %Y-%m-%d %H:%M:%SZ: ")
 
 
 def _inhibition(hold: InhibitionPart) -> str:

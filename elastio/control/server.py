@@ -55,7 +55,7 @@ class ControlServer:
 
     Call `register` once, `on_ready` for every ready key whose `data` is this server, and `sweep` in every
     iteration of the loop. `handle` gets a parsed request (`elastio.control.protocol.parse_request`) and the function
-    that sends its reply, which it calls now or later.
+    that sends its reply, which it calls now or later. `asked_by` is the uid of the client whose request it handles.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class ControlServer:
         self.path = path
         self._handle = handle
         self._monotonic = monotonic
+        self.asked_by: int | None = None  # None: the kernel does not say, or no request is handled
         self._gid = _gid_of(group)
         self._clients: dict[int, _Client] = {}
         self._selector: selectors.BaseSelector | None = None
@@ -173,6 +174,7 @@ class ControlServer:
             message = parse_request(line)
             if gives_up_data(message) and not _is_root(client.sock):
                 raise ControlError("only root may accept the loss of data", code="recover.accepts_loss")
+            self.asked_by = _uid(client.sock)
             self._handle(message, reply)
         except ElastioError as error:
             reply(refused(str(error), error.code))
@@ -180,6 +182,8 @@ class ControlServer:
             # A bug in a reply must not stop an agent that guards data; it is logged with its traceback.
             _log.exception("a control request failed")
             reply(refused("the agent failed to answer: see `journalctl -u elastiod`"))
+        finally:
+            self.asked_by = None
 
     def _answer(self, client: _Client, reply: Mapping[str, object]) -> None:
         client.reply = encode(reply)
@@ -227,13 +231,18 @@ def _peer(sock: socket.socket) -> tuple[int, int]:
     return uid, gid
 
 
-def _is_root(sock: socket.socket) -> bool:
-    """True for root and for the user that the agent runs as."""
+def _uid(sock: socket.socket) -> int | None:
+    """The user of the peer process; None: the kernel does not say."""
     try:
-        return _peer(sock)[0] in (0, os.geteuid())
+        return _peer(sock)[0]
     except OSError as error:
         _log.warning("control client without credentials: %s", error)
-        return False
+        return None
+
+
+def _is_root(sock: socket.socket) -> bool:
+    """True for root and for the user that the agent runs as."""
+    return _uid(sock) in (0, os.geteuid())
 
 
 # --- the socket file -----------------------------------------------------------------------------------------

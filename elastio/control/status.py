@@ -183,7 +183,8 @@ class Status:
     `owned` None: the cloud has not listed this agent's volumes since the start. `cloud_error`: the last error of the
     cloud; empty after a successful call. `restraint`: why past boosts prevent or delay new ones. `capped`: which cap
     has ended a boost, so that no other begins. `fault_kind` is the kind of the fault, for programs; empty: none.
-    `credits` None: the backing volume has none, or no sample was taken yet.
+    `credits` None: the backing volume has none, or no sample was taken yet. `last_error` is that of what does not work
+    now, and `last_error_wall` since when; both are empty (None) once it works again.
     """
 
     wall: float
@@ -209,6 +210,7 @@ class Status:
     capped: str = ""
     fault_kind: str = ""
     credits: CreditsPart | None = None
+    last_error_wall: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

@@ -163,6 +163,7 @@ def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Poli
         trigger=plan.trigger,
         spec=VolumeSpec(plan.size_bytes, _bandwidth(plan, policy), policy.cache_iops),
         choice=plan.choice,
+        asked_by=plan.asked_by,
         started_at=obs.now,
         started_wall=obs.wall,
         times=Timestamps(crossed=state.load.crossed_at if plan.trigger is Trigger.LOAD else None, decided=obs.now),

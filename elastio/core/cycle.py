@@ -154,6 +154,7 @@ class Cycle:
     failure: Failure | None = None
     operator_confirmed: bool = False  # an operator wants it back although it may be older than the device
     updates_learned_size: bool = True  # False: an operator set the learned size during the cycle
+    asked_by: int | None = None  # the uid of the operator who asked for it; None: nobody did, or it is not known
 
     def stamped(self, **stamps: float) -> Cycle:
         """The cycle with the named times set; a time that is set already stays."""

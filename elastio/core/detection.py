@@ -85,13 +85,14 @@ _MEANINGS = {
 class BoostPlan:
     """What a boost buys, and why. `forecast` is the burst that it is bought ahead of; None: the load is here.
 
-    `choice` is what was decided by money; None: the settings apply.
+    `choice` is what was decided by money; None: the settings apply. `asked_by` is the uid of an operator who asked.
     """
 
     trigger: Trigger
     size_bytes: int
     forecast: Forecast | None = None
     choice: Choice | None = None
+    asked_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,10 @@ class Detection:
     plan: BoostPlan | None = None
     capped: Capped | None = None
     is_ordered: bool = False  # an operator asked for it: it is carried out whatever the load
+
+    @property
+    def is_capped(self) -> bool:
+        return self.capped is not None or self.event is Event.BOOST_CAPPED
 
 
 def endangered(kind: FaultKind, reason: str) -> Detection:

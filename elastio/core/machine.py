@@ -67,7 +67,7 @@ from elastio.core import (
 from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.model import VolumeState
-from elastio.core.observation import Answer, Decision, Observation
+from elastio.core.observation import Answer, Decision, Observation, Transition, course_of
 from elastio.core.planner import next_action
 from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
@@ -115,33 +115,40 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     policy = money.in_force(configured, state.cycle)
     state = backing_credits.update(update.fold(state, obs, policy), obs, policy)
     state = folded = missing_cache.settle(state, obs)
-    reason = ""
+    reason, seen = "", list[Transition]()
     if not state.recovered:
         recovered = recover(state, obs, policy)
         if recovered is None:
             return _waiting_to_recover(state, obs, policy)
-        state, reason = recovered
-        state = _without_backoffs(state)
+        seen += _if_faulted(before, recovered[0])
+        state, reason = _without_backoffs(recovered[0]), recovered[1]
     state, inhibited = inhibition.update(state, obs, policy)
     state = ahead.update(state, obs, policy)
     state, held = holding.noted(state, obs, policy)
     reason = inhibited or reason or _why_failed_clean(before, state) or held
     state = _with_current_fault(state, obs)
-    state, detected = _moved(state, _detect(state, obs, policy), obs, policy)
+    state, detected = _moved(state, _detect(state, obs, policy), obs, policy, seen)
     policy = money.in_force(configured, state.cycle)
-    state, answers, ordered = _answer(state, obs, policy)
+    state, answers, ordered = _answer(state, obs, policy, seen)
     reason = ordered or detected or reason
     if state.phase is Phase.IDLE and not ordered:
-        state, wanted = _moved(state, boosting.wanted(state, obs, configured), obs, configured)
+        state, wanted = _moved(state, boosting.wanted(state, obs, configured), obs, configured, seen)
         reason = wanted or reason
         policy = money.in_force(configured, state.cycle)
     plan = next_action(state, obs, policy)
     if plan.waiting_for != state.waiting_for:
         state = replace(state, waiting_for=plan.waiting_for)
     actions = () if plan.action is None else (plan.action,)
-    decision = Decision(state, actions, reason, _changed_cycles(before, folded, state, obs), answers, plan.wake_at)
+    changed = _changed_cycles(before, folded, state, obs)
+    course = course_of(seen, answers, changed if state.cycle is None else ())
+    decision = Decision(state, actions, reason, changed, answers, plan.wake_at, course)
     invariants.check(decision, obs, policy)
     return decision
+
+
+def _if_faulted(before: AgentState, state: AgentState) -> list[Transition]:
+    """The transition of a start into FAULTED, which is not one of the table."""
+    return [Transition(Event.ENDANGERED, before.phase, state.phase, state.fault.text)] if state.fault else []
 
 
 def _why_failed_clean(before: AgentState, state: AgentState) -> str:
@@ -187,17 +194,21 @@ def _fault(danger: Detection) -> Fault:
     return Fault(danger.fault, danger.reason)
 
 
-def _moved(state: AgentState, detected: Detection | None, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
+def _moved(
+    state: AgentState, detected: Detection | None, obs: Observation, policy: Policy, seen: list[Transition]
+) -> tuple[AgentState, str]:
     """The state after the event, by the table, and the event's reason; the same state and "" without an event.
 
-    Raises InvariantError for an event that the table does not have in this phase.
+    Adds the transition to `seen`. Raises InvariantError for an event that the table does not have in this phase.
     """
     if detected is None:
         return state, ""
     if (state.phase, detected.event) not in TRANSITIONS:
         text = f"{detected.event} in phase {state.phase} is not in the table: {detected.reason}"
         raise InvariantError(text, code="event.transition")
-    return _transition(state, detected, obs, policy), detected.reason
+    moved = _transition(state, detected, obs, policy)
+    seen.append(Transition(detected.event, state.phase, moved.phase, detected.reason, detected.is_capped))
+    return moved, detected.reason
 
 
 def _transition(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
@@ -371,11 +382,13 @@ def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, o
 # --- requests --------------------------------------------------------------------------------------------
 
 
-def _answer(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, tuple[Answer, ...], str]:
+def _answer(
+    state: AgentState, obs: Observation, policy: Policy, seen: list[Transition]
+) -> tuple[AgentState, tuple[Answer, ...], str]:
     """The state after every request, one answer for each, and a sentence about the last one that was accepted."""
 
     def move(before: AgentState, detected: Detection) -> AgentState:
-        return _moved(before, detected, obs, policy)[0]
+        return _moved(before, detected, obs, policy, seen)[0]
 
     answers: list[Answer] = []
     reason = ""

@@ -386,3 +386,4 @@ class Request:
     volume_id: str | None = None
     accepts_loss: bool = False
     reboots: bool = False  # of SHUTDOWN: it is a reboot
+    asked_by: int | None = None  # the uid of who asked; None: not known, or not asked over the socket

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from elastio.core.actions import Action, Outcome, Worker
 from elastio.core.cycle import Cycle
 from elastio.core.market import Advice
-from elastio.core.model import Forecast, HostView, Request, Sample, Spend
-from elastio.core.state import AgentState
+from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Spend
+from elastio.core.state import AgentState, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,47 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Transition:
+    """One event of the table, as it was seen: its name (`detection.Event`), the phases before and after, and why.
+
+    `is_capped`: a cap is why.
+    """
+
+    event: str
+    before: Phase
+    after: Phase
+    reason: str
+    is_capped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request that was accepted, its answer, and the user who asked; None: not known, or not over the socket."""
+
+    kind: RequestKind
+    text: str
+    asked_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What happened in one decision, in order, for the journal and the log. `ended` is the cycle that it ended."""
+
+    transitions: tuple[Transition, ...] = ()
+    orders: tuple[Order, ...] = ()
+    ended: Cycle | None = None
+
+
+NO_COURSE = Course()
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The new state, at most one safe action, and why.
 
     `reason` is one sentence, empty if nothing was decided. `records` are cycles whose ledger row changed. `answers`
     has one answer for each request, in order. `wake_at` (CLOCK_BOOTTIME) is when to decide again even if nothing
-    happens; None: at the next sample.
+    happens; None: at the next sample. `course` is what happened, as far as `reason` has no room for it.
     """
 
     state: AgentState
@@ -65,3 +101,10 @@ class Decision:
     records: tuple[Cycle, ...] = ()
     answers: tuple[Answer, ...] = ()
     wake_at: float | None = None
+    course: Course = NO_COURSE
+
+
+def course_of(seen: Iterable[Transition], answers: Iterable[Answer], ended: tuple[Cycle, ...]) -> Course:
+    """The course of a decision that saw these transitions, gave these answers, and ended at most one cycle."""
+    orders = tuple(Order(a.request.kind, a.text, a.request.asked_by) for a in answers if a.accepted)
+    return Course(tuple(seen), orders, ended[-1] if ended else None)

@@ -89,7 +89,7 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
         return state, Answer(request, False, refused, "caps")
     text = f"buying a cache of {format_size(size)}"
     plan, warning = boosting.for_operator(size, state, obs, policy)
-    state = move(state, Detection(Event.BOOST_WANTED, text, plan=plan))
+    state = move(state, Detection(Event.BOOST_WANTED, text, plan=replace(plan, asked_by=request.asked_by)))
     return state, Answer(request, True, f"{text}, although {warning}" if warning else text)
 
 
@@ -130,7 +130,11 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
     if state.phase is Phase.FAULTED:
         return state, Answer(request, False, f"the agent is still faulted: {state.fault}", FAULTED)
     state = replace(state, failures=0, cool_until=0.0, waste=Waste(), capped=None)
-    return state, Answer(request, True, "boosts start by themselves again")
+    if state.inhibition is None:
+        return state, Answer(request, True, "boosts start by themselves again")
+    reason, left_s = state.inhibition.reason, state.inhibition.until - obs.now
+    text = f"the agent is not paused, but no boost begins yet: {reason}, for another {format_duration(left_s)}"
+    return state, Answer(request, True, text)
 
 
 def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:

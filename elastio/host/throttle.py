@@ -97,7 +97,8 @@ def drained(
     devices = stacked(sysfs, disk)
     with limited(sysfs, devices, limit, guarded) as reach:
         if not wait(lambda: is_ready() and all(_is_drained(sysfs, d, limit) for d in devices), SETTLE_S):
-            raise DeviceBusyError(f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}")
+            text = f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}"
+            raise DeviceBusyError(text, code="device.not_drained")
         yield reach is Reach.ALL
 
 

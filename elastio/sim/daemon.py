@@ -6,7 +6,6 @@ root. It creates no file but the control socket.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import selectors
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from elastio.agent.adviser import HindsightAdviser
+from elastio.agent.event_log import EventLog
 from elastio.agent.market import market
 from elastio.agent.request_handler import RequestHandler, decisions_in
 from elastio.config.schema import Config, load, parse
@@ -51,12 +51,12 @@ class SimDaemon:
             adviser=HindsightAdviser(),
             sample_interval_s=config.agent.sample_interval_s,
             seed=world.settings.seed,
+            reporter=EventLog(uuid),
         )
         self._selector = selectors.DefaultSelector()
         self.server = ControlServer(socket, config.agent.socket_group or None, self._handle)
         self.server.register(self._selector)
         self._requests = self._open_requests()
-        self._logged = 0
 
     def turn(self, wait_s: float, ahead_s: float) -> None:
         """Serve requests for at most `wait_s`, then let `ahead_s` simulated seconds pass."""
@@ -68,7 +68,6 @@ class SimDaemon:
         if self._starts != self.simulation.starts:  # the simulated power was cut
             self._requests = self._open_requests()
         self.server.sweep()
-        self._log_decisions()
 
     def close(self) -> None:
         """Remove the socket."""
@@ -80,7 +79,8 @@ class SimDaemon:
         if agent is None:
             raise RuntimeError("no agent runs")
         self._starts = self.simulation.starts
-        return RequestHandler(agent, self.simulation.journal.path, self.simulation.world.clock.now())
+        started_at = self.simulation.world.clock.now()
+        return RequestHandler(agent, self.simulation.journal.path, started_at, lambda: self.server.asked_by)
 
     def _handle(self, message: Message, reply: Reply) -> None:
         if message["command"] == "why":
@@ -88,14 +88,6 @@ class SimDaemon:
             reply(accepted(decisions=decisions_in(self.simulation.journal.records(), count)))
         else:
             self._requests.handle(message, reply)
-
-    def _log_decisions(self) -> None:
-        lines = self.simulation.lines
-        for line in lines[self._logged :]:
-            record = json.loads(line)
-            if record["kind"] == "decision":
-                _log.info("%s -> %s: %s", record["from"], record["to"], record["reason"])
-        self._logged = len(lines)
 
 
 def policy_of(config: Config, backing_bytes: int) -> Policy:

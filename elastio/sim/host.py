@@ -259,7 +259,8 @@ class SimHost:
         bcache.write_limit_mb_s = None  # holding requests back ends with removing every limit
         kernel.hold(HOLD_S, reads=True)
         if bcache.state is not CacheState.CLEAN or (kernel.holds_writes and not kernel.is_quiet):
-            raise DeviceBusyError("the device is still dirty, or in use: writes do not bypass its cache yet")
+            text = "the device is still dirty, or in use: writes do not bypass its cache yet"
+            raise DeviceBusyError(text, code="device.not_drained")
         kernel.fsync()
         kernel.set_mode(CacheMode.NONE)
         kernel.resume_requests()

@@ -12,11 +12,11 @@ from elastio.agent.journal import Owner
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.core.actions import Action, Outcome
 from elastio.core.model import HostView, Request, RequestKind
-from elastio.core.observation import Answer
+from elastio.core.observation import NO_COURSE, Answer, Course
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
-from elastio.ports import Adviser, Forecaster, Journal, NoAdvice, NoForecast, Recorder
+from elastio.ports import Adviser, Forecaster, Journal, NoAdvice, NoForecast, NoReport, Recorder, Reporter
 from elastio.sim.faults import UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
 from elastio.sim.records import MemoryJournal, MemoryRecorder
 from elastio.sim.worker import SimWorker
@@ -79,9 +79,11 @@ class CrashPointJournal:
         self._require_space(strikes=False)
         self._journal.note(state, now=now, wall=wall)
 
-    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
+    def decision(
+        self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float, course: Course = NO_COURSE
+    ) -> None:
         with self._record(f"decision {before} to {state.phase}"):
-            self._journal.decision(before, state, reason, now=now, wall=wall)
+            self._journal.decision(before, state, reason, now=now, wall=wall, course=course)
 
 
 def ignore(point: str) -> None:
@@ -103,13 +105,14 @@ class Simulation:
         point: Point = ignore,
         forecaster: Forecaster | None = None,
         adviser: Adviser | None = None,
+        reporter: Reporter | None = None,
         sample_interval_s: float = SAMPLE_S,
         seed: int = 1,
     ) -> None:
         self.world, self.policy = world, policy
         self.recorder: KeptRecorder = MemoryRecorder() if recorder is None else recorder
         self.point, self._forecaster = point, forecaster or NoForecast()
-        self._adviser = adviser or NoAdvice()
+        self._adviser, self._reporter = adviser or NoAdvice(), reporter or NoReport()
         self.lines: list[bytes] = []
         self.timeline: list[TimelinePoint] = []
         self.on_step: Callable[[], None] = lambda: None
@@ -157,6 +160,7 @@ class Simulation:
         )
         self.agent.forecaster = self._forecaster
         self.agent.adviser = self._adviser
+        self.agent.reporter = self._reporter
 
     def _open_journal(self) -> MemoryJournal:
         """The journal, owned by the machine and the backing device of now."""

@@ -8,7 +8,7 @@ from elastio.agent.graceful_shutdown import GracefulShutdown
 from elastio.core import inhibition
 from elastio.core.model import Notice, RequestKind
 from elastio.core.policy import StopPolicy
-from elastio.core.state import Phase
+from elastio.core.state import InhibitionReason, Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
@@ -23,6 +23,18 @@ def quiesce(sim: Simulation, seconds: float = 600.0) -> None:
 
 def is_safe(sim: Simulation) -> bool:
     return inhibition.is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
+
+
+def test_resume_says_which_hold_still_prevents_boosts() -> None:
+    sim = machine((QUIET,))
+    sim.run_for(5)
+    free = sim.ask(RequestKind.RESUME)
+    sim.ask(RequestKind.SHUTDOWN)
+    held = sim.ask(RequestKind.RESUME)
+    assert free.accepted
+    assert held.accepted
+    assert InhibitionReason.SHUTDOWN in held.text
+    assert InhibitionReason.SHUTDOWN not in free.text
 
 
 def test_quiesce_flushes_under_load_and_no_boost_begins_until_unquiesce() -> None:

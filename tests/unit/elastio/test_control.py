@@ -344,18 +344,19 @@ def test_asks_the_kernel_who_connects(
 
 
 @pytest.mark.parametrize(("uid", "is_heard"), [(0, True), (4321, False)])
-def test_only_root_may_give_up_data(uid: int, is_heard: bool, open_to_all: OpenBench) -> None:
-    heard: list[Message] = []
+def test_only_root_may_give_up_data_and_the_kernel_says_who(uid: int, is_heard: bool, open_to_all: OpenBench) -> None:
+    heard: list[tuple[bool, int | None]] = []
 
     def hear(message: Message, reply: Reply) -> None:
-        heard.append(message)
+        heard.append((bool(message.get("accepts_loss")), bench.server.asked_by))
         reply(accepted())
 
     bench = open_to_all(hear)
-    for request in (asks("recover"), asks("recover", accepts_loss=0), asks("recover", accepts_loss=1)):
+    named = asks("recover", asked_by=0)  # nobody may name somebody else
+    for request in (asks("recover"), asks("recover", accepts_loss=0), asks("recover", accepts_loss=1), named):
         assert connect_as(bench.path, uid, 5000, [], request) == b"connected"
         bench.turn()
-    assert [bool(m.get("accepts_loss")) for m in heard] == [False, False, True][: 3 if is_heard else 2]
+    assert heard == [(False, uid), (False, uid), (True, uid)][: 3 if is_heard else 2]
 
 
 # --- the socket file --------------------------------------------------------------------------------------

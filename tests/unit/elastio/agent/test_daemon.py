@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio.agent.daemon import CloudRest, LazyProvider, StatusReporter, lost_on
+from elastio.agent.daemon import CloudRest, LazyProvider, lost_on
+from elastio.agent.event_log import EventLog
 from elastio.agent.executor import lost
 from elastio.agent.worker import ForkWorker
 from elastio.cli import elastiod
@@ -30,13 +31,11 @@ from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.errors import ConfigError
 from elastio.host import throttle
-from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Segment
 from tests.fixtures.least_configuration import least
-from tests.simulated import QUIET, in_phase, machine
-from tests.values import present
+from tests.simulated import POLICY, QUIET, in_phase, machine
 
 LONG_S = 30.0
 
@@ -57,9 +56,8 @@ def test_a_provider_that_cannot_be_opened_is_an_error_of_the_configuration() -> 
 
 
 def test_a_cap_that_ends_a_boost_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    sim = machine((Segment(2, 0), Segment(30, 60), QUIET), caps=Caps(max_agbs_per_day=17_000.0))
-    reporter = StatusReporter(Notifier({}))
-    sim.on_step = lambda: reporter.report(present(sim.agent))
+    load = Segment(2, 0), Segment(30, 60), QUIET
+    sim = machine(load, caps=Caps(max_agbs_per_day=17_000.0), reporter=EventLog(POLICY.backing_uuid))
     in_phase(sim, Phase.BOOSTING)
     assert "caps.max_agbs_per_day" not in caplog.text
     in_phase(sim, Phase.FLUSHING)

@@ -147,7 +147,7 @@ def test_a_place_where_no_journal_can_be_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ROTATE_BYTES", 4096)
+    monkeypatch.setattr(module, "ROTATE_BYTES", 4200)
 
 
 @pytest.mark.usefixtures("small")

@@ -17,6 +17,7 @@ from elastio.core.state import AgentState, Phase
 from elastio.sim.faults import FaultPlan
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld
+from tests.values import present
 
 SPEC = VolumeSpec(10 * 2**30, 128.0)
 
@@ -105,6 +106,24 @@ def test_a_boost_carries_its_size(desk: Desk) -> None:
     cycle = desk.agent.state.cycle
     assert cycle is not None
     assert cycle.spec.size_bytes == 3 * 2**30
+
+
+def test_who_asked_for_a_boost_is_kept_with_its_cycle(desk: Desk, journal: Journal) -> None:
+    desk.requests = RequestHandler(desk.agent, journal.path, 0.0, lambda: 1000)
+    desk.ask("boost")
+    desk.agent.step()
+    assert present(desk.agent.state.cycle).asked_by == 1000
+    assert [r["cycle"]["asked_by"] for r in desk.run.journal.records() if r.get("cycle")][-1] == 1000
+
+
+def test_the_last_error_is_in_the_status_with_its_time_until_it_is_over(journal: Journal) -> None:
+    desk = Desk(journal.path, "list_owned#1x3=throttle")
+    seen = desk.requests.status()
+    assert seen.last_error
+    assert present(seen.last_error_wall) <= seen.wall
+    desk.run.run_for(60)
+    seen = desk.requests.status()
+    assert (seen.last_error, seen.last_error_wall) == ("", None)
 
 
 # --- why ---------------------------------------------------------------------------------------------------

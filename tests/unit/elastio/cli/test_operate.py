@@ -181,6 +181,13 @@ def test_shutdown_distinguishes_a_reboot_from_a_power_off(
     assert {k: v for k, v in agent.asked[0].items() if k not in ("command", "version")} == asked
 
 
+def test_shutdown_without_a_configuration_waits_as_long_as_the_agent_flushes(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [flushing(), flushing(), published(standing(Phase.IDLE))]
+    agent.replies = {"shutdown": accepted("flushing")}
+    assert elastio("shutdown").exit_code == Exit.OK
+    assert commands(agent) == ["shutdown", "status", "status", "status"]
+
+
 # --- gc -----------------------------------------------------------------------------------------------------
 
 

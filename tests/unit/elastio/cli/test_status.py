@@ -93,6 +93,7 @@ SITUATIONS: dict[str, Status] = {
     "faulted": published(
         standing(Phase.FAULTED, fault="the cache is missing", waiting_for="an operator"),
         last_error="AttachVolume: timed out",
+        last_error_wall=1_789_999_000.0,
         host_responsive=False,
     ),
 }
@@ -110,6 +111,19 @@ def test_a_cap_that_ended_a_boost_is_shown_until_its_day_is_over() -> None:
         obs = Observation(now=2.0, wall=wall)
         seen = status_of(state, obs, replace(POLICY, caps=caps), RuntimeInfo("0.1.0", 0.0))
         assert ("caps.max_cost_per_day" in dict(rows(seen)).get("capped", "")) is is_shown
+
+
+def test_the_volume_of_the_cycle_is_listed_as_it_was_seen_last_and_a_deleted_one_is_not() -> None:
+    """The list of the cloud is read at intervals, and may be older than the cycle."""
+    gone, other = (replace(VOLUME, id=VolumeId(name)) for name in ("vol-2", "vol-3"))
+    listed = (replace(VOLUME, state=VolumeState.AVAILABLE), replace(gone, state=VolumeState.GONE), other)
+    for owned, shown in (
+        ((), [("vol-1", "attached")]),
+        (listed, [("vol-1", "attached"), ("vol-3", "attached")]),
+    ):
+        seen = published(standing(Phase.BOOSTING, cycle=CYCLE, owned=owned))
+        assert [(v.id, v.state) for v in seen.owned or ()] == shown
+    assert published(standing(Phase.BOOSTING, cycle=CYCLE)).owned is None
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
