@@ -59,7 +59,7 @@ def begin_of(since: datetime | timedelta | None, zone: tzinfo, now: float) -> fl
 @contextmanager
 def open_ledger(app: App) -> Iterator[Ledger]:
     """The ledger, read-only. Raises ElastioError that says what to do if it is missing or unreadable."""
-    path = _state_dir(app) / LEDGER
+    path = state_dir(app) / LEDGER
     try:
         path.open("rb").close()
     except FileNotFoundError:
@@ -73,7 +73,8 @@ def open_ledger(app: App) -> Iterator[Ledger]:
         yield ledger
 
 
-def _state_dir(app: App) -> Path:
+def state_dir(app: App) -> Path:
+    """As configured; the default without a configuration, or with an invalid one."""
     try:
         return app.config().agent.state_dir
     except ConfigError:
