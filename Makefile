@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 # Programs of the laboratory and of the checks; each package is installed only where missing.
 PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs \
             util-linux udev libudev1 iproute2 systemd ca-certificates
+# Programs that build and check the Debian package.
+DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt
 SLOW_TESTS := tests/e2e tests/faults/test_faults.py
 FAST_TESTS := tests/unit tests/scenario tests/contract
@@ -14,7 +16,7 @@ LONG_TESTS := tests/property tests/crash tests/mutants
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
 
-.PHONY: help setup packages fmt lint types contracts limits words unit check test storms mutants e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts limits words unit check test storms mutants e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +45,7 @@ $(VENV)/.installed: $(LOCKS) pyproject.toml testbed/pyproject.toml
 
 lock: ## Resolve the lock files again
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv
-	for name in guest dev; do $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes \
+	for name in guest dev deb; do $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  requirements/$$name.in -o requirements/$$name.txt; done
 
@@ -113,6 +115,43 @@ wheel-test: setup ## Build the wheel and use it from a clean virtual environment
 	build/wheel/venv/bin/pip install --quiet --no-deps build/wheel/elastio-*.whl
 	cd build/wheel && venv/bin/elastio --version && venv/bin/elastiod --version && \
 	  venv/bin/elastio simulate --help >/dev/null
+
+# --- the package -------------------------------------------------------------------------------------------
+
+deb repo: PACKAGES := $(DEB_PACKAGES)
+deb-test: PACKAGES := python3-venv mmdebstrap
+
+# The tracked files, as they are here, are copied and built there. The version grows with each commit; every time in
+# the package is that of the last commit.
+DEB_TREE := build/deb/elastio
+DEB_RELEASE = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' elastio/__init__.py)
+DEB_SUFFIX = $(shell git describe --exact-match --match 'v$(DEB_RELEASE)' >/dev/null 2>&1 || \
+  TZ=UTC git log -1 --abbrev=8 --date=format-local:%Y%m%d.%H%M%S --format=+git%cd.%h)
+
+deb: packages ## Build the Debian package in out/deb, and check it with lintian
+	rm -rf build/deb out/deb && mkdir -p $(DEB_TREE) out/deb
+	git ls-files -z | tar --create --null --files-from=- | tar --extract --directory $(DEB_TREE)
+	{ echo 'elastio ($(DEB_RELEASE)$(DEB_SUFFIX)-1) unstable; urgency=medium'; echo; \
+	  echo '  * Built from commit $(shell git rev-parse HEAD).'; \
+	  echo '  * What changed: /usr/share/doc/elastio/changelog.gz'; echo; \
+	  git log -1 --date=rfc2822 --format=" -- $$(sed -n 's/^Maintainer: //p' debian/control)  %cd"; \
+	} >$(DEB_TREE)/debian/changelog
+	cd $(DEB_TREE) && umask 022 && dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1 || \
+	  { tail -n 40 ../build.log >&2; exit 1; }
+	mv build/deb/*.deb out/deb/
+	lintian --fail-on error --suppress-tags bad-distribution-in-changes-file out/deb/*.deb
+
+repo: packages ## Make an apt repository of out/deb in out/repo; REPO_KEY=KEYID signs it
+	rm -rf out/repo && mkdir -p out/repo && cp out/deb/*.deb out/repo/
+	cd out/repo && apt-ftparchive packages . >Packages && gzip -9nk Packages && apt-ftparchive \
+	  -o APT::FTPArchive::Release::Origin=elastio -o APT::FTPArchive::Release::Label=elastio release . >.Release && \
+	  mv .Release Release
+	if [ -n "$(REPO_KEY)" ]; then cd out/repo && \
+	  gpg --batch --yes --local-user "$(REPO_KEY)" --clearsign --output InRelease Release && \
+	  gpg --batch --yes --local-user "$(REPO_KEY)" --armor --detach-sign --output Release.gpg Release; fi
+
+deb-test: packages $(VENV)/.installed ## Install, use and purge the package of out/deb in Debian 12 and 13
+	$(BIN)/pytest -q tests/package
 
 # --- the laboratory ----------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "janitor": "elastio.cli.janitor:janitor",
     "shutdown": "elastio.cli.shutdown:shutdown",
     "free": "elastio.cli.free:free",
+    "state": "elastio.cli.state:state",
     "why": "elastio.cli.why:why",
     "events": "elastio.cli.events:events",
     "report": "elastio.cli.report:report",

@@ -69,7 +69,11 @@ def prepare(root: Path, timeout_s: float = _BUILD_TIMEOUT_S) -> Path | None:
         if not folder.is_dir():
             root.mkdir(parents=True, exist_ok=True)
             command = [sys.executable, "-m", "elastio_aws.slim", str(root)]
-            subprocess.run(command, check=True, timeout=timeout_s, capture_output=True, stdin=subprocess.DEVNULL)
+            # The child must find this package and the SDK, also if they are in a directory that only we search.
+            env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            subprocess.run(
+                command, check=True, timeout=timeout_s, capture_output=True, stdin=subprocess.DEVNULL, env=env
+            )
         if not (_is_private(root) and _is_private(folder)):
             _log.warning("%s is writable by others and not used; the full SDK data are", root)
             return None
