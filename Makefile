@@ -23,7 +23,7 @@ help: ## Show this list
 
 # --- set-up ------------------------------------------------------------------------------------------------
 
-setup: packages $(VENV)/.installed ## Install everything: system packages, virtual environment, git hooks
+setup: packages $(VENV)/.installed $(BIN)/promtool ## Install everything: system packages, virtual environment, git hooks
 	@if git rev-parse --git-dir >/dev/null 2>&1; then git config core.hooksPath .githooks; fi
 
 packages:
@@ -42,6 +42,14 @@ $(VENV)/.installed: $(LOCKS) pyproject.toml testbed/pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./testbed
 	touch $@
+
+# Only the program: the package would also run a server.
+$(BIN)/promtool: | packages $(VENV)/.installed
+	@rm -rf build/prometheus && mkdir -p build/prometheus
+	@cd build/prometheus && { apt-get download -q prometheus >/dev/null 2>&1 || \
+	  { apt-get update -q >/dev/null && apt-get download -q prometheus >/dev/null; } } && \
+	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > promtool && chmod +x promtool
+	@mv build/prometheus/promtool $@ && rm -r build/prometheus
 
 lock: ## Resolve the lock files again
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv

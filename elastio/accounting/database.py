@@ -86,6 +86,8 @@ MIGRATIONS: Sequence[Statements] = (
         "ALTER TABLE spans ADD COLUMN backing_per_hour REAL",
         "ALTER TABLE spans ADD COLUMN fast_per_hour REAL",
     ),
+    # NULL: written by a release that did not record it, or no failure.
+    ("ALTER TABLE cycles ADD COLUMN failure_kind TEXT",),
 )
 
 

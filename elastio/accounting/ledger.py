@@ -14,7 +14,7 @@ from types import TracebackType
 
 from elastio.accounting.database import LedgerFile
 from elastio.accounting.rows import CycleRow, DevicePrices, DeviceSpan, StepDurations, spend_since, spent_between
-from elastio.core.cycle import Cycle, Trigger
+from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.model import Spend, Spent
 
 # Observations of a device this close together are one span: a missed minute, a restart, a reboot.
@@ -28,7 +28,7 @@ _UPSERT = """
 INSERT INTO cycles VALUES (
     :token, :device_uuid, :trigger, :volume_id, :wanted_size_bytes, :wanted_mb_s, :sold_size_bytes, :sold_mb_s,
     :started_wall, :opened_wall, :closed_wall, :currency, :price_per_hour, :minimum_s, :peak_dirty_bytes,
-    :peak_in_use_percent, :evicted_bytes, :failure)
+    :peak_in_use_percent, :evicted_bytes, :failure, :failure_kind)
 ON CONFLICT (token) DO UPDATE SET
     device_uuid = iif(excluded.device_uuid <> '', excluded.device_uuid, device_uuid),
     volume_id = coalesce(excluded.volume_id, volume_id),
@@ -42,7 +42,13 @@ ON CONFLICT (token) DO UPDATE SET
     peak_dirty_bytes = max(peak_dirty_bytes, excluded.peak_dirty_bytes),
     peak_in_use_percent = max(peak_in_use_percent, excluded.peak_in_use_percent),
     evicted_bytes = max(evicted_bytes, excluded.evicted_bytes),
-    failure = iif(excluded.failure <> '', excluded.failure, failure)
+    failure = iif(excluded.failure <> '', excluded.failure, failure),
+    failure_kind = coalesce(failure_kind, excluded.failure_kind)
+"""
+
+_CLOSE_LOST = """
+UPDATE cycles SET closed_wall = ?, failure_kind = iif(failure <> '', failure_kind, ?),
+    failure = iif(failure <> '', failure, ?) WHERE token = ?
 """
 
 # These may happen again within one cycle; every other step happens once.
@@ -97,6 +103,7 @@ class Ledger:
             "peak_in_use_percent": cycle.peak_in_use_percent,
             "evicted_bytes": cycle.missing_bytes,
             "failure": str(cycle.failure or ""),
+            "failure_kind": cycle.failure.kind.value if cycle.failure else None,
         }
         with self.file.write() as db:
             db.execute(_UPSERT, row)
@@ -126,8 +133,8 @@ class Ledger:
             query = "SELECT token FROM cycles WHERE device_uuid = ? AND opened_wall NOTNULL AND closed_wall ISNULL"
             lost = tuple(t for (t,) in db.execute(query, (device_uuid,)) if t not in listed)
             db.executemany(
-                """UPDATE cycles SET closed_wall = ?, failure = iif(failure <> '', failure, ?) WHERE token = ?""",
-                [(wall, "the volume disappeared while no agent was running", token) for token in lost],
+                _CLOSE_LOST,
+                [(wall, FailureKind.LOST.value, "the volume disappeared while no agent was running", t) for t in lost],
             )
         return lost
 
@@ -258,6 +265,7 @@ def _cycle_row(row: sqlite3.Row, steps: StepDurations) -> CycleRow:
         peak_in_use_percent=row["peak_in_use_percent"],
         written_through_bytes=row["evicted_bytes"],
         failure=row["failure"],
+        failure_kind=row["failure_kind"] or (FailureKind.UNKNOWN.value if row["failure"] else ""),
     )
 
 

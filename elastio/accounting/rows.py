@@ -36,7 +36,10 @@ class StepDurations:
 
 @dataclass(frozen=True, slots=True)
 class CycleRow:
-    """One cycle. The bill runs from `opened_wall` (None: nothing was bought) to `closed_wall` (None: open)."""
+    """One cycle. The bill runs from `opened_wall` (None: nothing was bought) to `closed_wall` (None: open).
+
+    `failure_kind` is a `FailureKind`, "unknown" where an earlier release recorded the failure; empty: none.
+    """
 
     token: str
     device_uuid: str
@@ -56,6 +59,7 @@ class CycleRow:
     peak_in_use_percent: int = 0
     written_through_bytes: int = 0
     failure: str = ""
+    failure_kind: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -149,6 +153,7 @@ def row_of(cycle: Cycle) -> CycleRow:
         price_per_hour=quote.price_per_hour if quote and quote.price_known else None,
         minimum_s=quote.minimum_s if quote else 0.0,
         failure=str(cycle.failure or ""),
+        failure_kind=cycle.failure.kind.value if cycle.failure else "",
     )
 
 

@@ -14,6 +14,7 @@ from elastio.control.status import (
     LoadPart,
     MissingPart,
     MonthPart,
+    PurchasesPart,
     SpendPart,
     Status,
     VolumePart,
@@ -64,7 +65,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         cloud_error=runtime.cloud_error,
         learned_size_bytes=state.learned_size_bytes,
         agent=_agent(obs, runtime),
-        load=_load(state, sample.adaptive if sample else Rates(), policy),
+        load=_load(state, sample, obs, policy),
         spend=_spend(obs.spend, policy),
         backing=_backing(backing),
         cycle=_cycle(state, state.cycle, obs, policy, backing),
@@ -77,6 +78,8 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         capped=caps.standing(state, obs.wall, policy),
         fault_kind=state.fault.kind.value if state.fault else "",
         credits=_credits(state, policy),
+        device_uuid=policy.backing_uuid,
+        purchases=_purchases(state),
     )
 
 
@@ -99,13 +102,23 @@ def _restraint(state: AgentState, obs: Observation, policy: Policy) -> str:
     return waste.restraint(state.waste, obs.wall)
 
 
-def _load(state: AgentState, rates: Rates, policy: Policy) -> LoadPart:
+def _purchases(state: AgentState) -> PurchasesPart:
+    return PurchasesPart(state.failures, bool(state.waste.stopped), state.capped_boosts, state.declined_boosts)
+
+
+def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Policy) -> LoadPart:
+    sample = last or Sample(obs.now, 0.0, Rates())
     return LoadPart(
         utilization=state.load.utilization,
         threshold=policy.utilization_threshold,
         backing_bandwidth_mb_s=policy.backing_bandwidth_mb_s,
-        read_mb_s=rates.read_mb_s,
-        write_mb_s=rates.write_mb_s,
+        read_mb_s=sample.adaptive.read_mb_s,
+        write_mb_s=sample.adaptive.write_mb_s,
+        backing_read_mb_s=sample.backing.read_mb_s,
+        backing_write_mb_s=sample.backing.write_mb_s,
+        cache_read_mb_s=sample.cache.read_mb_s,
+        cache_write_mb_s=sample.cache.write_mb_s,
+        sampled_wall=None if last is None else obs.wall - (obs.now - last.at),
     )
 
 

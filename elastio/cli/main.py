@@ -36,6 +36,7 @@ COMMANDS = {
     "why": "elastio.cli.why:why",
     "events": "elastio.cli.events:events",
     "report": "elastio.cli.report:report",
+    "metrics": "elastio.cli.metrics:metrics",
     "prices": "elastio.cli.prices:prices",
     "history": "elastio.cli.history:history",
     "config": "elastio.cli.config:config",
@@ -112,7 +113,7 @@ def main(ctx: click.Context, config_path: Path, socket: Path | None) -> None:
     """Ride I/O peaks on a short-lived fast volume.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 wrong configuration, 4 the agent does not answer, 5 refused,
-    6 timed out.
+    6 timed out; of `status --check` also 7 degraded, 8 faulted.
     """
     if ctx.obj is None:
         ctx.obj = App(config_path=config_path, socket=socket)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import click
 
 from elastio.cli.app import App
+from elastio.control.check import Check, check, unanswered
 from elastio.control.status import (
     CreditsPart,
     CyclePart,
@@ -18,6 +19,7 @@ from elastio.control.status import (
     Status,
     VolumePart,
 )
+from elastio.errors import ElastioError
 from elastio.units import format_duration, format_size
 
 PHASES = {
@@ -32,15 +34,30 @@ PHASES = {
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the status as one JSON document.")
-@click.pass_obj
-def status(app: App, as_json: bool) -> None:
+@click.option("--check", "as_check", is_flag=True, help="Print one line; the exit code says if something is wrong.")
+@click.pass_context
+def status(ctx: click.Context, as_json: bool, as_check: bool) -> None:
     """Show phase, load, cache, dirty data, spending and what prevents boosts."""
+    app: App = ctx.obj
+    if as_check:
+        if as_json:
+            raise click.UsageError("give --json or --check, not both")
+        found = _check(app)
+        click.echo(found.line)
+        ctx.exit(found.exit)
     seen = app.client().status()
     if as_json:
         click.echo(json.dumps(seen.to_json(), indent=2))
         return
     for name, text in rows(seen):
         click.echo(f"{name:<14}{text}")
+
+
+def _check(app: App) -> Check:
+    try:
+        return check(app.client().status())
+    except ElastioError as error:
+        return unanswered(error)
 
 
 def rows(seen: Status) -> list[tuple[str, str]]:

@@ -20,6 +20,8 @@ class Exit(IntEnum):
     UNREACHABLE = 4
     REFUSED = 5
     TIMED_OUT = 6
+    DEGRADED = 7  # `status --check`: the agent answers, and something is wrong
+    FAULTED = 8  # `status --check`: an operator must decide
 
 
 def exit_of(error: ElastioError) -> Exit:

@@ -27,13 +27,22 @@ class AgentPart:
 
 @dataclass(frozen=True, slots=True)
 class LoadPart:
-    """`utilization` 1.0 is the whole bandwidth of the backing device. Rates are those of the adaptive device."""
+    """`utilization` 1.0 is the whole bandwidth of the backing device. Rates are those of the last sample.
+
+    `read_mb_s` and `write_mb_s` are of the adaptive device; the others are part of them, or flushing. `sampled_wall`:
+    the end of the sample, in seconds since the epoch; None: none was taken yet.
+    """
 
     utilization: float
     threshold: float
     backing_bandwidth_mb_s: float
     read_mb_s: float
     write_mb_s: float
+    backing_read_mb_s: float = 0.0
+    backing_write_mb_s: float = 0.0
+    cache_read_mb_s: float = 0.0
+    cache_write_mb_s: float = 0.0
+    sampled_wall: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,21 @@ class ExpectedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class PurchasesPart:
+    """What keeps boosts from beginning or succeeding.
+
+    `failures`: boosts in a row that failed before their cache was attached. `stopped`: no volume is bought until an
+    operator resumes. Since the agent started: `capped` is how often a cap forbade a boost (asked again each minute),
+    `declined` how many boosts would not have been worth their price.
+    """
+
+    failures: int = 0
+    stopped: bool = False
+    capped: int = 0
+    declined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CreditsPart:
     """The credits of the backing volume, by the agent's model.
 
@@ -184,7 +208,8 @@ class Status:
     cloud; empty after a successful call. `restraint`: why past boosts prevent or delay new ones. `capped`: which cap
     has ended a boost, so that no other begins. `fault_kind` is the kind of the fault, for programs; empty: none.
     `credits` None: the backing volume has none, or no sample was taken yet. `last_error` is that of what does not work
-    now, and `last_error_wall` since when; both are empty (None) once it works again.
+    now, and `last_error_wall` since when; both are empty (None) once it works again. `device_uuid`: that of the
+    backing device.
     """
 
     wall: float
@@ -211,6 +236,8 @@ class Status:
     fault_kind: str = ""
     credits: CreditsPart | None = None
     last_error_wall: float | None = None
+    device_uuid: str = ""
+    purchases: PurchasesPart = PurchasesPart()
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

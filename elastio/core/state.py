@@ -203,6 +203,8 @@ class AgentState:
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
     declined_for: float | None = None
+    capped_boosts: int = 0  # since the agent started: how often a cap forbade one, asked again each minute
+    declined_boosts: int = 0  # since the agent started
     credits: CreditBalance | None = None
     credit_limit_mb_s: float | None = None
     owned: tuple[Volume, ...] | None = None

@@ -16,7 +16,10 @@ _ROOT_SIZE = "4G"
 # Each change of the checkout creates another image of about 600 MB, or 950 MB with the tools.
 _KEPT_IMAGES = 8
 _CHECKOUT = Path(__file__).resolve().parents[3]
-_SOURCES = ("elastio", "providers", "calibration", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
+_SOURCES = (
+    *("elastio", "providers", "calibration", "systemd", "monitoring"),
+    *("requirements/guest.txt", "pyproject.toml", "README.md"),
+)
 _BUILDER = Path(__file__).parent
 _TIMEOUT_S = 300
 _GRUB_MODULES = ("part_gpt", "ext2", "search", "search_label", "normal", "configfile", "linux", "echo", "all_video")

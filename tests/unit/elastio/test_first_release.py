@@ -60,6 +60,7 @@ def test_its_ledger_is_read_and_written_on(tmp_path: Path) -> None:
         assert (first.provisioned_size_bytes, first.is_open, second.is_open) == (2 * 2**30, False, True)
         assert first.steps.boost_s == pytest.approx(5.54, abs=0.01)
         assert first.steps.format_s is not None
+        assert {row.failure_kind for row in (first, second) if row.failure} <= {"unknown"}
         assert ledger.learned_size(UUID) == 3 * 2**30
         ledger.touch_device(UUID, 1, 33.0, 128.0, WALL, DevicePrices("USD", 1.0, 2.0))
         assert [span.prices for span in ledger.spans(0.0, WALL + 60)] == [DevicePrices(), DevicePrices("USD", 1.0, 2.0)]

@@ -106,7 +106,15 @@ def test_deletion_that_the_cloud_took_back_runs_the_bill_on(ledger: Ledger) -> N
 def test_failure_is_kept(ledger: Ledger) -> None:
     ledger.record(replace(DECIDED, failure=Failure(FailureKind.ERROR, "quota reached")), BOOT)
     ledger.record(DECIDED, BOOT)
-    assert only(ledger).failure == "quota reached"
+    assert (only(ledger).failure, only(ledger).failure_kind) == ("quota reached", "error")
+
+
+def test_the_kind_of_a_failure_stays_so_that_counts_of_it_never_fall(ledger: Ledger) -> None:
+    ledger.record(DECIDED, BOOT)
+    assert only(ledger).failure_kind == ""
+    for kind in (FailureKind.TIMED_OUT, FailureKind.WITHDRAWN):
+        ledger.record(replace(DECIDED, failure=Failure(kind, kind.value)), BOOT)
+    assert (only(ledger).failure, only(ledger).failure_kind) == ("withdrawn", "timed out")
     assert only(ledger).is_refused
 
 
@@ -137,6 +145,7 @@ def test_bill_of_a_volume_that_disappeared_is_ended(ledger: Ledger) -> None:
     by_token = {c.token: c for c in rows(ledger)}
     assert by_token["token-1"].closed_wall == START + 500
     assert by_token["token-1"].failure
+    assert by_token["token-1"].failure_kind == "lost"
     assert by_token["there"].is_open
     assert by_token["else"].is_open
     assert by_token["done"].closed_wall == START + 101

@@ -162,6 +162,8 @@ def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
     decision = decide(before, obs, policy if obs.advice is None else by_money(policy))
     assert decision.state.phase is (TRANSITIONS[pair] or Phase.BOOSTING)
     assert (decision.state.fault is None) is (decision.state.phase is not Phase.FAULTED)
+    not_begun = (decision.state.capped_boosts, decision.state.declined_boosts)
+    assert not_begun == (pair[1] is Event.BOOST_CAPPED, pair[1] is Event.BOOST_DECLINED)
     assert decision.reason
 
 

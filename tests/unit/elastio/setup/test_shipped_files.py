@@ -83,12 +83,13 @@ def test_the_service_has_what_it_needs_and_gives_up_the_rest(key: str, value: st
 
 
 @pytest.mark.runs_programs
-def test_systemd_finds_the_service_little_exposed() -> None:
-    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(SHIPPED / "elastiod.service")]
+@pytest.mark.parametrize(("name", "most"), [("elastiod.service", 3.0), ("elastio-metrics.service", 1.5)])
+def test_systemd_finds_the_service_little_exposed(name: str, most: float) -> None:
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(SHIPPED / name)]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    found = re.search(r"Overall exposure level for elastiod.service: ([0-9.]+)", said)
+    found = re.search(rf"Overall exposure level for {re.escape(name)}: ([0-9.]+)", said)
     assert found, said
-    assert float(found[1]) <= 3.0
+    assert float(found[1]) <= most
 
 
 def test_the_group_of_the_socket_is_made_at_installation() -> None:
@@ -137,8 +138,43 @@ def test_the_shutdown_unit_is_started_where_the_agent_was_enabled_before_it_was_
 def test_the_guide_names_every_file_that_it_lets_copy() -> None:
     guide = (SHIPPED.parent / "docs/how-to/install.md").read_text()
     table = [line for line in guide.splitlines() if line.startswith("| `")]
-    for file in (*SHIPPED.glob("*.rules"), *SHIPPED.glob("*.service")):
+    for file in (*SHIPPED.glob("*.rules"), *SHIPPED.glob("*.service"), *SHIPPED.glob("*.timer")):
         assert any(f"`{file.name}`" in line for line in table), file.name
+
+
+def test_the_metrics_unit_may_write_its_file_and_what_sqlite_needs_beside_the_ledger_and_nothing_else() -> None:
+    text = (SHIPPED / "elastio-metrics.service").read_text()
+    command = unit("elastio-metrics.service")["Service"]["ExecStart"].split()
+    assert command[:3] == ["/usr/bin/elastio", "metrics", "--output"]
+    output = Path(command[3])
+    assert output.suffix == ".prom", "node_exporter reads no other files"
+    assert re.findall(r"^ReadWritePaths=(.*)$", text, re.MULTILINE) == [str(output.parent), f"-{DEFAULT_STATE_DIR}"]
+    assert unit("elastio-metrics.service")["Unit"]["ConditionPathIsDirectory"] == str(output.parent)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("Type", "oneshot"),
+        ("CapabilityBoundingSet", ""),
+        ("RestrictAddressFamilies", "AF_UNIX"),
+        ("PrivateNetwork", "yes"),
+        ("PrivateDevices", "yes"),
+        ("ProtectSystem", "strict"),
+        ("NoNewPrivileges", "yes"),
+    ],
+)
+def test_the_metrics_unit_gives_up_what_it_does_not_need(key: str, value: str) -> None:
+    assert unit("elastio-metrics.service")["Service"][key] == value
+
+
+def test_metrics_are_written_every_half_a_minute_and_only_where_the_timer_was_enabled() -> None:
+    timer = unit("elastio-metrics.timer")
+    assert timer["Timer"]["OnCalendar"] == "*:*:0/30"
+    assert timer["Install"]["WantedBy"] == "timers.target"
+    assert "Install" not in unit("elastio-metrics.service")
+    enabled = " ".join(p.read_text() for p in SHIPPED.glob("*.service"))
+    assert "elastio-metrics" not in enabled
 
 
 def test_a_named_timer_is_announced_again_and_again() -> None:

@@ -1,0 +1,99 @@
+"""`elastio metrics`: metrics for Prometheus, from the agent's status and the ledger. The agent need not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from elastio import __version__
+from elastio.accounting.history_store import read_loads
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.past_bursts import PAST_S
+from elastio.accounting.report import periods
+from elastio.accounting.zone import local_zone
+from elastio.cli.app import App
+from elastio.cli.ledger import open_ledger
+from elastio.cli.output_file import write_whole
+from elastio.config.schema import Config
+from elastio.control.protocol import UnreachableError
+from elastio.control.status import Status
+from elastio.core.policy import Caps
+from elastio.errors import ConfigError, ElastioError
+from elastio.metrics.document import document
+from elastio.metrics.ledger_values import Bills
+
+
+@click.command()
+@click.option(
+    "--device", metavar="UUID", help="UUID of the backing device  [default: all that are configured, one today]"
+)
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Replace FILE as a whole instead of printing, for node_exporter's textfile collector.",
+)
+@click.pass_obj
+def metrics(app: App, device: str | None, output: Path | None) -> None:
+    """Print metrics in Prometheus' text format. Without a running agent: elastio_up 0, and what the ledger has."""
+    config, seen = _config(app), _status(app)
+    served = _device(config, seen)
+    if device is not None and device != served:
+        known = f"the device of this machine is {served}" if served else "no device is configured"
+        raise ElastioError(f"{device} is not a device of elastio here: {known}", code="device.unknown")
+    wall = app.clock.wall()
+    bills = _bills(app, served, wall, config.policy().caps if config else None)
+    text = document(seen, bills, wall=wall, device=served, version=__version__)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_whole(output, text)
+
+
+def _config(app: App) -> Config | None:
+    """None: there is none, or it is invalid. Then caps are not known."""
+    try:
+        return app.config()
+    except ConfigError:
+        return None
+
+
+def _status(app: App) -> Status | None:
+    """None: no agent answers. Raises ElastioError where this user may not ask, or the releases differ."""
+    try:
+        return app.client().status()
+    except UnreachableError as error:
+        if error.code == "socket.permission":
+            raise
+        return None
+
+
+def _device(config: Config | None, seen: Status | None) -> str:
+    """The UUID of the backing device: the agent's own, or the one in the configuration; empty: not known."""
+    if seen is not None and seen.device_uuid:
+        return seen.device_uuid
+    return config.device.backing_uuid if config else ""
+
+
+def _bills(app: App, device: str, wall: float, caps: Caps | None) -> Bills | None:
+    """What the ledger has; None: it cannot be read."""
+    try:
+        with open_ledger(app) as ledger:
+            return bills_of(ledger, device, wall, caps)
+    except ElastioError:
+        return None
+
+
+def bills_of(ledger: Ledger, device: str, wall: float, caps: Caps | None) -> Bills:
+    """What metrics are made from, at `wall`. Raises LedgerError."""
+    day, month = periods(wall, local_zone())
+    return Bills(
+        wall=wall,
+        day=day,
+        month=month,
+        rows=ledger.cycles(float("-inf"), float("inf"), with_steps=False),
+        loads=read_loads(ledger.file, wall - PAST_S),
+        learned_size_bytes=ledger.learned_size(device),
+        caps=caps,
+    )

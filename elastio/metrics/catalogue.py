@@ -1,0 +1,133 @@
+"""Every metric, declared once: name, type, labels, source and meaning. Pure.
+
+Names follow the conventions of Prometheus (prometheus.io/docs/practices/naming): base units (seconds, bytes, ratios
+from 0 to 1) as a suffix, `_total` for counters. A state is one series for each value, 1 for the one that holds and 0
+for the others. The reference page, the rules and the dashboard are compared with this table by tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+# On every series: the UUID of the backing device.
+DEVICE = "device"
+
+
+class Kind(StrEnum):
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+class Source(StrEnum):
+    """What a metric is made from. Those of the agent are missing while it does not answer."""
+
+    ALWAYS = "always"
+    AGENT = "agent"
+    LEDGER = "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `labels` are those besides `device`; `help` is one sentence."""
+
+    name: str
+    kind: Kind
+    source: Source
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def _gauge(name: str, help: str, *labels: str) -> Metric:
+    return Metric(f"elastio_{name}", Kind.GAUGE, Source.AGENT, help, labels)
+
+
+def _counter(name: str, help: str, *labels: str) -> Metric:
+    return Metric(f"elastio_{name}_total", Kind.COUNTER, Source.AGENT, help, labels)
+
+
+def _billed(name: str, help: str, *labels: str) -> Metric:
+    return Metric(f"elastio_{name}", Kind.GAUGE, Source.LEDGER, help, labels)
+
+
+def _counted(name: str, help: str, *labels: str) -> Metric:
+    return Metric(f"elastio_{name}_total", Kind.COUNTER, Source.LEDGER, help, labels)
+
+
+def _always(name: str, help: str, *labels: str) -> Metric:
+    return Metric(f"elastio_{name}", Kind.GAUGE, Source.ALWAYS, help, labels)
+
+
+METRICS = (
+    # --- these metrics and the agent
+    _always("up", "1 if the agent answers on its control socket, 0 if not."),
+    _always("metrics_timestamp_seconds", "When these metrics were made, in seconds since the epoch."),
+    _always("ledger_readable", "1 if the ledger could be read, 0 if not."),
+    _always("build_info", "1, with the version of the agent, or of the command while no agent answers.", "version"),
+    _gauge("agent_start_time_seconds", "When the agent started, in seconds since the epoch."),
+    _gauge("last_sample_timestamp_seconds", "When the agent last measured throughput, in seconds since the epoch."),
+    _gauge("kernel_responsive", "1 if the kernel answers the agent in time, 0 if not."),
+    _gauge("cloud_error", "1 if the last call to the cloud failed, 0 if not."),
+    # --- phase
+    _gauge("phase_known", "1 once the phase has been read from the kernel after a start of the agent."),
+    _gauge("phase", "1 for the phase that the agent is in, 0 for the others.", "phase"),
+    _gauge("fault", "1 for the kind of the fault that an operator must resolve, 0 for the others.", "kind"),
+    _gauge("paused", "1 while no boost begins by itself until an operator resumes."),
+    _gauge("inhibited", "1 for the reason why no boost may begin, 0 for the others.", "reason"),
+    _gauge("capped", "1 while no boost begins because a cap has ended one."),
+    _gauge("restrained", "1 while past boosts delay or stop new ones."),
+    _gauge("purchases_stopped", "1 after eight volumes in a row never became a cache, until an operator resumes."),
+    _gauge("boost_failures", "Boosts in a row that failed before their cache was attached."),
+    _gauge("expected_bursts", "Bursts that were announced and have not begun."),
+    _counter("boosts_capped", "How often a cap forbade a boost since the agent started; asked again each minute."),
+    _counter("boosts_declined", "Boosts since the agent started that would not have been worth their price."),
+    # --- load
+    _gauge("utilization_ratio", "Throughput of the adaptive device over the bandwidth of the backing volume."),
+    _gauge("utilization_threshold_ratio", "The utilization at which a boost begins."),
+    _gauge(
+        "throughput_bytes_per_second",
+        "Throughput of the last sample; that of backing and cache is part of the adaptive device's, or flushing.",
+        "of",
+        "direction",
+    ),
+    _gauge(
+        "bandwidth_bytes_per_second",
+        "The most that the backing volume can sustain, and that the cache volume is sold with.",
+        "of",
+    ),
+    _gauge("credits_ratio", "The balance of the backing volume's credits over a full bucket, by the agent's model."),
+    # --- data
+    _gauge("backing_size_bytes", "Size of the backing device."),
+    _gauge("backing_running", "1 while the adaptive device can be used, 0 while it waits for its cache."),
+    _gauge("dirty_bytes", "Data that only the cache has."),
+    _gauge("dirty_peak_bytes", "The most dirty data of this boost; 0 without a boost."),
+    _gauge("cache_size_bytes", "Size of the cache volume, as provisioned; 0 without one."),
+    _gauge("flush_progress_ratio", "The flushed share of what was dirty when the flush began; only during a flush."),
+    _gauge(
+        "flush_left_seconds",
+        "The least time until the flush is complete, at all of the backing volume's bandwidth; only during a flush.",
+    ),
+    # --- volumes, as the cloud last listed them
+    _gauge("volumes", "Volumes of this agent that exist, and the one of the boost."),
+    _gauge("volumes_kept", "Volumes that only an operator may release, because they may hold data."),
+    _gauge("volumes_listed_timestamp_seconds", "When the cloud last listed the volumes of this agent."),
+    # --- the ledger
+    _billed("bills_open", "Cache volumes that are paid for now."),
+    _billed("last_boost_timestamp_seconds", "When the last boost began, in seconds since the epoch."),
+    _billed("learned_size_bytes", "Size that the next cache will have."),
+    _counted("boosts", "Boosts, by what began them; also those that failed.", "trigger"),
+    _counted("boosts_failed", "Boosts that failed before their cache was attached.", "kind"),
+    _counted("boosts_withdrawn", "Boosts that were no longer wanted before their cache was attached."),
+    _counted("cost", "What cache volumes have cost, a minute behind; `currency` is that of the price.", "currency"),
+    _counted("agbs", "AGBs of all cache volumes, a minute behind."),
+    _billed("period_cost", "What cache volumes have cost since local midnight or in the month.", "period", "currency"),
+    _billed("period_agbs", "AGBs of cache volumes since local midnight or in the month.", "period"),
+    _billed("period_boosts", "Boosts that began since local midnight or in the month.", "period"),
+    _billed("period_unpriced_boosts", "Of these, those without a price, which are not in any cost.", "period"),
+    _billed("cap", "The cap, by its key in [caps] of the configuration: boosts, AGBs, or an amount of money.", "cap"),
+    _billed("cap_used_ratio", "What was spent in the day or month over the cap.", "cap"),
+    _billed("ahead_purchases", "Caches bought ahead of bursts in the last 30 days, by result.", "burst", "result"),
+    _billed("ahead_hit_ratio", "Share of these that a load found, of those that are decided.", "burst"),
+)
+
+BY_NAME = {metric.name: metric for metric in METRICS}

@@ -1,0 +1,118 @@
+"""The values of the ledger, which is read whether an agent runs or not. Pure.
+
+A counter that goes down looks to Prometheus like one that began again at 0, and what it had counted would be counted
+twice. A running bill ends at the deletion of its volume, which is recorded some moments later; until then it seems to
+run on. So the counters of cost and AGBs count only what was owed LAG_S ago: by then the end of a bill is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from elastio.accounting.ahead_lines import ahead_lines
+from elastio.accounting.history import CycleLoad
+from elastio.accounting.past_bursts import PAST_S
+from elastio.accounting.rows import CycleRow, spend_since
+from elastio.core.cycle import FailureKind, Trigger
+from elastio.core.model import Period, Spend
+from elastio.core.policy import Caps
+from elastio.metrics.exposition import Value
+
+LAG_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bills:
+    """What the ledger has at `wall`: all cycles, the loads of those of the last PAST_S, and the learned size.
+
+    `day` and `month` are those of `wall`. `caps` None: they are not known, because the configuration cannot be read.
+    """
+
+    wall: float
+    day: Period
+    month: Period
+    rows: Sequence[CycleRow]
+    loads: dict[str, CycleLoad]
+    learned_size_bytes: int | None = None
+    caps: Caps | None = None
+
+
+def ledger_values(bills: Bills) -> Iterator[Value]:
+    """Every metric of the ledger."""
+    boosts = [row for row in bills.rows if row.trigger != Trigger.ORPHAN]
+    yield Value("elastio_bills_open", sum(row.is_open for row in bills.rows))
+    if boosts:
+        yield Value("elastio_last_boost_timestamp_seconds", max(row.started_wall for row in boosts))
+    if bills.learned_size_bytes is not None:
+        yield Value("elastio_learned_size_bytes", bills.learned_size_bytes)
+    yield from _counters(boosts)
+    yield from _owed(bills)
+    yield from _periods(bills)
+    yield from _ahead(bills)
+
+
+def _counters(boosts: Collection[CycleRow]) -> Iterator[Value]:
+    """Boosts by trigger and kind of failure, 0 for those that never were: an increase from nothing is not seen."""
+    begun = Counter(row.trigger for row in boosts)
+    failed = Counter(row.failure_kind for row in boosts if row.failure)
+    for trigger in Trigger:
+        if trigger is not Trigger.ORPHAN:
+            yield Value("elastio_boosts_total", begun[trigger], (trigger,))
+    for kind in FailureKind:
+        if kind is not FailureKind.WITHDRAWN:
+            yield Value("elastio_boosts_failed_total", failed[kind], (kind,))
+    yield Value("elastio_boosts_withdrawn_total", failed[FailureKind.WITHDRAWN])
+
+
+def _owed(bills: Bills) -> Iterator[Value]:
+    since, until = float("-inf"), bills.wall - LAG_S
+    for currency, rows in sorted(_by_currency(bills.rows).items()):
+        yield Value("elastio_cost_total", sum(row.cost(since, until) or 0.0 for row in rows), (currency,))
+    yield Value("elastio_agbs_total", sum(row.agbs(since, until) for row in bills.rows))
+
+
+def _periods(bills: Bills) -> Iterator[Value]:
+    first = min(bills.day.since_wall, bills.month.since_wall)
+    recent = [row for row in bills.rows if row.span(bills.wall)[1] >= first or row.started_wall >= first]
+    for name, period in (("day", bills.day), ("month", bills.month)):
+        spent = spend_since(period.since_wall, bills.wall, recent)
+        yield Value("elastio_period_boosts", spent.boosts, (name,))
+        yield Value("elastio_period_agbs", spent.agbs, (name,))
+        yield Value("elastio_period_unpriced_boosts", spent.unpriced, (name,))
+        for currency in sorted(_by_currency(bills.rows)):
+            own = [row for row in recent if row.currency == currency]
+            cost = spend_since(period.since_wall, bills.wall, own).currency
+            yield Value("elastio_period_cost", cost, (name, currency))
+        yield from _caps(name, spent, bills.caps)
+
+
+def _caps(name: str, spent: Spend, caps: Caps | None) -> Iterator[Value]:
+    """Each cap that is set. Its share is 1 where it allows nothing."""
+    if caps is None:
+        return
+    limits = caps.per_day if name == "day" else caps.per_month
+    used = (spent.boosts, spent.agbs, spent.currency)
+    for what, most, amount in zip(("boosts", "agbs", "cost"), limits, used, strict=True):
+        if most is not None:
+            key = f"max_{what}_per_{name}"
+            yield Value("elastio_cap", most, (key,))
+            yield Value("elastio_cap_used_ratio", amount / most if most else 1.0, (key,))
+
+
+def _ahead(bills: Bills) -> Iterator[Value]:
+    for line in ahead_lines(bills.rows, bills.loads, bills.wall - PAST_S, bills.wall):
+        yield Value("elastio_ahead_purchases", line.right, (line.kind, "right"))
+        yield Value("elastio_ahead_purchases", line.wrong, (line.kind, "wrong"))
+        if line.hit_rate is not None:
+            yield Value("elastio_ahead_hit_ratio", line.hit_rate, (line.kind,))
+
+
+def _by_currency(rows: Collection[CycleRow]) -> dict[str, list[CycleRow]]:
+    """Rows with a price, by its currency."""
+    found: dict[str, list[CycleRow]] = {}
+    for row in rows:
+        if row.price_per_hour is not None:
+            found.setdefault(row.currency, []).append(row)
+    return found

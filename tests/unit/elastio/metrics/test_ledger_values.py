@@ -1,0 +1,102 @@
+"""What the ledger becomes: counters that never go down, periods, caps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elastio.accounting.history import CycleLoad
+from elastio.accounting.rows import CycleRow
+from elastio.core.model import Period
+from elastio.core.policy import Caps
+from elastio.metrics.ledger_values import LAG_S, Bills, ledger_values
+
+GB = 10**9
+DAY = Period(1_000_000.0, 1_086_400.0)
+MONTH = Period(100_000.0, 2_692_000.0)
+WALL = 1_010_000.0
+# 0.001 USD a second.
+ROW = CycleRow("t", "dev", "load", "vol-1", GB, GB, 100.0, WALL - 201, WALL - 200, currency="USD", price_per_hour=3.6)
+
+
+def bills(*rows: CycleRow, **changes: Any) -> Bills:
+    return replace(Bills(WALL, DAY, MONTH, rows, {}), **changes)
+
+
+def values(given: Bills) -> dict[tuple[str, ...], float]:
+    found = [((v.name.removeprefix("elastio_"), *v.labels), v.value) for v in ledger_values(given)]
+    assert len(dict(found)) == len(found), "each series once"
+    return dict(found)
+
+
+def test_an_empty_ledger_has_its_counters_at_zero() -> None:
+    found = values(bills())
+    assert found["boosts_total", "load"] == found["boosts_failed_total", "lost"] == found["bills_open",] == 0
+    assert ("last_boost_timestamp_seconds",) not in found
+
+
+def test_boosts_are_counted_by_trigger_and_failures_by_kind() -> None:
+    refused = replace(ROW, opened_wall=None, failure="quota", failure_kind="error")
+    withdrawn = replace(ROW, trigger="operator", failure="the load is over", failure_kind="withdrawn")
+    found = values(bills(ROW, refused, withdrawn, replace(ROW, trigger="orphan")))
+    assert (found["boosts_total", "load"], found["boosts_total", "operator"]) == (2, 1)
+    assert found["boosts_failed_total", "error"] == 1
+    assert found[("boosts_withdrawn_total",)] == 1
+    assert ("boosts_total", "orphan") not in found
+    assert ("boosts_failed_total", "withdrawn") not in found
+
+
+def test_the_counter_of_cost_never_goes_down_when_a_running_bill_ends() -> None:
+    """The last reading before the end is recorded shows the bill as running still."""
+    closed = replace(ROW, closed_wall=WALL)
+    late = LAG_S - 1
+    readings = [
+        values(bills(ROW))["cost_total", "USD"],
+        values(bills(ROW, wall=WALL + late))["cost_total", "USD"],
+        values(bills(closed, wall=WALL + late))["cost_total", "USD"],
+        values(bills(closed, wall=WALL + 1000))["cost_total", "USD"],
+    ]
+    assert readings == sorted(readings)
+    assert readings[-1] == pytest.approx(0.2)
+
+
+def test_money_and_agbs_of_day_month_and_all_time() -> None:
+    earlier = replace(ROW, opened_wall=500_000.0, started_wall=500_000.0, closed_wall=500_100.0)
+    euros = replace(ROW, currency="EUR", closed_wall=WALL - 100)
+    old = replace(earlier, opened_wall=1000.0, started_wall=1000.0, closed_wall=1100.0)
+    found = values(bills(old, earlier, ROW, euros, replace(ROW, price_per_hour=None, currency="")))
+    assert found["period_cost", "day", "USD"] == pytest.approx(0.2)
+    assert found["period_cost", "month", "USD"] == pytest.approx(0.3)
+    assert found["period_cost", "day", "EUR"] == pytest.approx(0.1)
+    assert found["cost_total", "USD"] == pytest.approx(0.1 + 0.1 + 0.2 - LAG_S / 1000)
+    assert (found["period_boosts", "day"], found["period_boosts", "month"]) == (3, 4)
+    assert found["period_unpriced_boosts", "day"] == 1
+    assert found["period_agbs", "day"] == pytest.approx(100.0 * (200 + 100 + 200))
+    assert found["bills_open",] == 2
+    assert found["last_boost_timestamp_seconds",] == ROW.started_wall
+
+
+def test_each_cap_has_its_share() -> None:
+    caps = Caps(max_boosts_per_day=4, max_cost_per_month=0.4, max_agbs_per_day=0)
+    found = values(bills(ROW, caps=caps))
+    shares = {key[1]: value for key, value in found.items() if key[0] == "cap_used_ratio"}
+    assert shares == {"max_boosts_per_day": 0.25, "max_agbs_per_day": 1.0, "max_cost_per_month": pytest.approx(0.5)}
+    assert found["cap", "max_cost_per_month"] == 0.4
+    assert not any(key[0].startswith("cap") for key in values(bills(ROW)))
+
+
+def test_purchases_ahead_have_their_hit_rate() -> None:
+    right = replace(ROW, token="right", trigger="forecast", closed_wall=WALL - 10)
+    wrong = replace(right, token="wrong")
+    loads = {"right": CycleLoad(1, 1, WALL - 150, WALL - 100)}
+    found = values(bills(right, wrong, loads=loads))
+    assert (found["ahead_purchases", "learned", "right"], found["ahead_purchases", "learned", "wrong"]) == (1, 1)
+    assert found["ahead_hit_ratio", "learned"] == 0.5
+    assert ("ahead_hit_ratio", "announced") not in found
+
+
+def test_a_size_that_was_learned_is_shown() -> None:
+    assert values(bills(learned_size_bytes=GB))[("learned_size_bytes",)] == GB
+    assert ("learned_size_bytes",) not in values(bills())
