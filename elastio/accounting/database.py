@@ -86,6 +86,8 @@ MIGRATIONS: Sequence[Statements] = (
         "ALTER TABLE spans ADD COLUMN backing_per_hour REAL",
         "ALTER TABLE spans ADD COLUMN fast_per_hour REAL",
     ),
+    # NULL: no cache was there, or nobody wrote it down.
+    ("ALTER TABLE samples ADD COLUMN dirty_bytes INTEGER",),
 )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Name -> module and attribute. Imported when used: `elastio status` should not wait for the rest.
 COMMANDS = {
     "status": "elastio.cli.status:status",
+    "watch": "elastio.cli.watch:watch",
     "boost": "elastio.cli.boost:boost",
     "expect": "elastio.cli.expect:expect",
     "flush": "elastio.cli.flush:flush",
