@@ -141,8 +141,8 @@ def read_samples(file: LedgerFile, since: float, until: float) -> dict[str, tupl
                WHERE begun_wall < ? AND begun_wall + seconds > ?"""
     found: dict[str, list[SampleRun]] = {}
     with file.rows() as db:
-        for uuid, *figures, dirty_bytes in db.execute(query, (until, since)):
-            found.setdefault(uuid, []).append(SampleRun(*figures, dirty_bytes=dirty_bytes))
+        for uuid, begun, seconds, read, written, dirty in db.execute(query, (until, since)):
+            found.setdefault(uuid, []).append(SampleRun(begun, seconds, read, written, dirty_bytes=dirty))
     return {uuid: samples(runs) for uuid, runs in sorted(found.items())}
 
 

@@ -154,7 +154,7 @@ class Ledger:
         return {name: (boottime_s, boot_offset_s) for name, boottime_s, boot_offset_s in found}
 
     def timestamps(self, token: str) -> dict[str, float]:
-        """When each step of the cycle was seen, as wall clock, by the names of `cycle.Timestamps`; the last time of each."""
+        """When each step of the cycle was seen last, as wall clock, by the names of `cycle.Timestamps`."""
         with self.file.rows() as db:
             return {name: boottime_s + offset_s for name, (boottime_s, offset_s) in self._times(db, token).items()}
 

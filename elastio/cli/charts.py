@@ -9,9 +9,27 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _COMBINING = {"Mn", "Me"}
+
+
+class Style(Enum):
+    """How a line is shown where colours are used."""
+
+    PLAIN = "plain"
+    HEAD = "head"
+    QUIET = "quiet"
+    ACTIVE = "active"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    style: Style = Style.PLAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,18 @@ class Commands(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is not a command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            # click knows only commands that are loaded; options it suggests by itself.
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if close and not args[0].startswith("-"):
+                error.message += f" Did you mean {close[0]}?"
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from elastio.cli.charts import ASCII, BLOCKS, Symbols, width
-from elastio.cli.watch_view import Line, Style
+from elastio.cli.charts import ASCII, BLOCKS, Line, Style, Symbols, width
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TAKEN = (signal.SIGWINCH, signal.SIGTSTP)

@@ -69,7 +69,7 @@ class Asker:
         return Watched.first(status, self._app.clock.now(), self._begun(status))
 
     def next(self, seen: Watched) -> Watched:
-        """With one more answer, or with the reason why there is none; after ANSWER_S at the latest for each question."""
+        """With one more answer, or with the reason why there is none. Each of two questions takes ANSWER_S at most."""
         try:
             status = self._client.status()
             begun = self._begun(status) if phase_of(status) != phase_of(seen.status) else None

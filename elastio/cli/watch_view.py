@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from enum import Enum
 
-from elastio.cli.charts import BLOCKS, Symbols, bar, chart, clean, clip, width, wrap
+from elastio.cli.charts import BLOCKS, Line, Style, Symbols, bar, chart, clean, clip, width, wrap
 from elastio.cli.status import rows
 from elastio.cli.watch_history import SILENT, Point, Watched, phase_of
 from elastio.control.status import CyclePart, Status
@@ -26,23 +25,6 @@ MARKS = {
 }
 NOTES = ("paused", "restraint", "capped", "held", "expected")
 DEVICE = ("backing", "credits", "cache", "cycle", "learned size", "volumes", "agent")
-
-
-class Style(Enum):
-    """How a line is shown where colours are used."""
-
-    PLAIN = "plain"
-    HEAD = "head"
-    QUIET = "quiet"
-    ACTIVE = "active"
-    WARNING = "warning"
-    BAD = "bad"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    text: str
-    style: Style = Style.PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +85,8 @@ def _head(seen: Watched, now_s: float, form: Format) -> list[Line]:
     space = " " * max(1, form.columns - width(left) - len(right))
     lines = [Line(f"{left}{space}{right}", PHASE_STYLES.get(phase, Style.HEAD))]
     if seen.error:
-        text = f"NO ANSWER for {format_duration(max(0.0, now_s - seen.seen_s))}, asked again every {form.interval_s:g} s"
+        silent = format_duration(max(0.0, now_s - seen.seen_s))
+        text = f"NO ANSWER for {silent}, asked again every {form.interval_s:g} s"
         lines += [Line(text, Style.BAD), *(Line(t, Style.BAD) for t in _wrapped(seen.error, form))]
     if status.fault:
         lines += _named("fault", status.fault, form, Style.BAD)
@@ -130,7 +113,11 @@ def _named(name: str, text: str, form: Format, style: Style = Style.PLAIN) -> li
 
 def _figures(seen: Watched, form: Format) -> list[Line]:
     status, shown = seen.status, dict(rows(seen.status))
-    lines = [Line(f"{'throughput':<{LABEL}}{_throughput(status)}"), *_bandwidths(status, form), *_dirty_lines(seen, form)]
+    lines = [
+        Line(f"{'throughput':<{LABEL}}{_throughput(status)}"),
+        *_bandwidths(status, form),
+        *_dirty_lines(seen, form),
+    ]
     lines += _named("cost", _money(status), form)
     lines += _named("waiting for", status.waiting_for or "nothing", form)
     for name in NOTES:
@@ -204,12 +191,14 @@ def _flush(seen: Watched) -> str:
 
 
 def _money(status: Status) -> str:
-    """What the cache costs an hour and has cost so far, and what was spent today. Currencies that differ have no sum."""
+    """What the cache costs an hour and has cost so far, and what was spent today: no sum of several currencies."""
     spend = status.spend
     cap = "" if spend.max_cost is None else f" of {spend.max_cost:g}"
     cost = f"in {spend.currency}" if " and " in spend.currency else f"{spend.cost:.4f}{cap} {spend.currency}".rstrip()
     boosts = f"{spend.boosts}" + ("" if spend.max_boosts is None else f" of {spend.max_boosts}")
-    today = f"today {cost}, {boosts} boost{'s' * (boosts != '1')}" if spend.known else "today not known: the ledger cannot be read"
+    today = f"today {cost}, {boosts} boost{'s' * (boosts != '1')}"
+    if not spend.known:
+        today = "today not known: the ledger cannot be read"
     return "; ".join([*([] if status.cycle is None else _cycle_money(status.cycle)), today])
 
 

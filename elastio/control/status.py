@@ -49,8 +49,8 @@ class BackingPart:
 class CyclePart:
     """`flush_progress` goes from 0 to 1; None without a flush. Size and bandwidth are those provisioned.
 
-    `price_per_hour` None: nothing is bought yet, or its price is not known. `cost`: what is owed for it so far. `choice`:
-    why this cache was chosen, if money decides. `held_s`: how long a cache that is unused is still held; None: it is not.
+    `price_per_hour` None: nothing is bought yet, or its price is not known. `choice`: why this cache was chosen, if
+    money decides. `held_s`: how long a cache that is unused is still held; None: it is not. `cost`: owed so far.
     """
 
     token: str

@@ -127,14 +127,17 @@ def terminal(agent: FakeAgent, tmp_path: Path) -> Iterator[Terminal]:
     agent.replies["why"] = accepted(decisions=[])
     master, slave = pty.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = "from elastio.cli.main import main; main(prog_name='elastio')"
+    # Ctrl-C and SIGWINCH come from a controlling terminal only.
+    command = (
+        "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        "from elastio.cli.main import main; main(prog_name='elastio')"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", command, "--socket", str(agent.path), "watch", "--interval", "0.2"],
         stdin=slave,
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),  # Ctrl-C and SIGWINCH come from it
         env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"},
     )
     found = Terminal(process, master, slave)

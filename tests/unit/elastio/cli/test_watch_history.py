@@ -19,7 +19,9 @@ IDLE = published(standing(Phase.IDLE))
 
 
 def flushing(dirty_bytes: int, at_s: float = 0.0) -> Status:
-    seen = published(standing(Phase.FLUSHING, cycle=replace(CYCLE, flush_started_dirty_bytes=GIB)), dirty_bytes=dirty_bytes)
+    seen = published(
+        standing(Phase.FLUSHING, cycle=replace(CYCLE, flush_started_dirty_bytes=GIB)), dirty_bytes=dirty_bytes
+    )
     return replace(seen, wall=WALL + at_s)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.cli.charts import ASCII, BLOCKS, width
+from elastio.cli.charts import ASCII, BLOCKS, Style, width
 from elastio.cli.watch_history import Watched
-from elastio.cli.watch_view import Format, Style, frame, log_line
+from elastio.cli.watch_view import Format, frame, log_line
 from elastio.control.status import Status
 from elastio.core.state import Phase
 from elastio.units import GIB
@@ -40,7 +40,9 @@ def course() -> Iterator[Status]:
         elif turn < 25:
             yield at(Phase.ATTACHING, turn, 58.0, 0, waiting_for="the volume to be attached")
         elif turn < 65:
-            yield at(Phase.BOOSTING, turn, 90.0 + 10 * (turn % 4), (turn - 24) * GIB // 10, waiting_for="the load to end")
+            yield at(
+                Phase.BOOSTING, turn, 90.0 + 10 * (turn % 4), (turn - 24) * GIB // 10, waiting_for="the load to end"
+            )
         else:
             yield at(Phase.FLUSHING, turn, 0.4, 4 * GIB - (turn - 64) * GIB // 10, waiting_for="the flush")
 
@@ -89,15 +91,19 @@ def test_lines_for_a_log(golden: Golden) -> None:
     assert all("\n" not in log_line(seen) for seen in FRAMES.values())
 
 
-texts = st.sampled_from(["", FAILED, "日本語" * 20, "\x1b[2Jred\r\n", "x" * 300, "e\u0301 \u202e"]) | st.text(max_size=8)
+strange = ["", FAILED, "日本語" * 20, "\x1b[2Jred\r\n", "x" * 300, "e\u0301 \u202e"]
+texts = st.sampled_from(strange) | st.text(max_size=8)
 rates = st.sampled_from([0.0, 5e-324, 0.1, 60.0, 131.072, 1e6])
+
+
+TEXTS = ("fault", "last_error", "cloud_error", "waiting_for", "restraint", "capped")
 
 
 @st.composite
 def any_status(draw: st.DrawFn) -> Status:
     """Any situation, with texts and figures that nobody expects."""
     status = SITUATIONS[draw(st.sampled_from(sorted(SITUATIONS)))]
-    texts_of = {name: draw(texts) for name in ("fault", "last_error", "cloud_error", "waiting_for", "restraint", "capped")}
+    texts_of = {name: draw(texts) for name in TEXTS}
     load = replace(status.load, read_mb_s=draw(rates), write_mb_s=draw(rates), backing_bandwidth_mb_s=draw(rates))
     cycle = status.cycle and replace(
         status.cycle, bandwidth_mb_s=draw(rates), failure=draw(texts), flush_progress=draw(st.none() | st.floats(0, 1))
