@@ -18,7 +18,7 @@ STYLE = """
   }
 }
 body {
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; background: var(--paper); color: var(--ink);
+  max-width: 74rem; margin: 2rem auto; padding: 0 1rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif;
 }
 h1 { font-size: 1.5rem; margin-bottom: 0; }
@@ -36,11 +36,11 @@ figure { margin: 0; break-inside: avoid; }
 }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap; }
+th, td { padding: .25rem .5rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap; }
 thead th { color: var(--quiet); font-weight: normal; }
 tbody th { font-weight: normal; }
 th:first-child, .text { text-align: left; }
-td.text { white-space: normal; min-width: 12rem; }
+td.text { white-space: normal; min-width: 9rem; }
 svg { display: block; width: 100%; height: auto; }
 svg.key { display: inline-block; width: .9rem; height: .9rem; margin-right: .4rem; vertical-align: -.1rem; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--quiet); }

@@ -51,7 +51,7 @@ def nice(most: float) -> tuple[float, float]:
 
 def grid(panel: Panel, step: float, unit: str) -> list[Element]:
     """Horizontal lines at each step with their values; the unit is above the axis."""
-    made = [tag("text", unit, x=panel.left - 6, y=panel.top - 8, class_="axis end")]
+    made = [tag("text", unit, x=panel.left - 6, y=panel.top - 12, class_="axis end")]
     for number in range(round(panel.most / step) + 1):
         value = number * step
         y = panel.y(value)

@@ -104,6 +104,9 @@ def _month(report: Report) -> Element:
     more = max(0, len(report.days) - cost_picture.MOST_DAYS)
     said = f"The last {cost_picture.MOST_DAYS} of {len(report.days)} days. " if more else ""
     said += f"In {unit}; an outline is what a volume that is always fast would have cost in the same time."
+    known = [d.cost.saved for d in report.days if d.cost.saved is not None and d.cost.currency == unit]
+    if report.vm.saved is None and known:
+        said += f" On the {len(known)} days whose prices are known, {amount(sum(known))} {unit} was saved."
     return tag(
         "figure",
         tag("h2", "Cost of each day"),
