@@ -46,7 +46,7 @@ def nice(most: float) -> tuple[float, float]:
         return 1.0, 1.0
     power = 10.0 ** math.floor(math.log10(most / 5))
     step = next(power * factor for factor in (1, 2, 5, 10, 20) if most <= 5 * power * factor * (1 + 1e-9))
-    return step * math.ceil(most / step - 1e-9), step
+    return step * min(5, math.ceil(most / step - 1e-9)), step
 
 
 def grid(panel: Panel, step: float, unit: str) -> list[Element]:

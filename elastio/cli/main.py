@@ -77,9 +77,9 @@ class Commands(click.Group):
         except click.UsageError as error:
             # click knows only commands that are loaded; options it suggests by itself.
             close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
-            if close and not args[0].startswith("-"):
-                error.message += f" Did you mean {close[0]}?"
-            raise
+            if not close or args[0].startswith("-"):
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {close[0]}?", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -141,7 +141,7 @@ def test_what_others_wrote_is_shown_and_not_run() -> None:
 def test_any_text_is_the_same_after_a_browser_has_read_it(text: str, value: str) -> None:
     outline = Outline(written(tag("p", text, title=value)))
     assert outline.tags == ["p"]
-    assert "".join(outline.text) == plain(text)
+    assert "".join(outline.text) == f"\n{plain(text)}\n"
     assert dict(outline.attributes) == {"title": plain(value)}
 
 

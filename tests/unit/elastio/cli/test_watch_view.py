@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ CYCLES = replace(CYCLE, quote=QUOTE, opened_wall=WALL - 98, flush_started_dirty_
 SIZES = {"80x24": Format(80, 24), "200x50": Format(200, 50)}
 
 
-def at(phase: Phase, turn: int, rate: float, dirty_bytes: int, **state: object) -> Status:
+def at(phase: Phase, turn: int, rate: float, dirty_bytes: int, **state: Any) -> Status:
     cycle = None if phase is Phase.IDLE else CYCLES
     seen = published(standing(phase, cycle=cycle, owned=(VOLUME,), load=LOAD, **state), dirty_bytes=dirty_bytes)
     load = replace(seen.load, read_mb_s=rate / 10, write_mb_s=rate * 9 / 10)
@@ -103,7 +104,7 @@ TEXTS = ("fault", "last_error", "cloud_error", "waiting_for", "restraint", "capp
 def any_status(draw: st.DrawFn) -> Status:
     """Any situation, with texts and figures that nobody expects."""
     status = SITUATIONS[draw(st.sampled_from(sorted(SITUATIONS)))]
-    texts_of = {name: draw(texts) for name in TEXTS}
+    texts_of: dict[str, Any] = {name: draw(texts) for name in TEXTS}
     load = replace(status.load, read_mb_s=draw(rates), write_mb_s=draw(rates), backing_bandwidth_mb_s=draw(rates))
     cycle = status.cycle and replace(
         status.cycle, bandwidth_mb_s=draw(rates), failure=draw(texts), flush_progress=draw(st.none() | st.floats(0, 1))
