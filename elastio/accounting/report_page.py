@@ -32,6 +32,8 @@ MOST_PICTURES = 12
 MOST_ROWS = 2000
 MOST_STEPS = 50
 MOST_DAYS = 400
+# A browser loads and runs nothing, whatever a text of the ledger contains.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 PHASES = ("attaching", "boosting", "flushing", "detaching")
 
 
@@ -42,6 +44,7 @@ def to_html(report: Report, courses: Mapping[str, Course], machine: str, credits
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
         tag("style", STYLE),

@@ -176,6 +176,20 @@ def test_other_ends_give_the_terminal_back_too(terminal: Terminal, number: signa
 
 
 @pytest.mark.runs_programs
+def test_while_it_is_stopped_the_shell_has_the_terminal(terminal: Terminal) -> None:
+    terminal.until("BOOSTING")
+    terminal.process.send_signal(signal.SIGTSTP)
+    terminal.until(LEAVE)
+    _, status = os.waitpid(terminal.process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    sofar = len(terminal.seen)
+    terminal.process.send_signal(signal.SIGCONT)
+    terminal.frame(lambda frame: "BOOSTING" in frame and ENTER in terminal.seen[sofar:])
+    os.write(terminal.master, b"\x03")
+    assert terminal.process.wait(WAIT_S) == Exit.OK
+
+
+@pytest.mark.runs_programs
 def test_a_resize_is_drawn_in_the_new_size(terminal: Terminal) -> None:
     def widest(frame: str) -> int:
         return max(len(line) for line in frame.split("\n"))
