@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config.schema import SECTIONS, keys_of
+from elastio.config.schema import RENAMED, SECTIONS, keys_of
 from elastio.config.text import render
 from elastio.control.exit_codes import Exit
 
@@ -43,6 +43,8 @@ def test_config_check_refuses_in_one_sentence(text: str, elastio: Shell, tmp_pat
 
 # --- config show -------------------------------------------------------------------------------------------------
 
+# A name of the first release, and its name now.
+OLD_NAME, NAME = next(iter(RENAMED.items()))
 FILE = f"""
 [device]
 backing_uuid = "{UUID}"
@@ -51,7 +53,7 @@ bandwidth_mb_s = 60
 bandwidth_mb_s = 128
 max_size_gib = 50
 [policy]
-hold_s = 3
+{OLD_NAME} = 3
 [provider]
 name = "aws"
 [provider.aws]
@@ -84,7 +86,7 @@ def test_config_show_names_the_last_layer_that_sets_a_key(elastio: Shell, tmp_pa
     sources = {key: Path(row["source"]).name for key, row in rows.items()}
     assert (rows["cache.max_size_gib"]["value"], sources["cache.max_size_gib"]) == (20, "10-size.toml")
     assert (rows["cache.min_size_gib"]["value"], sources["cache.min_size_gib"]) == (2, "20-more.toml")
-    assert (rows["policy.trigger_delay_s"]["value"], sources["policy.trigger_delay_s"]) == (3, "elastio.toml")
+    assert (rows[f"policy.{NAME}"]["value"], sources[f"policy.{NAME}"]) == (3, "elastio.toml")
     assert (rows["cache.iops"]["value"], sources["cache.iops"]) == (None, "default")
     assert set(rows) >= {f"{section}.{spec.name}" for section in SECTIONS for spec in keys_of(section)}
 
