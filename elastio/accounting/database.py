@@ -88,6 +88,8 @@ MIGRATIONS: Sequence[Statements] = (
     ),
     # NULL: written by a release that did not record it, or no failure.
     ("ALTER TABLE cycles ADD COLUMN failure_kind TEXT",),
+    # NULL: no cache was there, or nobody wrote it down.
+    ("ALTER TABLE samples ADD COLUMN dirty_bytes INTEGER",),
 )
 
 

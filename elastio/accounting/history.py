@@ -24,13 +24,17 @@ SEAM_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SampleRun:
-    """Throughput of the adaptive device over some time: one sample, or several quiet ones."""
+    """Throughput of the adaptive device over some time: one sample, or several quiet ones.
+
+    `dirty_bytes` is what was dirty at its end; None: no cache was there, or an older release wrote it.
+    """
 
     begun_wall: float
     seconds: float
     read_bytes: int
     written_bytes: int
     quiet: bool = False
+    dirty_bytes: int | None = None
 
     @property
     def ended_wall(self) -> float:
@@ -45,7 +49,7 @@ class SampleRun:
         return self.written_bytes / self.seconds / MB
 
 
-def run_of(sample: Sample, ended_wall: float, utilization: float) -> SampleRun:
+def run_of(sample: Sample, ended_wall: float, utilization: float, dirty_bytes: int | None = None) -> SampleRun:
     """One sample as a run; `utilization` is what the policy made of it."""
     rates, seconds = sample.adaptive, sample.seconds
     return SampleRun(
@@ -54,16 +58,18 @@ def run_of(sample: Sample, ended_wall: float, utilization: float) -> SampleRun:
         round(rates.read_mb_s * MB * seconds),
         round(rates.write_mb_s * MB * seconds),
         utilization < QUIET_UTILIZATION,
+        dirty_bytes,
     )
 
 
 def joined(run: SampleRun, later: SampleRun) -> SampleRun | None:
     """Both as one run that keeps every byte and second, or None if they are not joined.
 
-    Only quiet runs that touch are joined. A load keeps every sample.
+    Only quiet runs that touch, with the same dirty data, are joined. A load and a flush keep every sample.
     """
     touch = abs(later.begun_wall - run.ended_wall) <= SEAM_S
-    if not (run.quiet and later.quiet and touch) or run.seconds + later.seconds > LONGEST_RUN_S:
+    is_same = run.quiet and later.quiet and run.dirty_bytes == later.dirty_bytes
+    if not (is_same and touch) or run.seconds + later.seconds > LONGEST_RUN_S:
         return None
     return replace(
         run,

@@ -49,7 +49,8 @@ class HistoryWriter:
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
         """Add one sample; `state` is the decision on it. Writes if a batch, a cycle or a phase of one is complete."""
         offset = wall - now
-        run = run_of(sample, offset + sample.at, state.load.utilization)
+        dirty_bytes = state.cycle.dirty_bytes if state.cycle else None
+        run = run_of(sample, offset + sample.at, state.load.utilization, dirty_bytes)
         self._add(run)
         token = state.cycle.token if state.cycle else None
         if token is not None:
@@ -99,8 +100,9 @@ class HistoryWriter:
         return aged + db.execute(_DELETE_OLD, (self._uuid, self._uuid, wall + DAY_S, excess)).rowcount
 
 
-_PUT_RUN = """INSERT INTO samples VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-    seconds = excluded.seconds, read_bytes = excluded.read_bytes, written_bytes = excluded.written_bytes"""
+_PUT_RUN = """INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    seconds = excluded.seconds, read_bytes = excluded.read_bytes, written_bytes = excluded.written_bytes,
+    dirty_bytes = excluded.dirty_bytes"""
 
 _ADD_LOAD = """INSERT INTO loads VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     read_bytes = read_bytes + excluded.read_bytes, written_bytes = written_bytes + excluded.written_bytes,
@@ -110,8 +112,8 @@ _DELETE_OLD = """DELETE FROM samples WHERE device_uuid = ? AND begun_wall IN (
     SELECT begun_wall FROM samples WHERE device_uuid = ? AND begun_wall < ? ORDER BY begun_wall LIMIT ?)"""
 
 
-def _figures(run: SampleRun) -> tuple[float, float, int, int]:
-    return run.begun_wall, run.seconds, run.read_bytes, run.written_bytes
+def _figures(run: SampleRun) -> tuple[float, float, int, int, int | None]:
+    return run.begun_wall, run.seconds, run.read_bytes, run.written_bytes, run.dirty_bytes
 
 
 def _amounts(load: CycleLoad) -> tuple[int, int, float | None, float | None]:
@@ -135,12 +137,12 @@ def read_loads(file: LedgerFile, since: float = 0.0) -> dict[str, CycleLoad]:
 
 def read_samples(file: LedgerFile, since: float, until: float) -> dict[str, tuple[SampleRun, ...]]:
     """The runs that overlap the period, by device, as `history.samples` orders them."""
-    query = """SELECT device_uuid, begun_wall, seconds, read_bytes, written_bytes FROM samples
+    query = """SELECT device_uuid, begun_wall, seconds, read_bytes, written_bytes, dirty_bytes FROM samples
                WHERE begun_wall < ? AND begun_wall + seconds > ?"""
     found: dict[str, list[SampleRun]] = {}
     with file.rows() as db:
-        for uuid, *figures in db.execute(query, (until, since)):
-            found.setdefault(uuid, []).append(SampleRun(*figures))
+        for uuid, begun, seconds, read, written, dirty in db.execute(query, (until, since)):
+            found.setdefault(uuid, []).append(SampleRun(begun, seconds, read, written, dirty_bytes=dirty))
     return {uuid: samples(runs) for uuid, runs in sorted(found.items())}
 
 

@@ -160,6 +160,11 @@ class Ledger:
         found = db.execute("SELECT name, boottime_s, boot_offset_s FROM marks WHERE token = ?", (token,))
         return {name: (boottime_s, boot_offset_s) for name, boottime_s, boot_offset_s in found}
 
+    def timestamps(self, token: str) -> dict[str, float]:
+        """When each step of the cycle was seen last, as wall clock, by the names of `cycle.Timestamps`."""
+        with self.file.rows() as db:
+            return {name: boottime_s + offset_s for name, (boottime_s, offset_s) in self._times(db, token).items()}
+
     def spend_since(self, since: float, now_wall: float) -> Spend:
         """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong."""
         return spend_since(since, now_wall, self.cycles(since, now_wall + DAY_S))

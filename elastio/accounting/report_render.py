@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime, tzinfo
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from elastio.accounting.ahead_lines import AheadLine
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
-from elastio.accounting.tables import begun, iso, note, table
+from elastio.accounting.tables import Table, begun, iso, note
 from elastio.units import GIB, format_duration
 
 SHOWN_BOOSTS, SHOWN_BREAKDOWNS, SHOWN_DAYS = 12, 5, 7
+NO_COSTS = "No costs yet: the agent has not seen a device in this period."
+L = TypeVar("L")
 _STEPS = tuple(f.name for f in fields(StepDurations))
 _BOOST_STEPS = _STEPS[: _STEPS.index("own_s") + 1]
 _STEP_HEADS = (
@@ -64,28 +66,51 @@ def to_csv(report: Report) -> str:
 def to_text(report: Report) -> str:
     """Tables for one screen: the last boosts and days, and the total. `% slow`: relative to static-slow."""
     if not report.days:
-        return "No costs yet: the agent has not seen a device in this period.\n"
-    shown, days = report.boosts[-SHOWN_BOOSTS:], report.days[-SHOWN_DAYS:]
-    lines = [_saved(report), ""]
+        return f"{NO_COSTS}\n"
+    lines = [saved(report), ""]
+    for each in (
+        boost_table(report, SHOWN_BOOSTS),
+        step_table(report, SHOWN_BREAKDOWNS),
+        day_table(report, SHOWN_DAYS),
+        ahead_table(report),
+    ):
+        lines += each.lines() if each.rows else []
+    return "\n".join([*lines, *notes(report)]).rstrip() + "\n"
+
+
+def boost_table(report: Report, most: int) -> Table:
+    """The last boosts, with their costs."""
     heads = ("boost begun", "GiB", "MB/s", "billed", *_COST_HEADS, "note")
-    lines += table(heads, [_boost_cells(b, report.tz) for b in shown], len(report.boosts) - len(shown))
-    lines += _breakdown(report)
+    rows = tuple(_boost_cells(b, report.tz) for b in _last(report.boosts, most))
+    return Table(heads, rows, len(report.boosts) - len(rows))
+
+
+def day_table(report: Report, most: int) -> Table:
+    """The last days, and the total."""
+    days = _last(report.days, most)
     cells = [(d.day.isoformat(), str(d.boosts), format_duration(d.cost.seconds), *_costs(d.cost)) for d in days]
     boosts = str(sum(d.boosts for d in report.days))
     cells.append(("VM total", boosts, format_duration(report.vm.seconds), *_costs(report.vm)))
-    lines += table(("day", "boosts", "time", *_COST_HEADS), cells, len(report.days) - len(days))
-    lines += _ahead(report)
+    return Table(("day", "boosts", "time", *_COST_HEADS), tuple(cells), len(report.days) - len(days))
+
+
+def ahead_table(report: Report) -> Table:
+    """What was bought ahead of bursts; no rows if nothing was."""
+    return Table(_AHEAD_HEADS, tuple(_ahead_cells(line) for line in report.ahead if line.bought))
+
+
+def notes(report: Report) -> list[str]:
+    """What the tables leave out."""
+    lines = []
     if report.unobserved_s >= 1:
         lines.append(f"Left out: {format_duration(report.unobserved_s)} during which no agent was running.")
     if report.vm.unpriced_boosts:
         lines.append(f"No price is known for {report.vm.unpriced_boosts} boost(s): they are missing from `cost`.")
-    return "\n".join(lines).rstrip() + "\n"
+    return lines
 
 
-def _ahead(report: Report) -> list[str]:
-    """What was bought ahead of bursts; nothing if nothing was."""
-    cells = [_ahead_cells(line) for line in report.ahead if line.bought]
-    return table(_AHEAD_HEADS, cells, 0) if cells else []
+def _last(lines: Sequence[L], most: int) -> Sequence[L]:
+    return lines[-most:] if most else ()
 
 
 def _ahead_cells(line: AheadLine) -> tuple[str, ...]:
@@ -96,18 +121,18 @@ def _ahead_cells(line: AheadLine) -> tuple[str, ...]:
     return line.kind, *counts, hits, *seconds, f"{line.wasted_agbs:,.0f}", money, wrong
 
 
-def _saved(report: Report) -> str:
+def saved(report: Report) -> str:
     """What was saved in the period, or why that is not known."""
     cost = report.vm
     if cost.saved is None or cost.baseline is None or cost.static_fast is None or cost.paid is None:
         return f"saved: unknown, because {_why_unknown(report)}"
     sums = (
-        f"paid {_amount(cost.paid)} (backing volume {_amount(cost.baseline)}, caches "
-        f"{_amount(cost.paid - cost.baseline)}), always fast {_amount(cost.static_fast)}"
+        f"paid {amount(cost.paid)} (backing volume {amount(cost.baseline)}, caches "
+        f"{amount(cost.paid - cost.baseline)}), always fast {amount(cost.static_fast)}"
     )
     if cost.saved < 0:
-        return f"lost {_amount(-cost.saved)} {cost.currency} in this period: {sums}"
-    return f"saved {_amount(cost.saved)} {cost.currency} in this period: {sums}"
+        return f"lost {amount(-cost.saved)} {cost.currency} in this period: {sums}"
+    return f"saved {amount(cost.saved)} {cost.currency} in this period: {sums}"
 
 
 def _why_unknown(report: Report) -> str:
@@ -121,21 +146,19 @@ def _why_unknown(report: Report) -> str:
     return f"{report.vm.unpriced_boosts} boost(s) have no price"
 
 
-def _amount(value: float) -> str:
+def amount(value: float) -> str:
     """Cents, and of less than ten cents four digits."""
     return f"{value:.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.4f}"
 
 
-def _breakdown(report: Report) -> list[str]:
-    """The steps of the last boosts, and the median of all boosts of the period."""
+def step_table(report: Report, most: int) -> Table:
+    """The steps of the last boosts, and the median of all boosts of the period; no rows if no boost had any."""
     boosts = [b.row for b in report.boosts if b.row.steps.boost_s is not None]
-    if not boosts:
-        return []
-    shown = boosts[-SHOWN_BREAKDOWNS:]
+    shown = _last(boosts, most)
     cells = [(begun(row.started_wall, report.tz), *_step_cells([row.steps])) for row in shown]
     if len(boosts) > 1:
         cells.append((f"median of {len(boosts)}", *_step_cells([row.steps for row in boosts])))
-    return table(_STEP_HEADS, cells, len(boosts) - len(shown))
+    return Table(_STEP_HEADS, tuple(cells), len(boosts) - len(shown))
 
 
 def _step_cells(steps: Sequence[StepDurations]) -> tuple[str, ...]:

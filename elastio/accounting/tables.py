@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from textwrap import shorten
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows below their heads. `left_out`: how many earlier rows there are."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left_out: int = 0
+
+    def lines(self) -> list[str]:
+        return table(self.heads, self.rows, self.left_out)
 
 
 def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], left_out: int) -> list[str]:

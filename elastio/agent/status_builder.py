@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elastio.accounting.rows import row_of
 from elastio.control.status import (
     AgentPart,
     BackingPart,
@@ -183,6 +184,7 @@ def _cycle(
         currency=priced.currency if priced else "",
         choice=cycle.choice.reason if cycle.choice else "",
         held_s=holding.left_s(state, obs, policy),
+        cost=row_of(cycle).cost(0.0, obs.wall) if priced else None,
     )
 
 

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elastio.cli.busy import ProgressLine, busy
 from elastio.config.schema import DEFAULT_PATH, DEFAULT_SOCKET, Config, load
 from elastio.control.client import ControlClient
 from elastio.control.exit_codes import TimedOutError
+from elastio.control.protocol import Message
 from elastio.control.status import Status
 from elastio.errors import ConfigError
 from elastio.host import commands
@@ -26,6 +28,14 @@ POLL_S = 0.5
 
 def _is_terminal() -> bool:
     return sys.stdin.isatty()
+
+
+class PatientClient(ControlClient):
+    """Shows on a terminal that an answer takes long: the agent reads the kernel and the cloud before some of them."""
+
+    def ask(self, command: str, **fields: object) -> Message:
+        with busy("waiting for the agent's answer"):
+            return super().ask(command, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +59,37 @@ class App:
     def client(self) -> ControlClient:
         """The client of the control socket. An invalid configuration means the default socket, not an error."""
         if self.socket is not None:
-            return ControlClient(self.socket)
+            return PatientClient(self.socket)
         try:
-            return ControlClient(self.config().agent.socket)
+            return PatientClient(self.config().agent.socket)
         except ConfigError:
-            return ControlClient(DEFAULT_SOCKET)
+            return PatientClient(DEFAULT_SOCKET)
 
     def sysfs(self) -> Sysfs:
         return Sysfs(self.root)
 
-    def watch(self, timeout_s: float, unfinished: Callable[[Status], str]) -> Iterator[Status]:
-        """Poll the status. Raises TimedOutError after `timeout_s`; `unfinished` says what was not done by then."""
+    def watch(
+        self, timeout_s: float, unfinished: Callable[[Status], str], *, shows_progress: bool = True
+    ) -> Iterator[Status]:
+        """Poll the status. Raises TimedOutError after `timeout_s`; `unfinished` says what was not done by then.
+
+        `shows_progress` False: the caller does, on a terminal.
+        """
         client = self.client()
         deadline = time.monotonic() + timeout_s
-        while True:
-            status = client.status()
-            yield status
-            if time.monotonic() >= deadline:
-                raise TimedOutError(f"{unfinished(status)} after {format_duration(timeout_s)}: {describe(status)}")
-            time.sleep(min(self.poll_s, timeout_s))
+        line = ProgressLine()
+        try:
+            while True:
+                status = client.status()
+                line.clear()
+                yield status
+                if time.monotonic() >= deadline:
+                    raise TimedOutError(f"{unfinished(status)} after {format_duration(timeout_s)}: {describe(status)}")
+                if shows_progress:
+                    line.show(describe(status))
+                time.sleep(min(self.poll_s, timeout_s))
+        finally:
+            line.clear()
 
 
 def describe(status: Status) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from elastio.cli import verdict
+from elastio.cli.busy import busy
 from elastio.errors import ConfigError
 from elastio.sim import metric_files, whatif
 from elastio.sim.comparison import Alternative, best, quick_enough, render_choices, render_money
@@ -71,12 +72,14 @@ def audit(files: tuple[Path, ...], details: bool, as_json: bool, **options: Any)
     of `sadf -j FILE -- -d`, or of Prometheus range queries of node_disk_read_bytes_total and
     node_disk_written_bytes_total. No cloud is asked.
     """
-    recordings = metric_files.read_all(files)
+    with busy("reading the files"):
+        recordings = metric_files.read_all(files)
     moved = [each for each in recordings if any(r.total_mb_s > 0 for r in each.rates)]
     quiet = [each.volume for each in recordings if each not in moved]
     asked = [(each, _question(each, options)) for each in moved]  # before the first is computed: all may be refused
     try:
-        found = [_finding(each, question, saturated, options) for each, (question, saturated) in asked]
+        with busy("comparing"):
+            found = [_finding(each, question, saturated, options) for each, (question, saturated) in asked]
     except ConfigError as error:
         raise click.UsageError(f"the agent does not accept these settings: {error}") from error
     if as_json:

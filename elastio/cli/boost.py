@@ -8,6 +8,7 @@ import time
 import click
 
 from elastio.cli.app import App, describe
+from elastio.cli.busy import busy
 from elastio.cli.waiting import wait_options
 from elastio.control.protocol import RefusedByAgentError
 from elastio.errors import ElastioError
@@ -51,7 +52,8 @@ def boost(app: App, size_gib: float | None, dry_run: bool, as_json: bool, wait_s
 def _show_quote(app: App, size_bytes: int | None, as_json: bool) -> None:
     from elastio.cli import dry_run  # noqa: PLC0415  a boost needs no provider
 
-    found = dry_run.ask(app, size_bytes, time.time())
+    with busy("asking the provider for its price"):
+        found = dry_run.ask(app, size_bytes, time.time())
     if as_json:
         click.echo(json.dumps(dry_run.to_dict(found), indent=2))
     else:

@@ -1,7 +1,11 @@
-"""`elastio config`: checks the configuration file."""
+"""`elastio config`: checks the configuration file, and shows where each setting comes from."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -11,12 +15,13 @@ from elastio.agent.device_credits import policy_of
 from elastio.agent.market import require_prices
 from elastio.cli.app import App
 from elastio.config.files import drop_ins
+from elastio.config.origin import HIDDEN, Setting, settings
 from elastio.config.schema import load
 
 
 @click.group(name="config")
 def config() -> None:
-    """Check the configuration file."""
+    """Check or show the configuration."""
 
 
 @config.command()
@@ -41,3 +46,47 @@ def check(app: App, file: Path | None) -> None:
         f"{found.cache.bandwidth_mb_s:g} MB/s from {found.provider.name}, the first of "
         f"{found.cache.initial_size_gib:g} GiB"
     )
+
+
+@config.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the settings as a JSON list.")
+@click.pass_obj
+def show(app: App, as_json: bool) -> None:
+    """Show every setting, its value, and whether it is a default, from the file or from a drop-in.
+
+    These are the values that the agent has after a restart, or after `systemctl reload elastiod` where a reload can
+    change them. Secrets in settings of the provider are not shown.
+    """
+    found = settings(app.config_path)
+    if as_json:
+        click.echo(json.dumps([_row(each) for each in found], indent=2))
+        return
+    for section, group in groupby(found, attrgetter("section")):
+        click.echo(f"[{section}]")
+        for line in _lines(list(group)):
+            click.echo(line)
+
+
+def _row(setting: Setting) -> dict[str, object]:
+    value = setting.value
+    return {
+        "key": f"{setting.section}.{setting.key}",
+        "value": str(value) if isinstance(value, Path) else value,
+        "source": setting.source,
+    }
+
+
+def _lines(settings: list[Setting]) -> Iterator[str]:
+    """TOML, with the sources as comments below each other."""
+    shown = [_assignment(each) for each in settings]
+    width = max(len(text) for text in shown)
+    for text, each in zip(shown, settings, strict=True):
+        yield f"{text:<{width}}  # {each.source}"
+
+
+def _assignment(setting: Setting) -> str:
+    if setting.value is None:
+        return f"# {setting.key} ="
+    if setting.value == HIDDEN:
+        return f"# {setting.key} = {HIDDEN}"
+    return f"{setting.key} = {setting.text}"

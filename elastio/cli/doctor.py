@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 
 from elastio.cli.app import App
+from elastio.cli.busy import busy
 from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
@@ -66,7 +67,9 @@ def examine(app: App) -> Iterator[CheckResult]:
     yield ok("configuration", f"{app.config_path} is valid")
     yield from _of_the_device(machine, config)
     yield from agent_checks.metadata(machine, config)
-    yield from agent_checks.cloud(config)
+    with busy("asking the cloud"):
+        found = list(agent_checks.cloud(config))
+    yield from found
     yield agent_checks.daemon(app.client())
     yield from agent_checks.credits(app.client())
 

@@ -31,7 +31,7 @@ def _wait(app: App, wait_s: float) -> None:
     """Return when the volume is deleted, which is after all data is on the backing device."""
     most = 0
     with click.progressbar(length=STEPS, label="flushing", item_show_func=_left, file=sys.stderr) as bar:
-        for seen in app.watch(wait_s, _unfinished):
+        for seen in app.watch(wait_s, _unfinished, shows_progress=False):
             if seen.phase == "idle":
                 bar.update(STEPS - bar.pos, 0)
                 return

@@ -6,6 +6,7 @@ import click
 
 from elastio import registry
 from elastio.cli.app import App
+from elastio.cli.busy import busy
 from elastio.config.schema import parse
 from elastio.config.text import exists, render, write
 from elastio.core.model import Identity
@@ -98,7 +99,8 @@ def _identify(chosen: dict[str, object]) -> Identity | None:
     """The identity of this instance; None with a warning if the cloud does not answer: only the agent needs it."""
     try:
         provider = registry.open_provider(str(chosen["provider.name"]), {}, str(chosen["device.backing_uuid"]))
-        return provider.identify()
+        with busy("asking the cloud which machine this is"):
+            return provider.identify()
     except ElastioError as error:
         click.echo(f"elastio: the instance cannot be identified: {error}", err=True)
         return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 
 import click
 
 from elastio import registry
+from elastio.cli.busy import busy
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError
 from elastio.janitor import SweepResult, sweep
@@ -44,10 +46,16 @@ def janitor(ctx: click.Context, name: str, settings: dict[str, object], dry_run:
     if not name.isidentifier():
         raise ConfigError(f"{name!r} is not the name of a provider", code="provider.name")
     failed = False
-    for result in sweep(registry.open_fleet(name, settings), time.time(), dry_run=dry_run):
+    results = sweep(registry.open_fleet(name, settings), time.time(), dry_run=dry_run)
+    while (result := _next(results)) is not None:
         failed |= result.outcome == "failed"
         click.echo(json.dumps(_row(result)) if as_json else _line(result))
     ctx.exit(Exit.FAILED if failed else Exit.OK)
+
+
+def _next(results: Iterator[SweepResult]) -> SweepResult | None:
+    with busy("asking the cloud"):
+        return next(results, None)
 
 
 def _line(result: SweepResult) -> str:

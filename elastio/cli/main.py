@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # Name -> module and attribute. Imported when used: `elastio status` should not wait for the rest.
 COMMANDS = {
     "status": "elastio.cli.status:status",
+    "watch": "elastio.cli.watch:watch",
     "boost": "elastio.cli.boost:boost",
     "expect": "elastio.cli.expect:expect",
     "flush": "elastio.cli.flush:flush",
@@ -69,6 +71,18 @@ class Commands(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is not a command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            # click knows only commands that are loaded; options it suggests by itself.
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not close or args[0].startswith("-"):
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {close[0]}?", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -17,6 +17,7 @@ import click
 
 from elastio.cli import verdict
 from elastio.cli.app import App
+from elastio.cli.busy import busy
 from elastio.cli.numbers import duration
 from elastio.core.model import Sample
 from elastio.errors import ConfigError, ElastioError
@@ -164,7 +165,8 @@ def _judge(
     wanted, seen_s = verdict.wanted_of(rates, saturated)
     asked = verdict.question(wanted, seen_s, int(size_gib * GIB), options)
     verdict.announce(asked)
-    found = whatif.answer(asked)
+    with busy("replaying the samples"):
+        found = whatif.answer(asked)
     unknown = doubts(rates, asked, found, saturated)
     again = ["elastio", "simulate", "--trace", str(out), "--backing-mb-s", str(backing), "--size-gib", str(size_gib)]
     again += ["--saturated", str(saturated)] if saturated else []

@@ -7,6 +7,7 @@ import time
 import click
 
 from elastio.cli.app import App, describe
+from elastio.cli.busy import busy
 from elastio.cli.waiting import seconds_option
 from elastio.control.status import MissingPart, Status
 from elastio.errors import ElastioError, HostError
@@ -114,7 +115,8 @@ def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
         click.confirm(f"unmount {', '.join(places)}?", abort=True)
     for place in reversed(places):
         try:
-            app.run(["umount", "--", place], timeout_s=UMOUNT_S)
+            with busy(f"unmounting {place}"):
+                app.run(["umount", "--", place], timeout_s=UMOUNT_S)
         except HostError as error:
             raise HostError(f"{error}: stop what uses {place}, or reboot with both volumes attached") from error
         click.echo(f"unmounted {place}")

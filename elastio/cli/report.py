@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
 
 import click
 
-from elastio.accounting.history_store import read_loads
-from elastio.accounting.report import build
+from elastio.accounting.history_store import read_loads, read_samples
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.report import Report, build
 from elastio.accounting.report_render import to_csv, to_dict, to_text
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
+from elastio.cli.busy import busy
 from elastio.cli.ledger import begin_of, open_ledger, since_option
 from elastio.cli.status import credits_text
 from elastio.codec import encode
 from elastio.control.status import CreditsPart
 from elastio.errors import ElastioError
+from elastio.units import format_size
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the report as a CSV table.")
+@click.option(
+    "--html",
+    "html_path",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report with pictures to FILE, one page that needs no network.",
+)
 @since_option
 @click.pass_obj
-def report(app: App, as_json: bool, as_csv: bool, since: datetime | timedelta | None) -> None:
+def report(app: App, as_json: bool, as_csv: bool, html_path: Path | None, since: datetime | timedelta | None) -> None:
     """Show what was saved, and the cost of boosts, days and the VM, beside volumes always slow or always fast."""
-    if as_json and as_csv:
-        raise click.UsageError("give --json or --csv, not both")
-    zone = local_zone()
+    if as_json + as_csv + (html_path is not None) > 1:
+        raise click.UsageError("give one of --json, --csv and --html")
     end = time.time()
-    begin = begin_of(since, zone, end)
-    with open_ledger(app) as ledger:
-        loads = read_loads(ledger.file, begin)
-        made = build(ledger.cycles(begin, end), ledger.spans(begin, end), begin, end, zone, loads)
+    zone = local_zone()
+    with busy("reading the ledger"), open_ledger(app) as ledger:
+        made = _report(ledger, begin_of(since, zone, end), end, zone)
+        page = None if html_path is None else _page(app, ledger, made)
+    if html_path is not None and page is not None:
+        write(html_path, page)
+        return
     if as_csv:
         click.echo(to_csv(made), nl=False)
         return
@@ -45,7 +59,40 @@ def report(app: App, as_json: bool, as_csv: bool, since: datetime | timedelta | 
         return
     click.echo(to_text(made), nl=False)
     if credits is not None:
-        click.echo(f"\nCredits of the backing volume now: {credits_text(credits)}.")
+        click.echo(f"\n{_sentence(credits)}")
+
+
+def _report(ledger: Ledger, begin: float, end: float, zone: tzinfo) -> Report:
+    loads = read_loads(ledger.file, begin)
+    return build(ledger.cycles(begin, end), ledger.spans(begin, end), begin, end, zone, loads)
+
+
+def _page(app: App, ledger: Ledger, made: Report) -> str:
+    from elastio.accounting import report_page  # noqa: PLC0415  the other forms need no pictures
+    from elastio.accounting.boost_picture import Course, window  # noqa: PLC0415
+
+    credits = _credits(app)
+    courses = {}
+    for boost in report_page.pictured(made):
+        row = boost.row
+        runs = read_samples(ledger.file, *window(row, made.until)).get(row.device_uuid, ())
+        spans = [s for s in ledger.spans(row.started_wall, row.started_wall + 1) if s.device_uuid == row.device_uuid]
+        backing = spans[0].backing_mb_s if spans else None
+        courses[row.token] = Course(row, ledger.timestamps(row.token), runs, backing, made.until)
+    return report_page.to_html(made, courses, socket.gethostname(), _sentence(credits) if credits else "")
+
+
+def write(path: Path, page: str) -> None:
+    """Write the page. Raises ElastioError if it cannot be written."""
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ElastioError(f"{path} cannot be written: {error.strerror or error}", code="out.unwritable") from error
+    click.echo(f"{path} is written, {format_size(len(page.encode()))}")
+
+
+def _sentence(credits: CreditsPart) -> str:
+    return f"Credits of the backing volume now: {credits_text(credits)}."
 
 
 def _credits(app: App) -> CreditsPart | None:

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from elastio.cli import extensions, verdict
+from elastio.cli.busy import busy
 from elastio.cli.numbers import Finite
 from elastio.cli.verdict import DAY, MB_S, SIZE
 from elastio.errors import ConfigError, ElastioError
@@ -125,7 +126,8 @@ def simulate(ctx: click.Context, /, **options: Any) -> None:
             return
         experiment = _experiment(options)
         whatif.require_provisioned(experiment.policy(""))
-        found = compare(experiment)
+        with busy("simulating"):
+            found = compare(experiment)
     except ConfigError as error:
         raise click.UsageError(f"the agent does not accept these settings: {error}") from error
     except TimeoutError as error:
@@ -160,7 +162,8 @@ def _experiment(options: Mapping[str, Any]) -> Experiment:
 
 
 def _trace(options: Mapping[str, Any]) -> None:
-    rates = traces.read(options["trace"], options["form"], options["device"], options["interval_s"])
+    with busy("reading the trace"):
+        rates = traces.read(options["trace"], options["form"], options["device"], options["interval_s"])
     wanted, recorded_s = verdict.wanted_of(rates, options["saturated_mb_s"])
     asked = verdict.question(
         wanted,
@@ -171,7 +174,8 @@ def _trace(options: Mapping[str, Any]) -> None:
         with_timeline=options["as_json"] or options["png"] is not None,
     )
     verdict.announce(asked)
-    found = whatif.answer(asked)
+    with busy("replaying the trace"):
+        found = whatif.answer(asked)
     if options["png"] is not None:
         _draw(found, options["png"])
     if options["as_json"]:

@@ -16,10 +16,15 @@ MAX_FILE_BYTES = 1024 * 1024
 
 def read_merged(path: Path) -> dict[str, Any]:
     """The TOML document of the file and its drop-ins. Raises ConfigError with a code `file.*`."""
-    merged = _read(path)
-    for extra in drop_ins(path):
-        merged = _overlay(merged, _read(extra))
+    merged: dict[str, Any] = {}
+    for _, layer in read_layers(path):
+        merged = overlay(merged, layer)
     return merged
+
+
+def read_layers(path: Path) -> tuple[tuple[Path, dict[str, Any]], ...]:
+    """The TOML documents of the file and its drop-ins, in the order in which they are merged. Raises ConfigError."""
+    return tuple((layer, _read(layer)) for layer in (path, *drop_ins(path)))
 
 
 def drop_ins(path: Path) -> list[Path]:
@@ -59,10 +64,10 @@ def _require_trusted(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """`above` merged into `below`: tables key by key, other values replaced."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        merged[key] = _overlay(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        merged[key] = overlay(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged

@@ -59,7 +59,7 @@ class CyclePart:
     """`flush_progress` goes from 0 to 1; None without a flush. Size and bandwidth are those provisioned.
 
     `price_per_hour` None: nothing is bought yet, or its price is not known. `choice`: why this cache was chosen, if
-    money decides. `held_s`: how long a cache that is unused is still held; None: it is not.
+    money decides. `held_s`: how long a cache that is unused is still held; None: it is not. `cost`: owed so far.
     """
 
     token: str
@@ -79,6 +79,7 @@ class CyclePart:
     currency: str = ""
     choice: str = ""
     held_s: float | None = None
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ MB = 10**6
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME
 IDLE = state(Phase.IDLE)
 BUSY = state(Phase.BOOSTING, cycle(), load=LoadWatch(above_since=100.0, utilization=1.0))
+QUIET = LoadWatch(below_since=100.0)
 CALM = state(Phase.BOOSTING, cycle(), load=LoadWatch(below_since=100.0, utilization=0.5))
 
 
@@ -84,6 +85,15 @@ def test_a_batch_is_written_when_a_phase_ends(file: LedgerFile) -> None:
     assert len(stored(file)) == 16
     # The load of `BUSY` is there since 100; the last sample that had it ended at 109.
     assert read_loads(file) == {"token": CycleLoad(105 * MB, 420 * MB, BOOT + 100, BOOT + 109)}
+
+
+def test_what_is_dirty_is_kept_with_each_sample_until_it_is_flushed(file: LedgerFile) -> None:
+    history = writer(file)
+    feed(history, range(90, 100), IDLE)
+    for now, dirty_bytes in zip(range(100, 106), (3, 2, 1, 0, 0, 0), strict=True):
+        feed(history, range(now, now + 1), replace(CALM, cycle=cycle(dirty_bytes=dirty_bytes), load=QUIET))
+    history.flush(BOOT + 106)
+    assert [(r.seconds, r.dirty_bytes) for r in stored(file)] == [(10, None), (1, 3), (1, 2), (1, 1), (3, 0)]
 
 
 def test_an_idle_day_is_a_row_an_hour(file: LedgerFile) -> None:
@@ -168,7 +178,7 @@ def test_samples_older_than_the_limit_go_and_phases_stay(file: LedgerFile) -> No
 def test_a_lowered_limit_is_reached_in_steps(file: LedgerFile) -> None:
     with file.write() as db:
         rows = [("dev", BOOT + second, 1.0, 0, MB) for second in range(2 * MOST_DELETED)]
-        db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?)", rows)
+        db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, NULL)", rows)
     history = writer(file, rows=1000)
     feed(history, range(10**5, 10**5 + int(WRITE_EVERY_S) + 1), BUSY, 40)
     assert len(stored(file)) == MOST_DELETED + 61

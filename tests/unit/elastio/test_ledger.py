@@ -204,6 +204,14 @@ def test_flush_is_the_last_one(ledger: Ledger) -> None:
     assert only(ledger).steps.flush_s == 5.0
 
 
+def test_timestamps_are_wall_clock_also_after_a_reboot(ledger: Ledger) -> None:
+    ledger.record(BOOSTED, BOOT)
+    ledger.record(replace(BOOSTED, closed_wall=START + 3000).stamped(quiet=20.0), BOOT + 2000)
+    times = ledger.timestamps("token-1")
+    assert (times["decided"], times["boosted"], times["quiet"]) == (BOOT + 1000, BOOT + 1004, BOOT + 2020)
+    assert ledger.timestamps("another") == {}
+
+
 # --- spend -----------------------------------------------------------------------------------------------
 
 

@@ -73,6 +73,7 @@ class FakeAgent:
             reply(self.replies.get(request["command"], refused("the test prepared no reply")))
 
     def start(self) -> None:
+        self._stop.clear()
         server = ControlServer(self.path, None, self.handle)
         self._thread = threading.Thread(target=self._serve, args=(server,))
         self._thread.start()

@@ -1,11 +1,13 @@
-"""`elastio config check`: prints what was read, or what is wrong."""
+"""`elastio config`: what was read, what is wrong, and where each setting comes from."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from elastio.config.schema import RENAMED, SECTIONS, keys_of
 from elastio.config.text import render
 from elastio.control.exit_codes import Exit
 
@@ -36,4 +38,70 @@ def test_config_check_refuses_in_one_sentence(text: str, elastio: Shell, tmp_pat
     other = tmp_path / "other.toml"
     other.write_text(text)
     result = elastio("config", "check", str(other))
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (Exit.CONFIG, "", 1)
+
+
+# --- config show -------------------------------------------------------------------------------------------------
+
+# A name of the first release, and its name now.
+OLD_NAME, NAME = next(iter(RENAMED.items()))
+FILE = f"""
+[device]
+backing_uuid = "{UUID}"
+bandwidth_mb_s = 60
+[cache]
+bandwidth_mb_s = 128
+max_size_gib = 50
+[policy]
+{OLD_NAME} = 3
+[provider]
+name = "aws"
+[provider.aws]
+region = "eu-west-1"
+kms_key_id = "alias/hidden-1"
+endpoint_url = "https://user:hidden-2@proxy.example/ec2?token=hidden-3"
+metadata_url = "http://169.254.169.254"
+[provider.aws.prices]
+gb_month = 0.08
+"""
+
+
+def layered(tmp_path: Path) -> None:
+    (tmp_path / "elastio.toml").write_text(FILE)
+    lay(tmp_path, **{"elastio.toml.d__10-size.toml": "[cache]\nmax_size_gib = 20\n"})
+    more = '[cache]\nmin_size_gib = 2\n[provider.aws]\napi_password = "hidden-4"\n'
+    lay(tmp_path, **{"elastio.toml.d__20-more.toml": more})
+
+
+def test_config_show_has_every_setting_with_its_source(elastio: Shell, tmp_path: Path, golden: Golden) -> None:
+    layered(tmp_path)
+    result = elastio("config", "show")
+    assert result.exit_code == Exit.OK
+    golden("config_show.txt", result.stdout)
+
+
+def test_config_show_names_the_last_layer_that_sets_a_key(elastio: Shell, tmp_path: Path) -> None:
+    layered(tmp_path)
+    rows = {row["key"]: row for row in json.loads(elastio("config", "show", "--json").stdout)}
+    sources = {key: Path(row["source"]).name for key, row in rows.items()}
+    assert (rows["cache.max_size_gib"]["value"], sources["cache.max_size_gib"]) == (20, "10-size.toml")
+    assert (rows["cache.min_size_gib"]["value"], sources["cache.min_size_gib"]) == (2, "20-more.toml")
+    assert (rows[f"policy.{NAME}"]["value"], sources[f"policy.{NAME}"]) == (3, "elastio.toml")
+    assert (rows["cache.iops"]["value"], sources["cache.iops"]) == (None, "default")
+    assert set(rows) >= {f"{section}.{spec.name}" for section in SECTIONS for spec in keys_of(section)}
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_config_show_tells_no_secret(form: tuple[str, ...], elastio: Shell, tmp_path: Path) -> None:
+    layered(tmp_path)
+    shown = elastio("config", "show", *form).stdout
+    assert "eu-west-1" in shown
+    assert "proxy.example" in shown
+    assert "kms_key_id" in shown
+    assert "hidden-" not in shown
+
+
+def test_config_show_refuses_what_the_agent_refuses(elastio: Shell, tmp_path: Path) -> None:
+    (tmp_path / "elastio.toml").write_text(FILE.replace("max_size_gib", "max_size"))
+    result = elastio("config", "show")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (Exit.CONFIG, "", 1)

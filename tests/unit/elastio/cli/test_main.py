@@ -74,6 +74,26 @@ def test_an_unknown_command_is_wrong_usage(elastio: Shell) -> None:
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("bost",), "boost"),
+        (("statsu",), "status"),
+        (("calibrat",), "calibrate"),
+        (("config", "chek"), "check"),
+        (("status", "--jsn"), "--json"),
+    ],
+)
+def test_a_mistyped_word_is_answered_by_the_nearest_one(typed: tuple[str, ...], meant: str, elastio: Shell) -> None:
+    result = elastio(*typed)
+    assert result.exit_code == Exit.USAGE
+    assert f"Did you mean '{meant}'?" in result.stderr or f"Did you mean {meant}?" in result.stderr
+
+
+def test_nothing_is_suggested_for_a_word_that_is_like_no_command(elastio: Shell) -> None:
+    assert "mean" not in elastio("xyzzy").stderr
+
+
+@pytest.mark.parametrize(
     ("error", "code"),
     [
         (errors.ConfigError("x"), Exit.CONFIG),

@@ -102,3 +102,30 @@ def test_days_are_those_of_the_machines_time_zone(tmp_path: Path) -> None:
 
 def zone_file(key: str) -> Path:
     return next(Path(p) / key for p in zoneinfo.TZPATH if (Path(p) / key).exists())
+
+
+def test_html_is_a_file_with_a_picture_of_the_boost(ledger: Path, elastio: Shell, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    for _ in range(2):  # the second replaces the first
+        result = elastio("report", "--html", str(page))
+        assert (result.exit_code, result.stdout.count("\n")) == (Exit.OK, 1)
+    text = page.read_text(encoding="utf-8")
+    assert text.count('class="boost"') == 1
+    assert text.endswith("</html>\n")
+    assert 'class="boost"' not in _html(elastio, page, "--since", "1m")
+
+
+def _html(elastio: Shell, page: Path, *options: str) -> str:
+    elastio("report", "--html", str(page), *options)
+    return page.read_text(encoding="utf-8")
+
+
+def test_html_that_cannot_be_written_is_one_sentence(ledger: Path, elastio: Shell, tmp_path: Path) -> None:
+    result = elastio("report", "--html", str(tmp_path / "none" / "report.html"))
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (Exit.FAILED, "", 1)
+
+
+def test_only_one_form_is_printed(ledger: Path, elastio: Shell, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert elastio("report", "--json", "--html", str(page)).exit_code == Exit.USAGE
+    assert not page.exists()

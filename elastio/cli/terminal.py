@@ -1,0 +1,132 @@
+"""The terminal of a live view: the alternate screen, without cursor and echo, and given back as it was.
+
+Theory of operation. SIGINT, SIGTERM and SIGHUP end the view by KeyboardInterrupt, whatever it does at that moment. A
+change of the size (SIGWINCH) and a stop by Ctrl-Z (SIGTSTP) are blocked, so that they wait until `Screen.wait` takes
+them: nothing is ever drawn from within a signal handler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import termios
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+from elastio.cli.charts import ASCII, BLOCKS, Line, Style, Symbols, width
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TAKEN = (signal.SIGWINCH, signal.SIGTSTP)
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
+COLOURS = {Style.HEAD: "1", Style.QUIET: "2", Style.ACTIVE: "1;32", Style.WARNING: "33", Style.BAD: "1;31"}
+
+
+def is_live(out: TextIO) -> bool:
+    """True if lines can be drawn in place: a terminal that knows more than to print."""
+    return out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def symbols_of(out: TextIO) -> Symbols:
+    """Block characters if the encoding has them."""
+    try:
+        (BLOCKS.levels + BLOCKS.full + BLOCKS.empty + BLOCKS.more).encode(out.encoding or "ascii")
+    except UnicodeEncodeError:
+        return ASCII
+    return BLOCKS
+
+
+def size(out: TextIO) -> os.terminal_size:
+    """Columns and rows of the terminal; 80 x 24 where it does not tell."""
+    try:
+        found = os.get_terminal_size(out.fileno())
+    except OSError:
+        found = os.terminal_size((0, 0))
+    return os.terminal_size((found.columns or 80, found.lines or 24))
+
+
+def drawing(lines: Sequence[Line], columns: int, is_coloured: bool) -> str:
+    """What draws the lines from the top of the screen. A full line is not cleared: that would erase its last cell."""
+    drawn = []
+    for number, line in enumerate(lines, 1):
+        text = line.text
+        if is_coloured and line.style in COLOURS:
+            text = f"\x1b[{COLOURS[line.style]}m{text}\x1b[0m"
+        end = "" if width(line.text) >= columns else "\x1b[K"
+        drawn.append(f"\x1b[{number};1H{text}{end}")
+    return "".join(drawn) + "\x1b[J" * (not lines or width(lines[-1].text) < columns)
+
+
+class Screen:
+    """The terminal while a view has it. `draw` and `wait` are called in turn."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self.is_coloured = not os.environ.get("NO_COLOR")
+
+    @property
+    def size(self) -> os.terminal_size:
+        return size(self._out)
+
+    def draw(self, lines: Sequence[Line], columns: int) -> None:
+        self._write(drawing(lines, columns, self.is_coloured))
+
+    def wait(self, seconds: float) -> None:
+        """Return after `seconds`, or at once when the size has changed or the view was stopped and continued."""
+        taken = signal.sigtimedwait(TAKEN, seconds)
+        if taken is None:
+            return
+        if taken.si_signo == signal.SIGTSTP:
+            self.leave()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self.enter()
+        self._write("\x1b[2J")
+
+    def enter(self) -> None:
+        self._write(ENTER)
+
+    def leave(self) -> None:
+        self._write(LEAVE)
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+@contextmanager
+def screen(out: TextIO) -> Iterator[Screen]:
+    """The terminal of `out`; in the end, however it comes, it is as it was before."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in ENDING}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
+    view = Screen(out)
+    try:
+        with _without_echo(sys.stdin):
+            view.enter()
+            yield view
+    finally:
+        for number in ENDING:  # a second Ctrl-C must not interrupt this
+            signal.signal(number, signal.SIG_IGN)
+        with contextlib.suppress(OSError):  # the terminal is gone
+            view.leave()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _without_echo(keys: TextIO) -> Iterator[None]:
+    """Keys are not shown, and those that were pressed meanwhile are discarded."""
+    if not keys.isatty():
+        yield
+        return
+    before = termios.tcgetattr(keys)
+    changed = termios.tcgetattr(keys)
+    changed[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(keys, termios.TCSADRAIN, changed)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(keys, termios.TCSAFLUSH, before)
