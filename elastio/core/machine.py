@@ -267,8 +267,7 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
 def _put_off(state: AgentState, event: Event, obs: Observation) -> AgentState:
     """The state after a boost that is not bought: a cap is asked again soon; a load that is not worth it, no more."""
     if event is Event.BOOST_DECLINED:
-        declined = state.declined_boosts + 1
-        return replace(state, declined_for=boosting.beginning(state, obs), declined_boosts=declined)
+        return replace(state, declined_for=boosting.beginning(state, obs), declined_boosts=state.declined_boosts + 1)
     return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S, capped_boosts=state.capped_boosts + 1)
 
 

@@ -102,6 +102,7 @@ def test_a_raised_cap_lets_the_next_boost_begin() -> None:
     agent = present(sim.agent)
     agent.policy = replace(agent.policy, caps=Caps(max_agbs_per_day=2 * CAP_AGBS))
     in_phase(sim, Phase.BOOSTING, 200)
+    assert len(bought(sim)) == 2
 
 
 def test_an_operator_cannot_boost_again_before_a_resume() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from elastio.config.schema import SECTIONS, keys_of, load, parse
 from elastio.config.text import toml
-from elastio.core.policy import Policy, StopPolicy
+from elastio.core.policy import Ahead, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
 from tests.fixtures.least_configuration import UUID, least
@@ -92,6 +92,8 @@ def test_every_key_reaches_the_policy() -> None:
                 "attach_timeout_s": 90,
                 "start_jitter_s": 20,
                 "reconcile_interval_s": 300,
+                "ahead": "learned",
+                "lead_s": 9,
             },
         }
     )
@@ -103,6 +105,7 @@ def test_every_key_reaches_the_policy() -> None:
     assert (policy.utilization_threshold, policy.release_threshold) == (0.5, 0.4)
     assert (policy.trigger_delay_s, policy.inactivity_delay_s, policy.cool_down_s) == (3, 12, 7)
     assert (policy.attach_timeout_s, policy.start_jitter_s, policy.reconcile_interval_s) == (90, 20, 300)
+    assert (policy.ahead, policy.lead_s) == (Ahead.LEARNED, 9)
 
 
 def test_every_cap_reaches_the_policy() -> None:

@@ -348,14 +348,14 @@ def test_only_root_may_give_up_data_and_the_kernel_says_who(uid: int, is_heard: 
     heard: list[tuple[bool, int | None]] = []
 
     def hear(message: Message, reply: Reply) -> None:
-        heard.append((bool(message.get("accepts_loss")), bench.server.asked_by))
+        heard.append((bool(message.get("accepts_loss")), opened.server.asked_by))
         reply(accepted())
 
-    bench = open_to_all(hear)
+    opened = open_to_all(hear)
     named = asks("recover", asked_by=0)  # nobody may name somebody else
     for request in (asks("recover"), asks("recover", accepts_loss=0), asks("recover", accepts_loss=1), named):
-        assert connect_as(bench.path, uid, 5000, [], request) == b"connected"
-        bench.turn()
+        assert connect_as(opened.path, uid, 5000, [], request) == b"connected"
+        opened.turn()
     assert heard == [(False, uid), (False, uid), (True, uid)][: 3 if is_heard else 2]
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio.agent.daemon import CloudRest, LazyProvider, lost_on
+from elastio.agent.daemon import CloudRest, Daemon, LazyProvider, lost_on
 from elastio.agent.event_log import EventLog
 from elastio.agent.executor import lost
+from elastio.agent.market import UNKNOWN
 from elastio.agent.worker import ForkWorker
 from elastio.cli import elastiod
 from elastio.config.schema import Config, parse
@@ -38,6 +39,21 @@ from tests.fixtures.least_configuration import least
 from tests.simulated import POLICY, QUIET, in_phase, machine
 
 LONG_S = 30.0
+UNPRICED = f"""
+[device]
+backing_uuid = "{KernelSettings().backing_uuid}"
+bandwidth_mb_s = 60
+[cache]
+bandwidth_mb_s = 190
+[policy]
+model = "money"
+[value]
+hour = 0.8
+[provider]
+name = "openstack"
+[provider.openstack.types]
+fast = {{ bandwidth_mb_s = 250 }}
+"""
 
 
 def config(provider: str) -> Config:
@@ -53,6 +69,14 @@ def test_a_provider_is_opened_once() -> None:
 def test_a_provider_that_cannot_be_opened_is_an_error_of_the_configuration() -> None:
     with pytest.raises(ConfigError):
         LazyProvider(config("nowhere")).warm_up()
+
+
+def test_a_daemon_that_decides_by_money_does_not_start_without_prices(tmp_path: Path) -> None:
+    path = tmp_path / "elastio.toml"
+    path.write_text(UNPRICED)
+    with pytest.raises(ConfigError) as refused:
+        Daemon(path)
+    assert refused.value.code == UNKNOWN
 
 
 def test_a_cap_that_ends_a_boost_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -107,8 +107,9 @@ def test_an_unknown_price_refuses_the_configuration(types: dict[str, Any]) -> No
 
 
 def test_the_operators_price_of_the_backing_volume_is_enough() -> None:
-    types = {"fast": TYPES["fast"]}
-    require_prices(openstack(types, device={"bandwidth_mb_s": 60, "price_per_month": 7.2}))
+    priced = openstack({"fast": TYPES["fast"]}, device={"bandwidth_mb_s": 60, "price_per_month": 7.2})
+    require_prices(priced)
+    assert market(priced, "", SIZE, None).waiting_per_s == pytest.approx((0.8 + 7.2 / 720) / 3600)
 
 
 def test_a_region_that_is_not_known_yet_is_waited_for() -> None:
