@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Programs of the laboratory and of the checks; each package is installed only where missing.
 PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs \
-            util-linux udev libudev1 iproute2 systemd ca-certificates
+            util-linux udev libudev1 iproute2 systemd ca-certificates dpkg-dev debhelper dh-python
 # Programs that build and check the Debian package.
 DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt
@@ -129,23 +129,9 @@ wheel-test: setup ## Build the wheel and use it from a clean virtual environment
 deb repo: PACKAGES := $(DEB_PACKAGES)
 deb-test: PACKAGES := python3-venv mmdebstrap
 
-# The tracked files, as they are here, are copied and built there. The version grows with each commit; every time in
-# the package is that of the last commit.
-DEB_TREE := build/deb/elastio
-DEB_RELEASE = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' elastio/__init__.py)
-DEB_SUFFIX = $(shell git describe --exact-match --match 'v$(DEB_RELEASE)' >/dev/null 2>&1 || \
-  TZ=UTC git log -1 --abbrev=8 --date=format-local:%Y%m%d.%H%M%S --format=+git%cd.%h)
-
 deb: packages ## Build the Debian package in out/deb, and check it with lintian
-	rm -rf build/deb out/deb && mkdir -p $(DEB_TREE) out/deb
-	git ls-files -z | tar --create --null --files-from=- | tar --extract --directory $(DEB_TREE)
-	{ echo 'elastio ($(DEB_RELEASE)$(DEB_SUFFIX)-1) unstable; urgency=medium'; echo; \
-	  echo '  * Built from commit $(shell git rev-parse HEAD).'; \
-	  echo '  * What changed: /usr/share/doc/elastio/changelog.gz'; echo; \
-	  git log -1 --date=rfc2822 --format=" -- $$(sed -n 's/^Maintainer: //p' debian/control)  %cd"; \
-	} >$(DEB_TREE)/debian/changelog
-	cd $(DEB_TREE) && umask 022 && dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1 || \
-	  { tail -n 40 ../build.log >&2; exit 1; }
+	rm -rf build/deb out/deb && mkdir -p out/deb
+	debian/build build/deb
 	mv build/deb/*.deb out/deb/
 	lintian --fail-on error --suppress-tags bad-distribution-in-changes-file out/deb/*.deb
 

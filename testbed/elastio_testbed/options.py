@@ -15,7 +15,7 @@ UNDER_EMULATION = 0.5
 
 suite_option = click.option(
     "--suite",
-    type=click.Choice(sorted(SUITES)),
+    type=click.Choice(SUITES),
     help="Debian release of the guests: 12 (bookworm) or 13 (trixie). Default: $ELASTIO_SUITE, else bookworm.",
 )
 json_option = click.option("--json", "json_path", type=click.Path(path_type=Path), help="File for the result.")

@@ -13,10 +13,10 @@ import pytest
 
 from elastio_testbed.image.cache import cache_directory, cached, digest_of
 from elastio_testbed.image.debian import SUITES
+from elastio_testbed.image.package import dependencies
 from elastio_testbed.image.tools import ImageError, chroot, run
 
 ROOT = Path(__file__).parents[2]
-CONTROL = ROOT / "debian/control"
 BUILD_S, PROGRAM_S = 1800, 120
 DEB = "/root/elastio.deb"
 # Written by dpkg, by the programs that maintain users, and by whatever runs.
@@ -66,16 +66,9 @@ def built() -> Path:
     return found[0]
 
 
-def dependencies() -> list[str]:
-    """Names of Debian packages, in the order of debian/control."""
-    text = CONTROL.read_text().partition("\nDepends: ")[2].partition("\nSuggests: ")[0]
-    names = [entry.split()[0].partition(":")[0] for entry in text.replace(",", "\n").splitlines() if entry.strip()]
-    return [name for name in names if not name.startswith("$")]
-
-
 def debian(suite: str) -> Path:
     """A tar file: the smallest Debian with what the package depends on."""
-    options = ["--variant=minbase", f"--include={','.join(dependencies())}"]
+    options = ["--variant=minbase", f"--include={','.join(dependencies(ROOT))}"]
     entry = cache_directory() / f"package-{suite}-{digest_of(options)}"
     made = cached(entry, lambda folder: _bootstrap(options, suite, folder / "root.tar"))
     return made / "root.tar"

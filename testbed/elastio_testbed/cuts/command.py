@@ -70,7 +70,7 @@ def trial(
     seen: dict[str, list[CutResult]] = {"control": [], "agent": []}
 
     def document() -> dict[str, Any]:
-        conditions = {"suite": chosen_suite(suite).name, "filesystem": filesystem, "seed": seed}
+        conditions = {"suite": chosen_suite(suite), "filesystem": filesystem, "seed": seed}
         return {**conditions, **summary(seen["agent"], seen["control"])}
 
     with scratch_folder("elastio-cuts-") as name:

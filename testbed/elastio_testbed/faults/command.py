@@ -52,7 +52,7 @@ def faults(
     from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
 
     def document(results: Sequence[RunResult]) -> dict[str, object]:
-        return {"suite": chosen_suite(suite).name, **summary(seed, results)}
+        return {"suite": chosen_suite(suite), **summary(seed, results)}
 
     def keep(results: Sequence[RunResult]) -> None:
         write_json(json_path, document(results))

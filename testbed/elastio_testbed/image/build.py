@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
-from elastio_testbed.image.debian import Suite, chosen_suite, debian_root
+from elastio_testbed.image.debian import chosen_suite, debian_root
 from elastio_testbed.image.install import install
+from elastio_testbed.image.package import dependencies
 from elastio_testbed.image.tools import chroot, run
 
 ROOT_LABEL = "elastio-root"
@@ -16,9 +17,10 @@ _ROOT_SIZE = "4G"
 # Each change of the checkout creates another image of about 600 MB, or 950 MB with the tools.
 _KEPT_IMAGES = 8
 _CHECKOUT = Path(__file__).resolve().parents[3]
+# What the package is built from, except its documents.
 _SOURCES = (
-    *("elastio", "providers", "calibration", "systemd", "monitoring"),
-    *("requirements/guest.txt", "pyproject.toml", "README.md"),
+    *("elastio", "providers", "calibration", "systemd", "monitoring", "debian"),
+    *("requirements/guest.txt", "requirements/deb.txt", "pyproject.toml"),
 )
 _BUILDER = Path(__file__).parent
 _TIMEOUT_S = 300
@@ -48,12 +50,12 @@ def build_guest_image(*, tools: bool = False, suite: str | None = None) -> Guest
     applications of the larger experiments. Raises ImageError; the cache then keeps the finished layers only.
     """
     cache = cache_directory()
-    debian_suite = chosen_suite(suite)
-    debian = debian_root(cache, debian_suite, tools=tools)
+    release = chosen_suite(suite)
+    debian = debian_root(cache, release, dependencies(_CHECKOUT), tools=tools)
     sources = [_CHECKOUT / name for name in _SOURCES]
     digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
-    entry = cache / f"guest-{debian_suite.name}-{digest}"
-    directory = cached(entry, lambda unfinished: _build(unfinished, debian, cache, debian_suite))
+    entry = cache / f"guest-{release}-{digest}"
+    directory = cached(entry, lambda unfinished: _build(unfinished, debian, cache))
     prune(cache, "guest-*", keep=_KEPT_IMAGES)
     return GuestImage(
         root=directory / "root.ext4",
@@ -64,13 +66,13 @@ def build_guest_image(*, tools: bool = False, suite: str | None = None) -> Guest
     )
 
 
-def _build(directory: Path, debian: Path, cache: Path, suite: Suite) -> None:
+def _build(directory: Path, debian: Path, cache: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="elastio-root-", dir=cache) as unpacked:
         root = Path(unpacked)
         root.chmod(0o755)
         unpack = ["tar", "--extract", "--numeric-owner", "--file", str(debian), "--directory", unpacked]
         run(unpack, timeout_s=_TIMEOUT_S)
-        install(root, _CHECKOUT, cache, suite)
+        install(root, _CHECKOUT)
         shutil.copyfile(root / "vmlinuz", directory / "vmlinuz")
         shutil.copyfile(root / "initrd.img", directory / "initrd.img")
         make_bootloader(root, directory / "bootx64.efi")

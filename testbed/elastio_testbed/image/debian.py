@@ -2,23 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from elastio_testbed.image.cache import cached, digest_of
 from elastio_testbed.image.tools import ImageError, run
 
-
-@dataclass(frozen=True)
-class Suite:
-    """A release of Debian for guests, with the version of its Python."""
-
-    name: str
-    python: str
-
-
 # Kernel 6.1, and kernel 6.12.
-SUITES = {suite.name: suite for suite in (Suite("bookworm", "3.11"), Suite("trixie", "3.13"))}
+SUITES = ("bookworm", "trixie")
 DEFAULT_SUITE = "bookworm"
 PACKAGES = (
     "linux-image-cloud-amd64",
@@ -33,9 +23,7 @@ PACKAGES = (
     "dmsetup",
     "util-linux",
     "iproute2",
-    "bcache-tools",
     "python3",
-    "python3-venv",
     "qemu-guest-agent",
     "fio",
     # For users of the image on a cloud.
@@ -56,23 +44,26 @@ _ANONYMOUS = 'rm -f "$1"/etc/ssh/ssh_host_* && : > "$1/etc/machine-id"'
 _TIMEOUT_S = 1800
 
 
-def chosen_suite(wanted: str | None = None) -> Suite:
+def chosen_suite(wanted: str | None = None) -> str:
     """The suite of that name, else that of $ELASTIO_SUITE, else Debian 12. Raises ImageError for an unknown name."""
     name = wanted or os.environ.get("ELASTIO_SUITE") or DEFAULT_SUITE
     if name not in SUITES:
         raise ImageError(f"the suite {name!r} is not supported; use one of {', '.join(SUITES)}")
-    return SUITES[name]
+    return name
 
 
-def debian_root(cache: Path, suite: Suite, *, tools: bool = False) -> Path:
-    """The tar file of the Debian root, with or without TOOLS; mmdebstrap builds it if the cache has none."""
-    packages = (*PACKAGES, *TOOLS) if tools else PACKAGES
+def debian_root(cache: Path, suite: str, dependencies: Sequence[str], *, tools: bool = False) -> Path:
+    """The tar file of the Debian root, with or without TOOLS; mmdebstrap builds it if the cache has none.
+
+    `dependencies`: the packages that elastio's own depends on.
+    """
+    packages = (*PACKAGES, *dependencies, *(TOOLS if tools else ()))
     digest = digest_of([str(_RECIPE), *packages, *_EXCLUDED, _ANONYMOUS])
-    entry = cache / f"debian-{suite.name}-{digest}"
+    entry = cache / f"debian-{suite}-{digest}"
     return cached(entry, lambda unfinished: _bootstrap(unfinished, suite, packages)) / "root.tar"
 
 
-def _bootstrap(directory: Path, suite: Suite, packages: Sequence[str]) -> None:
+def _bootstrap(directory: Path, suite: str, packages: Sequence[str]) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED]
     options = ["--variant=minbase", f"--include={','.join(packages)}", *excluded, f"--customize-hook={_ANONYMOUS}"]
-    run(["mmdebstrap", *options, suite.name, str(directory / "root.tar")], timeout_s=_TIMEOUT_S)
+    run(["mmdebstrap", *options, suite, str(directory / "root.tar")], timeout_s=_TIMEOUT_S)

@@ -6,25 +6,7 @@ from pathlib import Path
 import pytest
 
 from elastio_testbed.image.build import ROOT_LABEL, make_filesystem
-from elastio_testbed.image.install import destination
 from elastio_testbed.image.tools import ImageError, run
-
-
-@pytest.mark.parametrize(
-    ("source", "place"),
-    [
-        ("systemd/elastiod.service", "usr/lib/systemd/system/elastiod.service"),
-        ("systemd/elastio-expect@.timer", "usr/lib/systemd/system/elastio-expect@.timer"),
-        ("systemd/69-elastio.rules", "usr/lib/udev/rules.d/69-elastio.rules"),
-        ("systemd/modprobe.d/elastio.conf", "usr/lib/modprobe.d/elastio.conf"),
-        ("systemd/sysusers.d/elastio.conf", "usr/lib/sysusers.d/elastio.conf"),
-        ("systemd/nftables.d/elastio-metadata.nft", None),
-        ("systemd/README.md", None),
-        ("systemd/elastio.conf", None),
-    ],
-)
-def test_each_kind_of_file_is_installed_in_its_directory_and_no_other(source: str, place: str | None) -> None:
-    assert destination(Path(source)) == (place and Path(place))
 
 
 @pytest.mark.runs_programs

@@ -11,10 +11,10 @@ from elastio_testbed.image.tools import ImageError
 
 def test_the_option_overrides_the_environment_which_overrides_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ELASTIO_SUITE", raising=False)
-    assert chosen_suite().name == "bookworm"
+    assert chosen_suite() == "bookworm"
     monkeypatch.setenv("ELASTIO_SUITE", "trixie")
-    assert chosen_suite().name == "trixie"
-    assert chosen_suite("bookworm").name == "bookworm"
+    assert chosen_suite() == "trixie"
+    assert chosen_suite("bookworm") == "bookworm"
 
 
 def test_an_unknown_suite_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
