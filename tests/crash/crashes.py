@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
+from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
@@ -24,6 +26,9 @@ from tests import simulated
 from tests.simulated import KERNEL, QUIET, by_money
 
 from .known_bursts import remember_bursts
+
+# Whatever happens is told; here nobody listens.
+logging.getLogger("elastio").addHandler(logging.NullHandler())
 
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 # Below the threshold, so that the cache is flushed and leaves under it.
@@ -274,6 +279,7 @@ class Run:
             recorder=recorder_of_costs,
             point=crash_point,
             forecaster=LearnedForecaster(recorder_of_costs.past, self._situation),
+            reporter=EventLog(KERNEL.backing_uuid),
         )
         if scenario.learned_s is not None:
             remember_bursts(self.ledger, self.world.clock.wall() + scenario.learned_s)

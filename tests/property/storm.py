@@ -9,6 +9,7 @@ from random import Random
 
 from elastio.accounting.ledger import Ledger
 from elastio.agent.adviser import HindsightAdviser
+from elastio.agent.event_log import EventLog
 from elastio.core.model import Forecast, RequestKind, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
@@ -106,6 +107,7 @@ class Storm:
             seed=schedule.seed,
             forecaster=forecaster,
             adviser=adviser,
+            reporter=EventLog(KERNEL.backing_uuid),
         )
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
