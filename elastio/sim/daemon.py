@@ -1,7 +1,7 @@
 """`elastiod --sim`: the real loop, requests and control socket on a simulated machine that bursts by itself.
 
-Simulated time follows real time, so that every command of `elastio` can be tried without a cloud, a kernel module or
-root. It creates no file but the control socket.
+Simulated time follows real time, or is `pace` times as fast, so that every command of `elastio` can be tried without a
+cloud, a kernel module or root. It creates no file but the control socket.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from elastio.control.server import ControlServer
 from elastio.core.policy import Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
+from elastio.sim.settings import parse_settings
 from elastio.sim.workload import Segment, Trace, Workload
 from elastio.sim.world import open_world
 
 # One burst and the quiet after it, repeated.
-BURST = (Segment(20, 1), Segment(40, 90), Segment(120, 1))
+QUIET_S, BURST_S, REST_S = 20, 40, 120
+QUIET_MB_S = 1
 TURN_S = 0.1
 # After a suspend the simulation catches up in steps, so that the socket keeps answering.
 MOST_AT_ONCE_S = 5.0
@@ -44,7 +46,8 @@ class SimDaemon:
         uuid = config.device.backing_uuid
         settings = config.provider.settings if config.provider.name == "sim" else {}
         world = open_world({"backing_mb_s": config.device.bandwidth_mb_s, **settings}, uuid)
-        world.workload = bursts()
+        self.settings = parse_settings(settings)
+        world.workload = bursts(self.settings.burst_mb_s)
         self.simulation = Simulation(
             world,
             policy_of(config, world.kernel.settings.backing_bytes),
@@ -64,7 +67,7 @@ class SimDaemon:
             self.server.on_ready(key, mask)
         self.simulation.run_for(ahead_s)
         if self.simulation.world.workload.done:
-            self.simulation.world.workload = bursts()
+            self.simulation.world.workload = bursts(self.settings.burst_mb_s)
         if self._starts != self.simulation.starts:  # the simulated power was cut
             self._requests = self._open_requests()
         self.server.sweep()
@@ -98,9 +101,9 @@ def policy_of(config: Config, backing_bytes: int) -> Policy:
     return replace(policy, market=market(config, "", backing_bytes, None))
 
 
-def bursts() -> Workload:
-    """The application of the simulated machine."""
-    return Trace(BURST)
+def bursts(mb_s: float) -> Workload:
+    """The application of the simulated machine: a burst of this many MB/s, and the quiet before and after it."""
+    return Trace((Segment(QUIET_S, QUIET_MB_S), Segment(BURST_S, mb_s), Segment(REST_S, QUIET_MB_S)))
 
 
 def default_config() -> Config:
@@ -140,7 +143,8 @@ def run_simulated(config_path: Path | None) -> None:
 
 
 def _follow_real_time(daemon: SimDaemon, stop: list[int]) -> None:
-    began = time.monotonic() - daemon.simulation.world.clock.elapsed()
+    clock, pace = daemon.simulation.world.clock, daemon.settings.pace
+    began, at_begin = time.monotonic(), clock.elapsed()
     while not stop:
-        behind = time.monotonic() - began - daemon.simulation.world.clock.elapsed()
+        behind = (time.monotonic() - began) * pace - (clock.elapsed() - at_begin)
         daemon.turn(TURN_S, max(0.0, min(behind, MOST_AT_ONCE_S)))
