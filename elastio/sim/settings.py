@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from elastio.errors import ConfigError
 from elastio.sim.faults import FaultPlan
 
-
 # A turn of `elastiod --sim` takes a tenth of a second and advances the simulation by at most five.
 FASTEST_PACE = 40.0
 
