@@ -7,7 +7,6 @@ cloud, a kernel module or root. It creates no file but the control socket.
 from __future__ import annotations
 
 import logging
-import os
 import selectors
 import signal
 import time
@@ -25,7 +24,7 @@ from elastio.control.server import ControlServer
 from elastio.core.policy import Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.settings import parse_settings
+from elastio.sim.settings import default_socket, parse_settings
 from elastio.sim.workload import Segment, Trace, Workload
 from elastio.sim.world import open_world
 
@@ -119,11 +118,6 @@ def default_config() -> Config:
     )
 
 
-def default_socket() -> Path:
-    """Where `elastiod --sim` listens without a configuration file: a directory that needs no root."""
-    return Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / "elastio-sim.sock"
-
-
 def run_simulated(config_path: Path | None) -> None:
     """Run until SIGTERM or SIGINT. Raises ConfigError for an invalid configuration."""
     config = default_config() if config_path is None else load(config_path)
@@ -135,7 +129,8 @@ def run_simulated(config_path: Path | None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, note)
-    _log.info("a simulated machine; ask it with: elastio --socket %s status", config.agent.socket)
+    asked = "--sim" if config.agent.socket == default_socket() else f"--socket {config.agent.socket}"
+    _log.info("a simulated machine; ask it with: elastio %s status", asked)
     try:
         _follow_real_time(daemon, stop)
     finally:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from elastio.errors import ConfigError
 from elastio.sim.faults import FaultPlan
@@ -25,6 +27,11 @@ class SimSettings:
     backing_mb_s: float = 33.0
     burst_mb_s: float = 90.0
     pace: float = 1.0
+
+
+def default_socket() -> Path:
+    """Where `elastiod --sim` listens without a configuration file: a directory that needs no root."""
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / "elastio-sim.sock"
 
 
 def parse_settings(settings: Mapping[str, object]) -> SimSettings:

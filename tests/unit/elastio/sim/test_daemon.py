@@ -14,8 +14,8 @@ from elastio.control.client import ControlClient
 from elastio.control.protocol import RefusedByAgentError
 from elastio.core.state import Phase
 from elastio.errors import ConfigError
-from elastio.sim.daemon import SimDaemon, default_config, default_socket
-from elastio.sim.settings import parse_settings
+from elastio.sim.daemon import SimDaemon, default_config
+from elastio.sim.settings import default_socket, parse_settings
 
 T = TypeVar("T")
 
