@@ -1,7 +1,7 @@
 """A real `elastiod --sim` in a process of its own, and a search path on which `elastio` asks it.
 
 The simulation is PACE times as fast as the clock, and its application is quiet, so that what a test asks for is all
-that happens. Nothing is replaced but programs that change disks or the machine: `stand_in` records how they were called.
+that happens. Only programs that change disks or the machine are replaced: `stand_in` records how they were called.
 """
 
 from __future__ import annotations
@@ -80,6 +80,13 @@ class SimAgent:
     def status(self) -> Status:
         return self.client.status()
 
+    def wait_until_listed(self) -> None:
+        """Until the agent has read the kernel and listed its volumes, a simulated second or two after its start."""
+        for _ in range(40):
+            if self.run("elastio", "gc", "--dry-run").returncode == 0:
+                return
+        raise AssertionError(self.run("elastio", "gc", "--dry-run").stderr)
+
     def settle(self) -> None:
         """Idle, without a hold, a pause or an announced burst."""
         status = self.status()
@@ -131,6 +138,7 @@ def sim_agent(folder: Path) -> Iterator[SimAgent]:
         try:
             assert daemon.stderr is not None
             assert "a simulated machine" in daemon.stderr.readline()
+            agent.wait_until_listed()
             yield agent
         finally:
             daemon.terminate()
