@@ -2,6 +2,9 @@
 
 The simulation is PACE times as fast as the clock, and its application is quiet, so that what a test asks for is all
 that happens. Only programs that change disks or the machine are replaced: `stand_in` records how they were called.
+
+A cache is kept for minutes of the simulation, and a hold of 400 s lasts for 26: on a slow machine a command may take
+seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from elastio.control.status import Status
 
 ROOT = Path(__file__).parents[1]
 SOURCES = os.pathsep.join(str(ROOT / name) for name in ("", "providers", "calibration", "testbed"))
-PACE = 30
+PACE = 15
 START_S = 30
 CONFIG = """\
 [device]
@@ -30,7 +33,7 @@ bandwidth_mb_s = 33.0
 bandwidth_mb_s = 128.0
 initial_size_gib = 4.0
 [policy]
-inactivity_delay_s = 15.0
+inactivity_delay_s = 600.0
 [agent]
 socket = "{folder}/elastio-sim.sock"
 socket_group = ""

@@ -1,7 +1,8 @@
 """The code blocks of README, tutorials and how-to pages, and whether they are run.
 
 A block is run if the line before it is the comment `<!-- run -->`, which no reader of the rendered page sees. Every
-other block is listed in `not_run.toml` by its page and its first line, with one of the reasons that are explained there.
+other block is listed in `not_run.toml` by its page and its first line, with one of the reasons that are explained
+there.
 """
 
 from __future__ import annotations

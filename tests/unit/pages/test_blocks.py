@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -50,12 +49,13 @@ def test_marks_are_before_blocks() -> None:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, runs_programs: None) -> Iterator[SimAgent]:
+def reader(tmp_path_factory: pytest.TempPathFactory, runs_programs: None) -> Iterator[SimAgent]:
     """What a reader of the page has: a running agent, the programs, a recorded trace."""
-    with sim_agent(tmp_path) as agent:
-        (tmp_path / ".venv").mkdir()
-        (tmp_path / ".venv/bin").symlink_to(tmp_path / "bin")
-        (tmp_path / "t.csv").write_text(TRACE)
+    folder = tmp_path_factory.mktemp("reader")  # the path of a socket has at most 107 characters
+    with sim_agent(folder) as agent:
+        (folder / ".venv").mkdir()
+        (folder / ".venv/bin").symlink_to(folder / "bin")
+        (folder / "t.csv").write_text(TRACE)
         yield agent
 
 
