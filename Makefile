@@ -4,6 +4,8 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
+# What cloud-init accepts as user data.
+CLOUD_CONFIG := $(VENV)/share/cloud-config.schema.json
 # Programs of the laboratory and of the checks; each package is installed only where missing.
 PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs \
             util-linux udev libudev1 iproute2 systemd ca-certificates dpkg-dev debhelper dh-python
@@ -23,7 +25,7 @@ help: ## Show this list
 
 # --- set-up ------------------------------------------------------------------------------------------------
 
-setup: packages $(VENV)/.installed $(BIN)/promtool ## Install everything: system packages, virtual environment, git hooks
+setup: packages $(VENV)/.installed $(BIN)/promtool $(BIN)/shellcheck $(CLOUD_CONFIG) ## Install everything: system packages, virtual environment, git hooks
 	@if git rev-parse --git-dir >/dev/null 2>&1; then git config core.hooksPath .githooks; fi
 
 packages:
@@ -43,13 +45,23 @@ $(VENV)/.installed: $(LOCKS) pyproject.toml testbed/pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./testbed
 	touch $@
 
-# Only the program: the package would also run a server.
+# One file of a Debian package, as the target. The whole packages would run a server, or configure this machine.
+define unpacked
+@rm -rf build/$(1) && mkdir -p build/$(1) $(@D)
+@cd build/$(1) && { apt-get download -q $(1) >/dev/null 2>&1 || \
+  { apt-get update -q >/dev/null && apt-get download -q $(1) >/dev/null; } } && \
+  dpkg-deb --fsys-tarfile $(1)_*.deb | tar -xO ./usr/$(2) > file && chmod 755 file
+@mv build/$(1)/file $@ && rm -r build/$(1)
+endef
+
 $(BIN)/promtool: | packages $(VENV)/.installed
-	@rm -rf build/prometheus && mkdir -p build/prometheus
-	@cd build/prometheus && { apt-get download -q prometheus >/dev/null 2>&1 || \
-	  { apt-get update -q >/dev/null && apt-get download -q prometheus >/dev/null; } } && \
-	  dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool > promtool && chmod +x promtool
-	@mv build/prometheus/promtool $@ && rm -r build/prometheus
+	$(call unpacked,prometheus,bin/promtool)
+
+$(BIN)/shellcheck: | packages $(VENV)/.installed
+	$(call unpacked,shellcheck,bin/shellcheck)
+
+$(CLOUD_CONFIG): | packages $(VENV)/.installed
+	$(call unpacked,cloud-init,lib/python3/dist-packages/cloudinit/config/schemas/schema-cloud-config-v1.json)
 
 lock: ## Resolve the lock files again
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv

@@ -122,12 +122,19 @@ def _load(entry: EntryPoint) -> object:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Control socket of the agent  [default: as configured]",
 )
+@click.option("--sim", is_flag=True, help="Ask the simulated machine of elastiod --sim.")
 @click.pass_context
-def main(ctx: click.Context, config_path: Path, socket: Path | None) -> None:
+def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool) -> None:
     """Ride I/O peaks on a short-lived fast volume.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 wrong configuration, 4 the agent does not answer, 5 refused,
     6 timed out; of `status --check` also 7 degraded, 8 faulted.
     """
+    if sim and socket is not None:
+        raise click.UsageError("give --sim or --socket, not both")
+    if sim:
+        from elastio.sim.settings import default_socket  # noqa: PLC0415  the simulator is not loaded otherwise
+
+        socket = default_socket()
     if ctx.obj is None:
         ctx.obj = App(config_path=config_path, socket=socket)

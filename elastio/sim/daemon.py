@@ -1,13 +1,12 @@
 """`elastiod --sim`: the real loop, requests and control socket on a simulated machine that bursts by itself.
 
-Simulated time follows real time, so that every command of `elastio` can be tried without a cloud, a kernel module or
-root. It creates no file but the control socket.
+Simulated time follows real time, or is `pace` times as fast, so that every command of `elastio` can be tried without a
+cloud, a kernel module or root. It creates no file but the control socket.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import selectors
 import signal
 import time
@@ -25,11 +24,13 @@ from elastio.control.server import ControlServer
 from elastio.core.policy import Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
+from elastio.sim.settings import default_socket, parse_settings
 from elastio.sim.workload import Segment, Trace, Workload
 from elastio.sim.world import open_world
 
 # One burst and the quiet after it, repeated.
-BURST = (Segment(20, 1), Segment(40, 90), Segment(120, 1))
+QUIET_S, BURST_S, REST_S = 20, 40, 120
+QUIET_MB_S = 1
 TURN_S = 0.1
 # After a suspend the simulation catches up in steps, so that the socket keeps answering.
 MOST_AT_ONCE_S = 5.0
@@ -44,7 +45,8 @@ class SimDaemon:
         uuid = config.device.backing_uuid
         settings = config.provider.settings if config.provider.name == "sim" else {}
         world = open_world({"backing_mb_s": config.device.bandwidth_mb_s, **settings}, uuid)
-        world.workload = bursts()
+        self.settings = parse_settings(settings)
+        world.workload = bursts(self.settings.burst_mb_s)
         self.simulation = Simulation(
             world,
             policy_of(config, world.kernel.settings.backing_bytes),
@@ -64,7 +66,7 @@ class SimDaemon:
             self.server.on_ready(key, mask)
         self.simulation.run_for(ahead_s)
         if self.simulation.world.workload.done:
-            self.simulation.world.workload = bursts()
+            self.simulation.world.workload = bursts(self.settings.burst_mb_s)
         if self._starts != self.simulation.starts:  # the simulated power was cut
             self._requests = self._open_requests()
         self.server.sweep()
@@ -98,9 +100,9 @@ def policy_of(config: Config, backing_bytes: int) -> Policy:
     return replace(policy, market=market(config, "", backing_bytes, None))
 
 
-def bursts() -> Workload:
-    """The application of the simulated machine."""
-    return Trace(BURST)
+def bursts(mb_s: float) -> Workload:
+    """The application of the simulated machine: a burst of this many MB/s, and the quiet before and after it."""
+    return Trace((Segment(QUIET_S, QUIET_MB_S), Segment(BURST_S, mb_s), Segment(REST_S, QUIET_MB_S)))
 
 
 def default_config() -> Config:
@@ -116,11 +118,6 @@ def default_config() -> Config:
     )
 
 
-def default_socket() -> Path:
-    """Where `elastiod --sim` listens without a configuration file: a directory that needs no root."""
-    return Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / "elastio-sim.sock"
-
-
 def run_simulated(config_path: Path | None) -> None:
     """Run until SIGTERM or SIGINT. Raises ConfigError for an invalid configuration."""
     config = default_config() if config_path is None else load(config_path)
@@ -132,7 +129,8 @@ def run_simulated(config_path: Path | None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, note)
-    _log.info("a simulated machine; ask it with: elastio --socket %s status", config.agent.socket)
+    asked = "--sim" if config.agent.socket == default_socket() else f"--socket {config.agent.socket}"
+    _log.info("a simulated machine; ask it with: elastio %s status", asked)
     try:
         _follow_real_time(daemon, stop)
     finally:
@@ -140,7 +138,8 @@ def run_simulated(config_path: Path | None) -> None:
 
 
 def _follow_real_time(daemon: SimDaemon, stop: list[int]) -> None:
-    began = time.monotonic() - daemon.simulation.world.clock.elapsed()
+    clock, pace = daemon.simulation.world.clock, daemon.settings.pace
+    began, at_begin = time.monotonic(), clock.elapsed()
     while not stop:
-        behind = time.monotonic() - began - daemon.simulation.world.clock.elapsed()
+        behind = (time.monotonic() - began) * pace - (clock.elapsed() - at_begin)
         daemon.turn(TURN_S, max(0.0, min(behind, MOST_AT_ONCE_S)))

@@ -36,7 +36,10 @@ def project() -> dict[str, Any]:
     return dict(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
 
 
-@pytest.mark.parametrize("path", [p for p in (ROOT / "systemd").rglob("*") if p.is_file()], ids=lambda path: path.name)
+FILES = [path for name in ("systemd", "integrations") for path in (ROOT / name).rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_each_file_for_the_system_is_in_the_package(path: Path) -> None:
     name = str(path.relative_to(ROOT))
     assert [source for source in SOURCES if fnmatch(name, source) or name.startswith(f"{source}/")]

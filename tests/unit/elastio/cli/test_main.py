@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from elastio import errors
 from elastio.cli import extensions
@@ -87,6 +88,14 @@ def test_a_mistyped_word_is_answered_by_the_nearest_one(typed: tuple[str, ...], 
     result = elastio(*typed)
     assert result.exit_code == Exit.USAGE
     assert f"Did you mean '{meant}'?" in result.stderr or f"Did you mean {meant}?" in result.stderr
+
+
+def test_the_simulated_machine_needs_no_socket_to_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    result = CliRunner().invoke(main, ["--sim", "status"])
+    assert result.exit_code == Exit.UNREACHABLE
+    assert f"{tmp_path}/elastio-sim.sock" in result.stderr
+    assert CliRunner().invoke(main, ["--sim", "--socket", "other", "status"]).exit_code == Exit.USAGE
 
 
 def test_nothing_is_suggested_for_a_word_that_is_like_no_command(elastio: Shell) -> None:

@@ -13,7 +13,9 @@ import pytest
 from elastio.control.client import ControlClient
 from elastio.control.protocol import RefusedByAgentError
 from elastio.core.state import Phase
-from elastio.sim.daemon import SimDaemon, default_config, default_socket
+from elastio.errors import ConfigError
+from elastio.sim.daemon import SimDaemon, default_config
+from elastio.sim.settings import default_socket, parse_settings
 
 T = TypeVar("T")
 
@@ -76,6 +78,24 @@ def test_answers_after_the_simulated_power_was_cut(tmp_path: Path) -> None:
         assert answer(daemon, lambda c: c.status()).phase == "idle"
     finally:
         daemon.close()
+
+
+def test_the_application_writes_as_much_as_is_set(tmp_path: Path) -> None:
+    config = default_config()
+    calm = replace(config, provider=replace(config.provider, settings={"burst_mb_s": 2}))
+    daemon = SimDaemon(calm, tmp_path / "sim.sock")
+    try:
+        for _ in range(100):
+            daemon.turn(0, 2)
+        assert {point.phase for point in daemon.simulation.timeline} == {Phase.IDLE}
+    finally:
+        daemon.close()
+
+
+@pytest.mark.parametrize("pace", [0, -1, 41, True, "fast"])
+def test_a_pace_that_the_simulation_cannot_keep_is_refused(pace: object) -> None:
+    with pytest.raises(ConfigError, match="pace"):
+        parse_settings({"pace": pace})
 
 
 def test_leaves_no_socket_behind(tmp_path: Path) -> None:
