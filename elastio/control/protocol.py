@@ -85,7 +85,7 @@ COMMANDS: Mapping[str, Mapping[str, range | re.Pattern[str]]] = {
     "resume": {},
     "quiesce": {"seconds": range(1, MAX_HOLD_S + 1)},
     "unquiesce": {},
-    "shutdown": {"reboots": FLAG},
+    "shutdown": {"reboots": FLAG, "cancels": FLAG},
     "recover": {"accepts_loss": FLAG, "volume_id": VOLUME_ID},
     "gc": {},
     "learn": {"size_bytes": SIZE},
