@@ -355,5 +355,5 @@ class AwsProvider:
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> AwsProvider:
     """The provider for `[provider.aws]`; makes no call yet. Raises ConfigError."""
     if find_spec("boto3") is None:
-        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].", code="sdk.missing")
+        raise ConfigError("The provider aws needs the AWS SDK; in a checkout, run pip install '.[aws]'.", code="sdk.missing")
     return AwsProvider(parse(settings), backing_uuid)

@@ -366,6 +366,6 @@ def _unknown(volume_id: VolumeId) -> TransientError:
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> OpenstackProvider:
     """The provider for `[provider.openstack]`; makes no call yet. Raises ConfigError."""
     if find_spec("openstack") is None:
-        text = "The provider openstack needs the OpenStack SDK; install elastio[openstack]."
+        text = "The provider openstack needs the OpenStack SDK; in a checkout, run pip install '.[openstack]'."
         raise ConfigError(text, code="sdk.missing")
     return OpenstackProvider(parse(settings), backing_uuid)
