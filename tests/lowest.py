@@ -58,7 +58,7 @@ def _pin(requirement: str) -> str:
     name, above, version = requirement.partition(">=")
     if not above or not version.replace(".", "").isdigit():
         raise ValueError(f"{requirement}: write it as NAME>=LOWEST")
-    return f"{name}=={version}" if version.count(".") > 1 else f"{name}=={version}.*"
+    return f"{name}=={version}"
 
 
 def build(directory: Path) -> Path:
