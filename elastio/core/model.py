@@ -385,6 +385,7 @@ class Request:
     seconds: float | None = None
     volume_id: str | None = None
     accepts_loss: bool = False
+    is_foreign: bool = False  # of RECOVER: another machine bought the volume, and is gone
     reboots: bool = False  # of SHUTDOWN: it is a reboot
     cancels: bool = False  # of SHUTDOWN: end its inhibition
     asked_by: int | None = None  # the uid of who asked; None: not known, or not asked over the socket

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from elastio.core import ahead, boosting, caps, detection, inhibition, missing_cache
+from elastio.core import ahead, boosting, caps, detection, inhibition, missing_cache, takeover
 from elastio.core.cycle import NO_BACKOFF
 from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
@@ -40,6 +40,8 @@ def answer(state: AgentState, request: Request, obs: Observation, policy: Policy
             return pause(state, request, move)
         case RequestKind.RESUME:
             return resume(state, request, obs, move)
+        case RequestKind.RECOVER if request.is_foreign:
+            return take_over(state, request, obs, move)
         case RequestKind.RECOVER:
             return missing_cache.answer(state, request, obs)
         case RequestKind.COLLECT:
@@ -193,6 +195,12 @@ def end(state: AgentState, request: Request, reason: InhibitionReason, how: Stop
         return replace(state, inhibition=begun), Answer(request, True, "the device keeps its state")
     text = f"flushing for up to {format_duration(how.limit_s)}; what is left then stays on its volume"
     return replace(state, inhibition=begun), Answer(request, True, text)
+
+
+def take_over(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:
+    """Take over the cache of a machine that is gone, flush and release it. One that is attached is flushed at once."""
+    state, answered = takeover.answer(state, request, obs)
+    return (_end_boost(state, move) if answered.accepted else state), answered
 
 
 def cancel_shutdown(state: AgentState, request: Request) -> Answered:

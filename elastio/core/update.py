@@ -35,6 +35,7 @@ from elastio.core.actions import (
     SetFlush,
     StartWithoutCache,
     TagVolume,
+    TakeOverVolume,
     TuneBacking,
     WakeWriteback,
     is_read,
@@ -121,7 +122,7 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
             return replace(state, cycle=replace(cycle, tag=VolumeTag.UNKNOWN))  # until it is acknowledged
         case CreateVolume() | AttachVolume() | DetachVolume() | DeleteVolume() | ReleaseCacheDisk() | MakeDurable():
             return state  # the journal records the action; a list, a poll or a scan shows its effect
-        case DescribeVolume() | ListVolumes() | Identify() | PollNotice():
+        case DescribeVolume() | ListVolumes() | Identify() | PollNotice() | TakeOverVolume():
             return state
         case EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | WakeWriteback() | SetFlush():
             return state
@@ -157,11 +158,8 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
     if outcome.kind is OutcomeKind.DONE:
         cycle = with_next_poll(_fold_done(cycle, outcome, obs), state.create_s, obs)
     elif outcome.kind is OutcomeKind.REFUSED:
-        cycle = (
-            replace(cycle, failure=Failure(FailureKind.ERROR, outcome.error))
-            if state.phase is Phase.ATTACHING
-            else cycle
-        )
+        if state.phase is Phase.ATTACHING:
+            cycle = replace(cycle, failure=Failure(FailureKind.ERROR, outcome.error))
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, create_unconfirmed_at=obs.now)
     return replace(state, cycle=cycle, create_s=shortest_create_s(state, cycle))
@@ -224,6 +222,7 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             | RegisterBacking()
             | RegisterCache()
             | StartWithoutCache()
+            | TakeOverVolume()
         ):
             return cycle  # a scan, a poll or a list shows the effect
         case _:
