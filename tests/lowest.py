@@ -1,8 +1,8 @@
 """The lowest libraries that pyproject.toml allows, and those of Debian 13: every command's help, every module.
 
-`python -m tests.lowest DIRECTORY [SET...]` builds the wheel, installs it in one new virtual environment below DIRECTORY for each
-set of libraries, and runs the programs there. A minimum that is too low is found here and nowhere else: the lock files
-have new releases only. pip gets the libraries from the index that it is configured for.
+`python -m tests.lowest DIRECTORY [SET...]` builds the wheel, installs it in one new virtual environment below DIRECTORY
+for each set of libraries, and runs the programs there. A minimum that is too low is found here and nowhere else: the
+lock files have new releases only. pip gets the libraries from the index that it is configured for.
 """
 
 from __future__ import annotations

@@ -70,9 +70,7 @@ def init(
     doubtful = doubts(_validated(chosen))
     identity = _identify(chosen)
     text = render(chosen, _notes(found, identity))
-    _warn_beyond_limit(chosen, identity)
-    for doubt in doubtful:
-        click.echo(f"elastio: {doubt}", err=True)
+    _warn(chosen, identity, doubtful)
     if print_only:
         click.echo(text, nl=False)
         return
@@ -125,7 +123,9 @@ def _notes(found: Candidate, identity: Identity | None) -> tuple[str, ...]:
     return tuple(note for note in (written, instance, backing, cap) if note)
 
 
-def _warn_beyond_limit(chosen: dict[str, object], identity: Identity | None) -> None:
+def _warn(chosen: dict[str, object], identity: Identity | None, doubtful: tuple[str, ...]) -> None:
+    for doubt in doubtful:
+        click.echo(f"elastio: {doubt}", err=True)
     limit = identity.bandwidth_limit_mb_s if identity else None
     wanted = chosen["cache.bandwidth_mb_s"]
     if limit is not None and isinstance(wanted, int | float) and wanted > limit:

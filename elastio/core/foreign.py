@@ -50,7 +50,10 @@ def why_not_taken_over(seen: ForeignVolume | None, action: TakeOverVolume, host:
         text = f"volume {name} was not bought for backing device {action.backing_uuid}: its tag elastio:backing has "
         return "volume.backing", f"{text}{other}"
     if seen.owner_state is OwnerState.THERE:
-        return "volume.owner", f"the machine that bought volume {name} still exists ({seen.owner}): start the agent there"
+        return (
+            "volume.owner",
+            f"the machine that bought volume {name} still exists ({seen.owner}): start the agent there",
+        )
     if seen.owner_state is OwnerState.UNKNOWN:
         owner = seen.owner or "no owner tag"
         return "volume.owner", f"it cannot be proven that the machine that bought volume {name} is gone ({owner})"

@@ -210,7 +210,11 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             | ListVolumes()
             | Identify()
             | PollNotice()
-            | EnterPhase1()
+            | TakeOverVolume()
+        ):
+            return cycle  # a poll or a list shows the effect
+        case (
+            EnterPhase1()
             | EnterPhase2()
             | BypassCache()
             | LimitWrites()
@@ -222,9 +226,8 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             | RegisterBacking()
             | RegisterCache()
             | StartWithoutCache()
-            | TakeOverVolume()
         ):
-            return cycle  # a scan, a poll or a list shows the effect
+            return cycle  # a scan shows the effect
         case _:
             assert_never(outcome.action)
 

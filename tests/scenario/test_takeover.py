@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.model import RequestKind, VolumeId, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.model import RequestKind, Serial, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Answer
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.run import Simulation, ignore
@@ -62,13 +62,13 @@ class Moved:
         self.world.kernel.plug(self.world.kernel.away[cloud.serial])
 
 
-def _cache_serial(sim: Simulation) -> object:
+def _cache_serial(sim: Simulation) -> Serial | None:
     disk = sim.world.kernel.cache_disk()
     return None if disk is None else disk.serial
 
 
-def order(sim: Simulation, volume: VolumeId, **fields: object) -> Answer:
-    return sim.ask(RequestKind.RECOVER, volume_id=volume, is_foreign=True, **fields)
+def order(sim: Simulation, volume: VolumeId, *, accepts_loss: bool = False) -> Answer:
+    return sim.ask(RequestKind.RECOVER, volume_id=volume, is_foreign=True, accepts_loss=accepts_loss)
 
 
 def faulted(sim: Simulation) -> None:
@@ -207,7 +207,7 @@ def test_other_volume_of_the_dead_machine_is_not_taken_for_the_attached_cache(mo
 
 
 def test_older_cache_of_the_same_device_is_attached_and_never_used(moved: Moved) -> None:
-    """Only its superblock tells it from the right one. It stays the operator's, and the right one can be named after."""
+    """Only its superblock tells it from the right one. It stays the operator's, and the right one is named then."""
     first, world = moved.world.provider.volumes[moved.volume], moved.world
     other = world.provider.volumes[world.provider.add_foreign_volume(2 * GIB)]
     other.owner, other.backing_uuid = first.owner, first.backing_uuid

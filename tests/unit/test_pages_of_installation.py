@@ -1,4 +1,4 @@
-"""What the pages tell root to type: it survives a reboot, a removal leaves what is named, and no name is a stranger's."""
+"""What the pages tell root to type survives a reboot, removes all but what it names, and uses no stranger's name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_device_is_mounted_again_after_a_reboot_that_does_not_wait_for_it(page: 
     assert "by-uuid" in line
 
 
-@pytest.mark.parametrize("page", (PAGES[0], INSTALL), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [PAGES[0], INSTALL], ids=lambda page: page.name)
 def test_first_command_works_on_an_image_whose_lists_are_old(page: Path) -> None:
     first = next(c for c in commands(page.read_text()) if "apt-get install" in c)
     assert first.startswith("apt-get update && ")
@@ -50,10 +50,17 @@ def test_nobody_is_told_to_install_a_name_that_this_project_does_not_own() -> No
 
 @pytest.mark.runs_programs
 def test_removal_leaves_only_what_it_names(tmp_path: Path) -> None:
-    shipped = "\n".join(c for c in commands(section(INSTALL, "2. What belongs to the system")) if c.startswith(("cp", "S=")))
+    shipped = "\n".join(
+        c for c in commands(section(INSTALL, "2. What belongs to the system")) if c.startswith(("cp", "S="))
+    )
     removed = "\n".join(c for c in commands(section(INSTALL, "Remove")) if c.startswith("rm"))
     made = ("/opt/elastio/bin", "/var/lib/elastio", "/var/cache/elastio/botocore", "/etc/elastio")
-    made_files = ("/usr/bin/elastio", "/usr/bin/elastiod", "/etc/elastio/elastio.toml", "/var/lib/elastio/journal.jsonl")
+    made_files = (
+        "/usr/bin/elastio",
+        "/usr/bin/elastiod",
+        "/etc/elastio/elastio.toml",
+        "/var/lib/elastio/journal.jsonl",
+    )
     parents = ("/etc/udev/rules.d", "/etc/systemd/system/timers.target.wants", "/usr/bin")
     script = "\n".join(
         ["set -e", *(f"mkdir -p {d}" for d in (*made, *parents)), *(f"touch {f}" for f in made_files), shipped, removed]

@@ -129,7 +129,7 @@ def test_resume_says_that_no_boost_begins_yet_and_how_to_end_that(reason: Inhibi
     assert (answer.accepted, after.paused, after.inhibition) == (True, False, held.inhibition)
     assert str(reason) in answer.text
     assert inhibition.remedy(reason) in answer.text
-    free, unheld = asked(replace(held, inhibition=None), Request(RequestKind.RESUME), seen(), POLICY)
+    _, unheld = asked(replace(held, inhibition=None), Request(RequestKind.RESUME), seen(), POLICY)
     assert answer.text != unheld.text
 
 
