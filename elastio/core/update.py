@@ -170,10 +170,8 @@ def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: 
     view = outcome.value if isinstance(outcome.value, NoticeView) else None
     if view is None or policy.notice_poll_s is None:
         backoff = next_backoff(state.notice_backoff, outcome, obs)
-        return replace(
-            state,
-            notice_backoff=replace(backoff, retry_at=max(backoff.retry_at, obs.now + (policy.notice_poll_s or 0))),
-        )
+        retry_at = max(backoff.retry_at, obs.now + (policy.notice_poll_s or 0))
+        return replace(state, notice_backoff=replace(backoff, retry_at=retry_at))
     retry_at = obs.now + policy.notice_poll_s if view.supported else float("inf")
     return replace(state, notice=view.notice, notice_backoff=Backoff(0, retry_at))
 
@@ -310,9 +308,8 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
     gone = (cycle.times.detached, cycle.times.durable, cycle.times.failed_clean)
     if any(at is not None for at in gone):
         # It is attached again: earlier signs that it was detached, or held nothing, no longer count.
-        cycle = replace(
-            cycle, times=replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
-        )
+        times = replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
+        cycle = replace(cycle, times=times)
     if backing.cache_mode is CacheMode.WRITEBACK:
         cycle = cycle.stamped(boosted=host.at)
     if backing.cache_mode is CacheMode.NONE:

@@ -14,11 +14,14 @@ import pytest
 from elastio.core.model import RequestKind, Serial, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Answer
 from elastio.core.state import FaultKind, Phase
+from elastio.sim.block_versions import CacheContent
+from elastio.sim.disk import SimDisk
 from elastio.sim.run import Simulation, ignore
 from elastio.sim.workload import Segment
 from elastio.sim.world import SimWorld
 from elastio.units import GIB
 from tests.simulated import QUIET, in_phase, intents, machine, path
+from tests.values import OTHER_SET
 
 SECOND = "i-0000000000000002"
 LOAD = (Segment(2, 0), Segment(25, 60), QUIET)
@@ -211,6 +214,9 @@ def test_older_cache_of_the_same_device_is_attached_and_never_used(moved: Moved)
     first, world = moved.world.provider.volumes[moved.volume], moved.world
     other = world.provider.volumes[world.provider.add_foreign_volume(2 * GIB)]
     other.owner, other.backing_uuid = first.owner, first.backing_uuid
+    content = CacheContent(other.size_bytes, world.kernel.settings.block_bytes)
+    older = SimDisk(other.serial, other.size_bytes, 80.0, superblock=OTHER_SET, content=content)
+    world.kernel.away[other.serial] = older
     sim = moved.second()
     faulted(sim)
     assert order(sim, other.id).accepted
@@ -220,7 +226,7 @@ def test_older_cache_of_the_same_device_is_attached_and_never_used(moved: Moved)
     assert order(sim, moved.volume).accepted
     sim.run_until(lambda: first.state is VolumeState.GONE, 600.0)
     assert not world.lost(power_cut=True)
-    assert other.state is VolumeState.ATTACHED
+    assert (other.state, older.superblock) == (VolumeState.ATTACHED, OTHER_SET)
 
 
 def test_nothing_is_taken_over_without_need(moved: Moved) -> None:

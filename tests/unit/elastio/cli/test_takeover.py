@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.values import seen, volume
 from .conftest import FakeAgent, Golden, Shell, published, standing
 
 OPEN = published(standing(Phase.IDLE, owned=()))
-WAITING = published(standing(Phase.FAULTED, fault="the cache is missing"), dirty_bytes=1)
+WAITING = replace(published(standing(Phase.FAULTED, fault="the cache is missing"), dirty_bytes=1), missing=None)
 FLUSHING = published(standing(Phase.FLUSHING, cycle=cycle_of(volume(), seen())), dirty_bytes=2**30)
 TAKEN = {"command": "recover", "version": 1, "is_foreign": True, "accepts_loss": False, "volume_id": "vol-7"}
 
