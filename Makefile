@@ -18,7 +18,7 @@ LONG_TESTS := tests/property tests/crash tests/mutants
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
 
-.PHONY: help setup packages fmt lint types contracts limits words unit check test storms mutants e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
+.PHONY: help setup packages fmt lint types contracts limits words unit lowest check test storms mutants e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,9 +94,12 @@ words: $(VENV)/.installed ## Retired words of the glossary that are still used, 
 unit: $(VENV)/.installed
 	$(BIN)/pytest -q $(SPREAD) $(FAST_TESTS)
 
+lowest: $(VENV)/.installed ## The lowest libraries that are declared, and Debian 13's: every module, and the help of every command
+	$(BIN)/python -m tests.lowest build/lowest
+
 check: setup lint types contracts limits words unit ## Lint, types, import contracts, limits, words, unit and contract tests
 
-test: check ## Everything: checks, property and crash tests, the elastic cycle and eight faults in guests
+test: check lowest ## Everything: checks, property and crash tests, the elastic cycle and eight faults in guests
 	$(BIN)/pytest -q $(SPREAD) $(LONG_TESTS)
 	$(MAKE) --no-print-directory e2e
 

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from elastio.core.actions import Action, Effect, Outcome
 from elastio.core.cycle import Cycle
+from elastio.core.foreign import ForeignVolume
 from elastio.core.market import Advice
 from elastio.core.model import (
     CacheSetUuid,
@@ -105,6 +106,26 @@ class TagsVolumes(Protocol):
         """Replace the tag. `clean` on a volume that is gone: no error. Errors as in `VolumeProvider`.
 
         When it returns, the cloud has stored the tag; a volume becomes a cache only after that.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesOver(Protocol):
+    """Optional for a provider: become the owner of a volume whose machine is gone."""
+
+    def foreign(self, volume_id: VolumeId) -> ForeignVolume | None:
+        """The volume and its owner, whoever that is; None: the cloud does not know it. Errors as in `VolumeProvider`.
+
+        The owner is GONE only if the cloud itself says that this machine cannot start again: a credential that may not
+        see it proves nothing.
+        """
+        ...
+
+    def take_over(self, volume_id: VolumeId) -> Volume:
+        """Replace the owner tag by this machine's, and the state by `dirty`, in one request. May be repeated.
+
+        The caller has proven that the owner is gone. Returns the volume, which is this machine's own from now on.
         """
         ...
 

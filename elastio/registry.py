@@ -118,7 +118,7 @@ def _find(name: str) -> EntryPoint:
     names = ", ".join(sorted(installed)) or "none"
     raise ConfigError(
         f"provider.name is {name!r} and no such provider is installed (installed: {names}); "
-        f"install its distribution, for example elastio[{name}]",
+        f"install the distribution that has it, or, in a checkout, the extra: pip install '.[{name}]'",
         code="provider.name",
     )
 

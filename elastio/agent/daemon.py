@@ -32,6 +32,7 @@ from elastio.agent.memory import remember
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler
 from elastio.agent.worker import ForkWorker, die_with_parent
+from elastio.config.doubts import doubts
 from elastio.config.paths import JOURNAL, LEDGER
 from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
@@ -257,6 +258,8 @@ class Daemon:
         event_loop.watch(events, lambda: agent.kernel_changed() if events.drain() else None)
         self._notifier.send("READY=1", f"STATUS={agent.state.phase}")
         _log.info("elastiod %s drives %s", __version__, self.config.device.backing_uuid)
+        for doubt in doubts(self.config):
+            _log.warning("%s", doubt)
         reporter = StatusReporter(self._notifier)
 
         cloud_rest = CloudRest(next(worker for worker in forked if worker.name == "cloud"), self._clock.now() + REST_S)

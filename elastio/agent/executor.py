@@ -36,16 +36,18 @@ from elastio.core.actions import (
     SetFlush,
     StartWithoutCache,
     TagVolume,
+    TakeOverVolume,
     TuneBacking,
     Value,
     WakeWriteback,
     Worker,
     worker_of,
 )
+from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
-from elastio.core.model import NoticeView, Purchase, Quote, Serial
+from elastio.core.model import NoticeView, Purchase, Quote, Serial, Volume
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
-from elastio.ports import CacheHost, TagsVolumes, TellsNotices, VolumeProvider
+from elastio.ports import CacheHost, TagsVolumes, TakesOver, TellsNotices, VolumeProvider
 from elastio.units import format_size
 
 # Errors for which a retry within this boost will not help.
@@ -107,16 +109,12 @@ class Executor:
                 quote = provider.quote(action.spec)
                 _require_within_caps(quote, action)
                 return Purchase(provider.create(action.token, quote.spec, {}), quote)
-            case DescribeVolume():
-                return self._provider().describe(action.volume_id)
-            case Identify():
-                return self._provider().identify()
-            case ListVolumes():
-                return self._provider().list_owned()
+            case DescribeVolume() | Identify() | ListVolumes() | PollNotice():
+                return self._read(action)
             case InstallCache():
                 return self._host.install_cache(action.serial, action.size_bytes, flush_mb_s=action.flush_mb_s)
-            case PollNotice():
-                return self._notice()
+            case TakeOverVolume():
+                return self._take_over(action)
             case TagVolume():
                 self._tag(action)
             case AttachVolume() | DetachVolume() | DeleteVolume():
@@ -124,6 +122,32 @@ class Executor:
             case _:
                 return self._on_host(action)
         return None
+
+    def _read(self, action: DescribeVolume | Identify | ListVolumes | PollNotice) -> Value:
+        match action:
+            case DescribeVolume():
+                return self._provider().describe(action.volume_id)
+            case Identify():
+                return self._provider().identify()
+            case ListVolumes():
+                return self._provider().list_owned()
+            case PollNotice():
+                return self._notice()
+            case _:
+                assert_never(action)
+
+    def _take_over(self, action: TakeOverVolume) -> Volume:
+        """Everything is asked again here, just before the change."""
+        provider = self._provider()
+        if not isinstance(provider, TakesOver):
+            text = "this provider cannot prove that a machine is gone, so no volume can be taken over"
+            raise RefusedError(text, code="provider.take_over")
+        seen = provider.foreign(action.volume_id)
+        serials = () if seen is None else (seen.volume.serial,)
+        code, refused = why_not_taken_over(seen, action, self._host.scan(serials))
+        if refused:
+            raise NotOursError(f"{refused}; nothing was changed", code=code)
+        return provider.take_over(action.volume_id)
 
     def _notice(self) -> NoticeView:
         provider = self._provider()

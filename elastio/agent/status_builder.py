@@ -18,6 +18,7 @@ from elastio.control.status import (
     PurchasesPart,
     SpendPart,
     Status,
+    TakeOverPart,
     VolumePart,
 )
 from elastio.core import backing_credits, caps, holding, waste
@@ -81,6 +82,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         credits=_credits(state, policy),
         device_uuid=policy.backing_uuid,
         purchases=_purchases(state),
+        take_over=_take_over(state),
     )
 
 
@@ -105,6 +107,11 @@ def _restraint(state: AgentState, obs: Observation, policy: Policy) -> str:
 
 def _purchases(state: AgentState) -> PurchasesPart:
     return PurchasesPart(state.failures, bool(state.waste.stopped), state.capped_boosts, state.declined_boosts)
+
+
+def _take_over(state: AgentState) -> TakeOverPart | None:
+    order = state.take_over
+    return None if order is None else TakeOverPart(order.volume_id, order.refused, order.code)
 
 
 def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Policy) -> LoadPart:

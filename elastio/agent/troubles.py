@@ -38,6 +38,7 @@ OF_CYCLE = frozenset(
         "SetFlush",
         "StartWithoutCache",
         "TagVolume",
+        "TakeOverVolume",
         "WakeWriteback",
     }
 )

@@ -14,6 +14,7 @@ from elastio import registry
 from elastio.agent.device_credits import policy_of
 from elastio.agent.market import require_prices
 from elastio.cli.app import App
+from elastio.config.doubts import doubts
 from elastio.config.files import drop_ins
 from elastio.config.origin import HIDDEN, Setting, settings
 from elastio.config.schema import load
@@ -30,7 +31,8 @@ def config() -> None:
 def check(app: App, file: Path | None) -> None:
     """Check FILE and its drop-ins with the rules of the agent  [default: the file of --config].
 
-    Changes nothing. The exit code is 3 if the configuration is invalid.
+    Changes nothing. The exit code is 3 if the configuration is invalid. What is valid and surely not meant is said on
+    stderr.
     """
     path = file or app.config_path
     found = load(path)
@@ -46,6 +48,8 @@ def check(app: App, file: Path | None) -> None:
         f"{found.cache.bandwidth_mb_s:g} MB/s from {found.provider.name}, the first of "
         f"{found.cache.initial_size_gib:g} GiB"
     )
+    for doubt in doubts(found):
+        click.echo(f"elastio: {doubt}", err=True)
 
 
 @config.command()

@@ -9,11 +9,12 @@ import click
 
 from elastio.cli.app import App
 from elastio.cli.busy import busy
+from elastio.config.doubts import doubts
 from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
 from elastio.setup import agent_checks, device_checks, kernel_checks
-from elastio.setup.check_result import CheckResult, Machine, Verdict, fail, ok
+from elastio.setup.check_result import CheckResult, Machine, Verdict, fail, ok, warn
 from elastio.setup.subprocess_timeout import call_with_timeout
 
 KERNEL_S = 15.0
@@ -64,7 +65,11 @@ def examine(app: App) -> Iterator[CheckResult]:
         yield fail("configuration", str(error), "correct it until `elastio config check` passes", error.code)
         yield agent_checks.daemon(app.client())
         return
-    yield ok("configuration", f"{app.config_path} is valid")
+    doubtful = doubts(config)
+    for doubt in doubtful:
+        yield warn("configuration", doubt, "correct the bandwidths, and run `elastio config check`", "doubtful")
+    if not doubtful:
+        yield ok("configuration", f"{app.config_path} is valid")
     yield from _of_the_device(machine, config)
     yield from agent_checks.metadata(machine, config)
     with busy("asking the cloud"):

@@ -23,11 +23,11 @@ def flush(app: App, wait_s: float | None) -> None:
     """Flush the cache and delete its volume, even during a load."""
     click.echo(app.client().ask("flush")["text"])
     if wait_s is not None:
-        _wait(app, wait_s)
+        wait_for_release(app, wait_s)
         click.echo("no cache is attached and its volume is deleted")
 
 
-def _wait(app: App, wait_s: float) -> None:
+def wait_for_release(app: App, wait_s: float) -> None:
     """Return when the volume is deleted, which is after all data is on the backing device."""
     most = 0
     with click.progressbar(length=STEPS, label="flushing", item_show_func=_left, file=sys.stderr) as bar:

@@ -7,7 +7,8 @@ import click
 from elastio import registry
 from elastio.cli.app import App
 from elastio.cli.busy import busy
-from elastio.config.schema import parse
+from elastio.config.doubts import doubts
+from elastio.config.schema import Config, parse
 from elastio.config.text import exists, render, write
 from elastio.core.model import Identity
 from elastio.errors import ConfigError, ElastioError, HostError
@@ -66,10 +67,10 @@ def init(
     missing += [text.format(names) for key, text in MISSING.items() if chosen[key] is None]
     if found is None or missing:
         raise ConfigError("; ".join(missing), code="init.missing")
-    _require_valid(chosen)
+    doubtful = doubts(_validated(chosen))
     identity = _identify(chosen)
     text = render(chosen, _notes(found, identity))
-    _warn_beyond_limit(chosen, identity)
+    _warn(chosen, identity, doubtful)
     if print_only:
         click.echo(text, nl=False)
         return
@@ -86,13 +87,13 @@ def _find_device(app: App, wanted: str | None) -> tuple[Candidate | None, list[s
         return None, [str(error)]
 
 
-def _require_valid(chosen: dict[str, object]) -> None:
-    """Raises ConfigError if the agent would refuse the settings."""
+def _validated(chosen: dict[str, object]) -> Config:
+    """The configuration. Raises ConfigError if the agent would refuse the settings."""
     document: dict[str, dict[str, object]] = {}
     for key, value in chosen.items():
         section, _, name = key.partition(".")
         document.setdefault(section, {})[name] = value
-    parse(document)
+    return parse(document)
 
 
 def _identify(chosen: dict[str, object]) -> Identity | None:
@@ -122,7 +123,9 @@ def _notes(found: Candidate, identity: Identity | None) -> tuple[str, ...]:
     return tuple(note for note in (written, instance, backing, cap) if note)
 
 
-def _warn_beyond_limit(chosen: dict[str, object], identity: Identity | None) -> None:
+def _warn(chosen: dict[str, object], identity: Identity | None, doubtful: tuple[str, ...]) -> None:
+    for doubt in doubtful:
+        click.echo(f"elastio: {doubt}", err=True)
     limit = identity.bandwidth_limit_mb_s if identity else None
     wanted = chosen["cache.bandwidth_mb_s"]
     if limit is not None and isinstance(wanted, int | float) and wanted > limit:

@@ -8,6 +8,7 @@ import click
 
 from elastio.cli.app import App, describe
 from elastio.cli.busy import busy
+from elastio.cli.takeover import Order, take_over
 from elastio.cli.waiting import seconds_option
 from elastio.control.status import MissingPart, Status
 from elastio.errors import ElastioError, HostError
@@ -20,6 +21,8 @@ UMOUNT_S = 120.0
 
 @click.command()
 @click.option("--volume", metavar="ID", help="Cache volume, if the agent cannot tell which one it is.")
+@click.option("--foreign", metavar="ID", help="Cache volume of a machine that is gone: take it over, flush, release.")
+@click.option("--device", metavar="PATH", help="With --foreign: refuse if this is not the agent's backing device.")
 @click.option("--umount", is_flag=True, help="Unmount the adaptive device without confirmation.")
 @click.option(
     "--accept-data-loss",
@@ -29,12 +32,34 @@ UMOUNT_S = 120.0
 @click.option("--yes", is_flag=True, help="Accept the loss of data without confirmation.")
 @seconds_option("--timeout", "wait_s", WAIT_S, "Time to wait for the device.")
 @click.pass_obj
-def recover(app: App, volume: str | None, umount: bool, accept_data_loss: bool, yes: bool, wait_s: float) -> None:
+def recover(
+    app: App,
+    volume: str | None,
+    foreign: str | None,
+    device: str | None,
+    umount: bool,
+    accept_data_loss: bool,
+    yes: bool,
+    wait_s: float,
+) -> None:
     """Bring a missing cache volume back: unmount the device, attach the volume, register it, start the device.
 
     With --accept-data-loss the device starts without its cache. That is refused while the volume still exists in the
     cloud, unless --volume names it. If no cache is missing, nothing is changed and the exit code is 5.
+
+    With --foreign the cache is a volume that another machine bought, which is gone and whose backing volume is here
+    now. It is taken over, flushed and deleted; refused unless the cloud proves that the machine is gone. If the device
+    was clean when it lost its cache, --accept-data-loss is needed. The same command goes on after a failure.
     """
+    if foreign is not None:
+        if volume is not None:
+            raise click.UsageError("give --foreign or --volume")
+        take_over(
+            app, Order(foreign, device, accept_data_loss, yes), wait_s, lambda missing: _umount(app, missing, umount)
+        )
+        return
+    if device is not None:
+        raise click.UsageError("--device needs --foreign")
     seen = app.client().status()
     for line in plan(seen):
         click.echo(line)

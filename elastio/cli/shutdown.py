@@ -33,13 +33,18 @@ def _reboots(app: App) -> bool:
 
 
 @click.command()
+@click.option("--cancel", is_flag=True, help="The machine stays up: end the hold of an earlier `elastio shutdown`.")
 @click.pass_obj
-def shutdown(app: App) -> None:
+def shutdown(app: App, cancel: bool) -> None:
     """Flush an attached cache or leave it, as `shutdown.on_shutdown` says, and inhibit boosts.
 
     systemd is asked whether the machine reboots. A cache that could not be flushed in time stays attached and is used
-    again after the boot; the exit code is then 6.
+    again after the boot; the exit code is then 6. With --cancel boosts may begin again; a flush that has begun goes
+    on. If there is no such hold, nothing is changed and the exit code is 5.
     """
+    if cancel:
+        click.echo(app.client().ask("shutdown", cancels=1)["text"])
+        return
     reboots = {"reboots": 1} if _reboots(app) else {}
     click.echo(app.client().ask("shutdown", **reboots)["text"])
     for seen in app.watch(_limit_s(app), lambda _: "the cache is not flushed"):

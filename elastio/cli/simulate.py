@@ -193,7 +193,8 @@ def _draw(found: whatif.Answer, path: Path) -> None:
     try:
         draw = extensions.load(extensions.installed(extensions.PLOTS)["timeline"])
     except (KeyError, ElastioError) as error:
-        raise ElastioError("--png needs a plotting library: pip install 'elastio[calibration]'") from error
+        text = "--png needs a plotting library: install the extra `calibration`, in a checkout with "
+        raise ElastioError(f"{text}pip install '.[calibration]'") from error
     runs = {p.name: [(m.at_s, m.adaptive_mb_s, m.cache_bytes / GB) for m in p.timeline] for p in found.policies}
     draw(runs, "the trace under each policy", path)
 

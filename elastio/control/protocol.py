@@ -85,8 +85,8 @@ COMMANDS: Mapping[str, Mapping[str, range | re.Pattern[str]]] = {
     "resume": {},
     "quiesce": {"seconds": range(1, MAX_HOLD_S + 1)},
     "unquiesce": {},
-    "shutdown": {"reboots": FLAG},
-    "recover": {"accepts_loss": FLAG, "volume_id": VOLUME_ID},
+    "shutdown": {"reboots": FLAG, "cancels": FLAG},
+    "recover": {"accepts_loss": FLAG, "is_foreign": FLAG, "volume_id": VOLUME_ID},
     "gc": {},
     "learn": {"size_bytes": SIZE},
     "expect": {"seconds": range(1, MAX_HOLD_S + 1), "size_bytes": SIZE},
@@ -126,6 +126,10 @@ def fields_of(message: Message) -> Message:
     return {k: v for k, v in message.items() if k not in _HEADER}
 
 
-def gives_up_data(message: Message) -> bool:
-    """True if the request needs root: members of the socket's group may not accept the loss of data."""
-    return message["command"] == "recover" and bool(message.get("accepts_loss"))
+def needs_root(message: Message) -> str:
+    """What only root may do of what this request asks, not every member of the socket's group; empty: nothing."""
+    if message["command"] != "recover":
+        return ""
+    if message.get("accepts_loss"):
+        return "accept the loss of data"
+    return "take over another machine's volume" if message.get("is_foreign") else ""

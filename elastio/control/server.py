@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastio.control.protocol import MAX_LINE_BYTES, Message, Reply, encode, gives_up_data, parse_request, refused
+from elastio.control.protocol import MAX_LINE_BYTES, Message, Reply, encode, needs_root, parse_request, refused
 from elastio.errors import ControlError, ElastioError, HostError, LockedError
 
 MAX_CLIENTS = 16
@@ -172,8 +172,8 @@ class ControlServer:
 
         try:
             message = parse_request(line)
-            if gives_up_data(message) and not _is_root(client.sock):
-                raise ControlError("only root may accept the loss of data", code="recover.accepts_loss")
+            if (reserved := needs_root(message)) and not _is_root(client.sock):
+                raise ControlError(f"only root may {reserved}", code="recover.accepts_loss")
             self.asked_by = _uid(client.sock)
             self._handle(message, reply)
         except ElastioError as error:

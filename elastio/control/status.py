@@ -202,6 +202,15 @@ class MissingPart:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOverPart:
+    """An order to take over the volume of a machine that is gone. `refused` empty: it was not answered yet."""
+
+    volume_id: str
+    refused: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """`recovered` False: the phase has not been determined from the kernel yet.
 
@@ -239,6 +248,7 @@ class Status:
     last_error_wall: float | None = None
     device_uuid: str = ""
     purchases: PurchasesPart = PurchasesPart()
+    take_over: TakeOverPart | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

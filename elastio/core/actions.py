@@ -103,6 +103,19 @@ class TagVolume:
     tag: VolumeTag
 
 
+@dataclass(frozen=True, slots=True)
+class TakeOverVolume:
+    """Become the owner of a volume whose machine is gone, and tag it dirty. Refused unless everything is proven.
+
+    `cache_set` is the one that the backing device has (`is_attached`), or that its superblock names.
+    """
+
+    volume_id: VolumeId
+    backing_uuid: str
+    cache_set: CacheSetUuid
+    is_attached: bool
+
+
 # --- the host --------------------------------------------------------------------------------------------
 
 
@@ -231,6 +244,7 @@ CloudAction: TypeAlias = (
     | Identify
     | PollNotice
     | TagVolume
+    | TakeOverVolume
 )
 HostAction: TypeAlias = (
     TuneBacking
@@ -261,6 +275,7 @@ CLOUD_ACTIONS = (
     Identify,
     PollNotice,
     TagVolume,
+    TakeOverVolume,
 )
 READS = (DescribeVolume, ListVolumes, Identify, PollNotice)
 

@@ -6,6 +6,7 @@ An inhibition is a state, not a command: in every phase the agent works towards 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from elastio.core.cycle import Cycle
 from elastio.core.model import HostView
@@ -55,21 +56,40 @@ def _next(ended: Inhibition, now: float) -> Inhibition | None:
     return under
 
 
+def of_reason(inhibition: Inhibition | None, reason: InhibitionReason) -> Inhibition | None:
+    """The inhibition for this reason, in force or under another one; None: there is none."""
+    while inhibition is not None and inhibition.reason is not reason:
+        inhibition = inhibition.under
+    return inhibition
+
+
+def without(inhibition: Inhibition | None, reason: InhibitionReason) -> Inhibition | None:
+    """What remains of `inhibition` once the one for this reason is ended; None: nothing."""
+    if inhibition is None:
+        return None
+    rest = without(inhibition.under, reason)
+    return rest if inhibition.reason is reason else replace(inhibition, under=rest)
+
+
 def snapshot_of(inhibition: Inhibition | None) -> Inhibition | None:
     """The inhibition for a snapshot, or None.
 
     It lasts beyond a stop, a shutdown and a notice: a volume that is being copied must stay consistent.
     """
-    while inhibition is not None and inhibition.reason is not InhibitionReason.SNAPSHOT:
-        inhibition = inhibition.under
-    return inhibition
+    return of_reason(inhibition, InhibitionReason.SNAPSHOT)
 
 
-def without_snapshot(inhibition: Inhibition | None) -> Inhibition | None:
-    """What remains of `inhibition` after `elastio unquiesce`; None: nothing."""
-    if inhibition is None or inhibition.reason is InhibitionReason.SNAPSHOT:
-        return None
-    return replace(inhibition, under=without_snapshot(inhibition.under))
+def remedy(reason: InhibitionReason) -> str:
+    """How an operator ends an inhibition for this reason: a phrase; empty: it ends by itself only."""
+    match reason:
+        case InhibitionReason.SNAPSHOT:
+            return "`elastio unquiesce` ends it"
+        case InhibitionReason.SHUTDOWN:
+            return "`elastio shutdown --cancel` ends it"
+        case InhibitionReason.STOP | InhibitionReason.NOTICE:
+            return ""
+        case _:
+            assert_never(reason)
 
 
 def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:

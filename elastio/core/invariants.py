@@ -38,6 +38,7 @@ from elastio.core.actions import (
     SetFlush,
     StartWithoutCache,
     TagVolume,
+    TakeOverVolume,
     TuneBacking,
     WakeWriteback,
 )
@@ -64,12 +65,15 @@ def check(decision: Decision, obs: Observation, policy: Policy) -> None:
 def _broken_rule(action: Action, state: AgentState, obs: Observation, policy: Policy) -> str:
     """The rule that `action` would break; empty: none."""
     if isinstance(action, CLOUD_ACTIONS):
-        return _broken_in_cloud(action, state.cycle, obs, policy)
+        return _broken_in_cloud(action, state, obs, policy)
     return _broken_on_host(action, state, obs, policy)
 
 
-def _broken_in_cloud(action: CloudAction, cycle: Cycle | None, obs: Observation, policy: Policy) -> str:
+def _broken_in_cloud(action: CloudAction, state: AgentState, obs: Observation, policy: Policy) -> str:
+    cycle = state.cycle
     match action:
+        case TakeOverVolume():
+            return _take_over(action, state, obs, policy)
         case CreateVolume():
             return _create(action, cycle, policy)
         case AttachVolume():
@@ -216,6 +220,21 @@ def _may_start_without(state: AgentState, backing: BackingView | None) -> bool:
         return False
     was_back = cycle is not None and cycle.cache_set == state.failed_clean_set and cycle.may_be_attached
     return state.failed_clean_set != "" and backing.superblock_set == state.failed_clean_set and not was_back
+
+
+def _take_over(action: TakeOverVolume, state: AgentState, obs: Observation, policy: Policy) -> str:
+    """Another machine's volume is touched only by order, for this device, and for the cache set that it needs."""
+    if state.take_over is None or state.take_over.volume_id != action.volume_id:
+        return "no operator ordered to take over this volume"
+    if state.phase is not Phase.FAULTED or action.backing_uuid != policy.backing_uuid:
+        return "no cache of this device is missing"
+    if state.cycle is not None and state.cycle.cache_set is not None:
+        return "the agent has a cache of its own"
+    backing = _backing(obs)
+    if backing is None:
+        return "the backing device's state is unknown"
+    named = backing.superblock_set if backing.cache_set is None else backing.cache_set
+    return "" if named == action.cache_set else "the backing device needs another cache set"
 
 
 def _release(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:

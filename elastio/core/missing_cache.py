@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.cycle import UNKNOWN_VOLUME, Cycle, Trigger
+from elastio.core import takeover
+from elastio.core.cycle import UNKNOWN_VOLUME, Cycle
 from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeState
 from elastio.core.observation import Answer, Observation
 from elastio.core.recovery import cycle_of
@@ -37,7 +38,10 @@ _GONE = (VolumeState.GONE, VolumeState.DELETING)
 
 
 def answer(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
-    """The answer to RECOVER: bring the volume back, or, if the request accepts the loss, go on without it."""
+    """The answer to RECOVER: bring the volume back, or, if the request accepts the loss, go on without it.
+
+    For a volume that another machine bought, see `takeover`.
+    """
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return _without_backing(state, request, obs)
@@ -91,7 +95,11 @@ def remedies_if_clean(cycle: Cycle | None) -> str:
 
 
 def settle(state: AgentState, obs: Observation) -> AgentState:
-    """The state without given-up volumes that are gone, and without an accepted inconsistency that is over."""
+    """The state without orders that are carried out, and without what remains of them once that is over.
+
+    That is: given-up volumes that are gone, and an accepted inconsistency.
+    """
+    state = takeover.settle(state, obs)
     backing = obs.host.backing if obs.host else None
     is_anything_given_up = state.given_up or state.is_stale_accepted
     if not is_anything_given_up or not state.recovered or state.phase is Phase.FAULTED or backing is None:
@@ -123,7 +131,7 @@ def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[
             loss_accepted_for="",
         )
         return state, Answer(request, True, f"the missing cache is {known_loss(cycle, obs)}; it is being brought back")
-    if cycle is not None and not _is_a_guess(cycle):
+    if cycle is not None and not takeover.is_replaceable(state):
         text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
         return state, Answer(request, False, text, "recover.volume_id")
     if state.owned is None:
@@ -137,16 +145,11 @@ def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[
     return replace(state, cycle=cycle, loss_accepted_for=""), Answer(request, True, text)
 
 
-def _is_a_guess(cycle: Cycle) -> bool:
-    """The cycle was made from a volume's tags, and the kernel has not confirmed that this volume is the cache."""
-    return cycle.trigger is Trigger.ORPHAN and cycle.cache_set is None
-
-
 def _not_exactly_one(found: list[Volume]) -> str:
     if not found:
         return (
-            "no volume with this agent's tags exists. If another instance bought the cache, find its volume by the tag "
-            "elastio:backing, which has the UUID of the backing device, and attach it to this machine by hand"
+            "no volume with this agent's tags exists. If another machine bought the cache and is gone, find its volume "
+            "by the tag elastio:backing, which has the UUID of the backing device, and take it over with --foreign ID"
         )
     names = ", ".join(f"{v.id} ({v.state}, {v.tag})" for v in found)
     return f"more than one volume may be the missing cache: {names}; name one with --volume"

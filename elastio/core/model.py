@@ -369,7 +369,7 @@ class RequestKind(StrEnum):
     QUIESCE = "quiesce"  # flush and release the cache, and begin no boost for `seconds`
     UNQUIESCE = "unquiesce"
     STOP = "stop"  # the agent is being stopped
-    SHUTDOWN = "shutdown"  # the machine is being shut down
+    SHUTDOWN = "shutdown"  # the machine is being shut down; with `cancels`, it is not after all
     RECOVER = "recover"  # bring a missing cache back, or go on without it
     COLLECT = "gc"  # list this agent's volumes now, and release orphans
     LEARN = "learn"  # set the learned size to `size_bytes`
@@ -385,5 +385,7 @@ class Request:
     seconds: float | None = None
     volume_id: str | None = None
     accepts_loss: bool = False
+    is_foreign: bool = False  # of RECOVER: another machine bought the volume, and is gone
     reboots: bool = False  # of SHUTDOWN: it is a reboot
+    cancels: bool = False  # of SHUTDOWN: end its inhibition
     asked_by: int | None = None  # the uid of who asked; None: not known, or not asked over the socket

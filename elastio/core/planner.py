@@ -24,6 +24,7 @@ from elastio.core.actions import (
     RegisterCache,
     SetFlush,
     StartWithoutCache,
+    TakeOverVolume,
     TuneBacking,
     WakeWriteback,
 )
@@ -103,9 +104,23 @@ def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextActi
 
 
 def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
+    if (taken := _take_over(state, obs, policy)) is not None:
+        return taken
     if state.cycle is None:
         return _start_without_cache(state, obs) or _upkeep(state, obs, policy)
     return BY_PHASE[state.phase](state, state.cycle, obs, policy)
+
+
+def _take_over(state: AgentState, obs: Observation, policy: Policy) -> NextAction | None:
+    """The step that an operator ordered for the volume of a machine that is gone; None: none was, or it was refused."""
+    order, backing = state.take_over, obs.host.backing if obs.host else None
+    if order is None or order.refused or backing is None or state.phase is not Phase.FAULTED:
+        return None
+    needed = backing.cache_set or backing.superblock_set
+    if needed is None:
+        return None
+    action = TakeOverVolume(order.volume_id, policy.backing_uuid, needed, is_attached=backing.cache_set is not None)
+    return ask(action, order.backoff, obs, f"the cloud to show whose volume {order.volume_id} is")
 
 
 def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | None:
@@ -301,7 +316,7 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
         return ask(start, cycle.backoff_of(start), obs, "the device to start without its cache")
     disk = host.disk(cycle.serial)
     if disk is not None:
-        return _towards_registered(cycle, disk, obs)
+        return _towards_registered(cycle, disk, backing, obs)
     shown = f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'})"
     if backing.may_have_been_written_since and not cycle.operator_confirmed:
         return poll_volume(cycle, obs, f"an operator: {shown} may be older than the device, or be needed")
@@ -309,8 +324,15 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     return plan if plan.action else NextAction(None, plan.wake_at, f"{shown} to be attached again, or an operator")
 
 
-def _towards_registered(cycle: Cycle, disk: DiskView, obs: Observation) -> NextAction:
-    """The disk is there. udev registers a disk that appears; one that stayed has to be registered here."""
+def _towards_registered(cycle: Cycle, disk: DiskView, backing: BackingView, obs: Observation) -> NextAction:
+    """The disk is there. udev registers a disk that appears; one that stayed has to be registered here.
+
+    A volume that was named by an operator, or found by its tags, may be another one than the device waits for.
+    """
+    carried, named = disk.cache_set or disk.superblock, backing.superblock_set
+    if None not in (carried, named) and carried != named:
+        text = f"an operator: disk {disk.name} of volume {cycle.volume_id} carries cache set {carried}, and the device"
+        return NextAction(waiting_for=f"{text} waits for {named}: name another volume (`elastio recover`)")
     if disk.cache_set is not None or disk.superblock is None:
         return NextAction(waiting_for="the kernel to attach the cache set, or an operator")
     register = RegisterCache(disk.serial, disk.superblock)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from elastio.core import ahead, boosting, caps, detection, inhibition, missing_cache
+from elastio.core import ahead, boosting, caps, detection, inhibition, missing_cache, takeover
 from elastio.core.cycle import NO_BACKOFF
 from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
@@ -40,6 +40,8 @@ def answer(state: AgentState, request: Request, obs: Observation, policy: Policy
             return pause(state, request, move)
         case RequestKind.RESUME:
             return resume(state, request, obs, move)
+        case RequestKind.RECOVER if request.is_foreign:
+            return take_over(state, request, obs, move)
         case RequestKind.RECOVER:
             return missing_cache.answer(state, request, obs)
         case RequestKind.COLLECT:
@@ -60,6 +62,8 @@ def _inhibit(kind: InhibitionKind, state: AgentState, request: Request, obs: Obs
             return unquiesce(state, request)
         case RequestKind.STOP:
             return end(state, request, InhibitionReason.STOP, policy.on_stop, obs)
+        case RequestKind.SHUTDOWN if request.cancels:
+            return cancel_shutdown(state, request)
         case RequestKind.SHUTDOWN:
             how = policy.on_reboot if request.reboots else policy.on_shutdown
             return end(state, request, InhibitionReason.SHUTDOWN, how, obs)
@@ -134,7 +138,8 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
         return state, Answer(request, True, "boosts start by themselves again")
     reason, left_s = state.inhibition.reason, state.inhibition.until - obs.now
     text = f"the agent is not paused, but no boost begins yet: {reason}, for another {format_duration(left_s)}"
-    return state, Answer(request, True, text)
+    remedy = inhibition.remedy(reason)
+    return state, Answer(request, True, f"{text} ({remedy})" if remedy else text)
 
 
 def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
@@ -176,7 +181,7 @@ def unquiesce(state: AgentState, request: Request) -> Answered:
     if inhibition.snapshot_of(state.inhibition) is None:
         text = "there is no hold: it has ended, or none was begun; what was copied since may be inconsistent"
         return state, Answer(request, False, text, "hold.none")
-    rest = inhibition.without_snapshot(state.inhibition)
+    rest = inhibition.without(state.inhibition, InhibitionReason.SNAPSHOT)
     text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
     return replace(state, inhibition=rest), Answer(request, True, text)
 
@@ -190,6 +195,26 @@ def end(state: AgentState, request: Request, reason: InhibitionReason, how: Stop
         return replace(state, inhibition=begun), Answer(request, True, "the device keeps its state")
     text = f"flushing for up to {format_duration(how.limit_s)}; what is left then stays on its volume"
     return replace(state, inhibition=begun), Answer(request, True, text)
+
+
+def take_over(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:
+    """Take over the cache of a machine that is gone, flush and release it. One that is attached is flushed at once."""
+    state, answered = takeover.answer(state, request, obs)
+    return (_end_boost(state, move) if answered.accepted else state), answered
+
+
+def cancel_shutdown(state: AgentState, request: Request) -> Answered:
+    """End the hold of `shutdown`, which began by mistake, or whose shutdown was cancelled. Refused if there is none.
+
+    A flush that it began goes on to its end.
+    """
+    if inhibition.of_reason(state.inhibition, InhibitionReason.SHUTDOWN) is None:
+        return state, Answer(request, False, "no boost is held because of a shutdown", "hold.none")
+    rest = inhibition.without(state.inhibition, InhibitionReason.SHUTDOWN)
+    text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
+    if state.paused:
+        text = "the hold has ended; the agent is paused (`elastio resume`)"
+    return replace(state, inhibition=rest), Answer(request, True, text)
 
 
 # --- the rest --------------------------------------------------------------------------------------------

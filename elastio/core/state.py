@@ -136,6 +136,21 @@ class Capped:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOver:
+    """An operator's order to take over the volume of a machine that is gone, until it is carried out.
+
+    `refused` says why it was not, with a code for programs; empty: the cloud has not answered yet. `is_confirmed`: also
+    if the cache may be older than the device.
+    """
+
+    volume_id: VolumeId
+    is_confirmed: bool = False
+    backoff: Backoff = NO_BACKOFF
+    refused: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Lesson:
     """What one boost showed: the size that it would have needed, and the bytes that applications read and wrote."""
 
@@ -184,6 +199,7 @@ class AgentState:
     loss_accepted_for: str = ""
     given_up: tuple[VolumeId, ...] = ()
     is_stale_accepted: bool = False
+    take_over: TakeOver | None = None
     failed_clean_set: str = ""
     fault: Fault | None = None
     cool_until: float = 0.0

@@ -35,6 +35,7 @@ from elastio.core.actions import (
     SetFlush,
     StartWithoutCache,
     TagVolume,
+    TakeOverVolume,
     TuneBacking,
     WakeWriteback,
     is_read,
@@ -121,7 +122,7 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
             return replace(state, cycle=replace(cycle, tag=VolumeTag.UNKNOWN))  # until it is acknowledged
         case CreateVolume() | AttachVolume() | DetachVolume() | DeleteVolume() | ReleaseCacheDisk() | MakeDurable():
             return state  # the journal records the action; a list, a poll or a scan shows its effect
-        case DescribeVolume() | ListVolumes() | Identify() | PollNotice():
+        case DescribeVolume() | ListVolumes() | Identify() | PollNotice() | TakeOverVolume():
             return state
         case EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | WakeWriteback() | SetFlush():
             return state
@@ -157,11 +158,8 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
     if outcome.kind is OutcomeKind.DONE:
         cycle = with_next_poll(_fold_done(cycle, outcome, obs), state.create_s, obs)
     elif outcome.kind is OutcomeKind.REFUSED:
-        cycle = (
-            replace(cycle, failure=Failure(FailureKind.ERROR, outcome.error))
-            if state.phase is Phase.ATTACHING
-            else cycle
-        )
+        if state.phase is Phase.ATTACHING:
+            cycle = replace(cycle, failure=Failure(FailureKind.ERROR, outcome.error))
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, create_unconfirmed_at=obs.now)
     return replace(state, cycle=cycle, create_s=shortest_create_s(state, cycle))
@@ -172,10 +170,8 @@ def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: 
     view = outcome.value if isinstance(outcome.value, NoticeView) else None
     if view is None or policy.notice_poll_s is None:
         backoff = next_backoff(state.notice_backoff, outcome, obs)
-        return replace(
-            state,
-            notice_backoff=replace(backoff, retry_at=max(backoff.retry_at, obs.now + (policy.notice_poll_s or 0))),
-        )
+        retry_at = max(backoff.retry_at, obs.now + (policy.notice_poll_s or 0))
+        return replace(state, notice_backoff=replace(backoff, retry_at=retry_at))
     retry_at = obs.now + policy.notice_poll_s if view.supported else float("inf")
     return replace(state, notice=view.notice, notice_backoff=Backoff(0, retry_at))
 
@@ -212,7 +208,11 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             | ListVolumes()
             | Identify()
             | PollNotice()
-            | EnterPhase1()
+            | TakeOverVolume()
+        ):
+            return cycle  # a poll or a list shows the effect
+        case (
+            EnterPhase1()
             | EnterPhase2()
             | BypassCache()
             | LimitWrites()
@@ -225,7 +225,7 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             | RegisterCache()
             | StartWithoutCache()
         ):
-            return cycle  # a scan, a poll or a list shows the effect
+            return cycle  # a scan shows the effect
         case _:
             assert_never(outcome.action)
 
@@ -308,9 +308,8 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
     gone = (cycle.times.detached, cycle.times.durable, cycle.times.failed_clean)
     if any(at is not None for at in gone):
         # It is attached again: earlier signs that it was detached, or held nothing, no longer count.
-        cycle = replace(
-            cycle, times=replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
-        )
+        times = replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
+        cycle = replace(cycle, times=times)
     if backing.cache_mode is CacheMode.WRITEBACK:
         cycle = cycle.stamped(boosted=host.at)
     if backing.cache_mode is CacheMode.NONE:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
+from elastio.core.foreign import ForeignVolume, OwnerState
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.tariff import Tariff
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
@@ -69,6 +70,7 @@ class SimProvider:
         self.account = account
         self.volumes: dict[VolumeId, CloudVolume] = {}
         self.announced: Notice | None = None
+        self.gone: set[str] = set()  # machines that can never start again
         self._timers = Timers(clock)
         timing = timing or CallTiming()
         self.calls = FaultInjector(faults or FaultPlan(), self._timers.later, CLOUD_ERRORS, timing.meter)
@@ -118,6 +120,26 @@ class SimProvider:
     def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         self.calls.run("tag", BESIDE_S, lambda _: self._tag(volume_id, tag))
 
+    def foreign(self, volume_id: VolumeId) -> ForeignVolume | None:
+        return self._call("foreign", lambda _: self._foreign(volume_id))
+
+    def take_over(self, volume_id: VolumeId) -> Volume:
+        return self._call("take_over", lambda _: self._take_over(volume_id))
+
+    def _foreign(self, volume_id: VolumeId) -> ForeignVolume | None:
+        volume = self.volumes.get(volume_id)
+        if volume is None or not self._shows(volume):
+            return None
+        owner_state = OwnerState.GONE if volume.owner in self.gone else OwnerState.THERE
+        if volume.owner in ("", self.account.instance_id):
+            owner_state = OwnerState.SELF if volume.owner else OwnerState.UNKNOWN
+        return ForeignVolume(volume.view(volume.owner), volume.owner, owner_state)
+
+    def _take_over(self, volume_id: VolumeId) -> Volume:
+        volume = self._find(volume_id)
+        volume.owner, volume.tag = self.account.instance_id, VolumeTag.DIRTY
+        return volume.view(self.account.instance_id)
+
     def _tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         volume = self.volumes.get(volume_id)
         if volume is not None:
@@ -165,6 +187,14 @@ class SimProvider:
         volume.owner, volume.backing_uuid, volume.state = "", "", VolumeState.AVAILABLE
         volume.visible_at = self.clock.elapsed()
         return volume.id
+
+    def move(self, instance_id: str, *, is_gone: bool = True) -> None:
+        """Calls now come from another machine. The last one is deleted, or only stopped; its disks are detached."""
+        self.gone |= {self.account.instance_id} if is_gone else set()
+        self.account = replace(self.account, instance_id=instance_id)
+        for volume in self.volumes.values():
+            if volume.plugged or volume.state is VolumeState.ATTACHING:
+                self.vanish(volume.id)
 
     # --- inside: requests ------------------------------------------------------------------------------------
 

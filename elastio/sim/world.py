@@ -172,6 +172,17 @@ class SimWorld:
             back_at = self.clock.elapsed() + min(seconds, SWAPPED_MOST_S)
             self.faults.add(ScheduledFault(f"{back_at:.3f}", Kind.SWAP_BACK))
 
+    def move(self, instance_id: str, *, is_gone: bool = True) -> None:
+        """The machine dies, and its backing volume is attached to another one, which boots; no cache volume is.
+
+        What the first machine had in flight is lost as in a power cut.
+        """
+        self.kernel.power_cut()
+        for serial in tuple(self.kernel.disks):
+            self.kernel.pull(serial)
+        self.provider.move(instance_id, is_gone=is_gone)
+        self.power_cut()
+
     # --- questions -------------------------------------------------------------------------------------------
 
     def worker(

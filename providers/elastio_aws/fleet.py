@@ -94,7 +94,9 @@ def expiry_of(text: str) -> float | None:
 def open_fleet(settings: Mapping[str, object]) -> AwsFleet:
     """The fleet of `[provider.aws]`; makes no call yet. Raises ConfigError."""
     if find_spec("boto3") is None:
-        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].", code="sdk.missing")
+        raise ConfigError(
+            "The provider aws needs the AWS SDK; in a checkout, run pip install '.[aws]'.", code="sdk.missing"
+        )
     known = parse({"cache_dir": "", **settings})
     region = known.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
     if not region:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from elastio.core.foreign import ForeignVolume
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import (
     AuthError,
@@ -26,7 +27,7 @@ from elastio.errors import (
     TransientError,
 )
 from elastio.units import MIB
-from elastio_aws import codes, gp3, identity, prices, queries, refusals, volumes
+from elastio_aws import codes, gp3, identity, prices, queries, refusals, takeover, volumes
 from elastio_aws.devices import DeviceNames
 from elastio_aws.encryption import PendingEncrypted
 from elastio_aws.notices import NoticeReader
@@ -197,6 +198,23 @@ class AwsProvider:
                 raise
             refusals.require_stored_tag(volume_id, tag)
 
+    def foreign(self, volume_id: VolumeId) -> ForeignVolume | None:
+        """DescribeVolumes, and DescribeInstanceStatus of the instance that its owner tag names."""
+        shown = queries.describe_volume(self.ec2(), volume_id)
+        if shown is None:
+            return None
+        me, owner = self.who(), volumes.tags_of(shown).get(volumes.OWNER_TAG, "")
+        seen = volumes.volume_of(shown, me.instance_id, self.settings.scale)
+        return ForeignVolume(seen, owner, takeover.owner_state(self.ec2(), owner, me))
+
+    def take_over(self, volume_id: VolumeId) -> Volume:
+        """CreateTags; raises TransientError until DescribeVolumes shows the new owner."""
+        takeover.take_over(self.ec2(), volume_id, self.who())
+        seen = self._require_own(volume_id)
+        if seen is None:
+            raise TransientError(f"{volume_id} is not known to EC2; the call will be repeated.", code="volume.unknown")
+        return seen
+
     def warm_up(self) -> None:
         """Import the SDK and create its client now. Trims the SDK's data once per version: two minutes at most.
 
@@ -355,5 +373,7 @@ class AwsProvider:
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> AwsProvider:
     """The provider for `[provider.aws]`; makes no call yet. Raises ConfigError."""
     if find_spec("boto3") is None:
-        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].", code="sdk.missing")
+        raise ConfigError(
+            "The provider aws needs the AWS SDK; in a checkout, run pip install '.[aws]'.", code="sdk.missing"
+        )
     return AwsProvider(parse(settings), backing_uuid)

@@ -27,6 +27,7 @@ OPERATIONS = (
     "CreateTags",
     "CreateVolume",
     "DeleteVolume",
+    "DescribeInstanceStatus",
     "DescribeInstanceTypes",
     "DescribeVolumes",
     "DetachVolume",
@@ -35,7 +36,7 @@ OPERATIONS = (
 )
 # EC2, and the services that may provide credentials.
 _ENDPOINTS = ("ec2", "sts", "oidc", "portal.sso", "signin")
-_FORMAT = 3
+_FORMAT = 4
 _BUILD_TIMEOUT_S = 120.0
 _log = logging.getLogger(__name__)
 

@@ -18,9 +18,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from urllib.parse import quote as quoted
 
+from elastio.core.foreign import ForeignVolume
 from elastio.core.model import Identity, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
-from elastio_openstack import identity, queries, speeds, volumes
+from elastio_openstack import identity, queries, speeds, takeover, volumes
 from elastio_openstack.catalog import CINDER, Catalog
 from elastio_openstack.queries import NOT_FOUND
 from elastio_openstack.responses import object_in, parsing
@@ -159,6 +160,15 @@ class OpenstackProvider:
             if error.code != NOT_FOUND:
                 raise
             _require_stored_tag(volume_id, tag)
+
+    def foreign(self, volume_id: VolumeId) -> ForeignVolume | None:
+        """The volume, and what Nova says of the server that its metadata name."""
+        shown = queries.show_volume(self.cloud(), volume_id)
+        return None if shown is None else takeover.foreign(self.cloud(), shown, self.server())
+
+    def take_over(self, volume_id: VolumeId) -> Volume:
+        """Both keys of the metadata in one request; the others are kept."""
+        return self._volume(takeover.take_over(self.cloud(), volume_id, self.who().server_id))
 
     def close(self) -> None:
         """Close the connections and drop the token, if there are any."""
@@ -366,6 +376,6 @@ def _unknown(volume_id: VolumeId) -> TransientError:
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> OpenstackProvider:
     """The provider for `[provider.openstack]`; makes no call yet. Raises ConfigError."""
     if find_spec("openstack") is None:
-        text = "The provider openstack needs the OpenStack SDK; install elastio[openstack]."
+        text = "The provider openstack needs the OpenStack SDK; in a checkout, run pip install '.[openstack]'."
         raise ConfigError(text, code="sdk.missing")
     return OpenstackProvider(parse(settings), backing_uuid)

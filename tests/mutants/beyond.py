@@ -177,4 +177,29 @@ BEYOND = (
         "tests/unit/elastio/agent/test_executor.py::test_what_is_provisioned_may_not_be_larger_than_the_cap",
         "the simulated cloud sells what it is asked for, in small steps",
     ),
+    by_test(
+        "the owner may still live",
+        "a volume is taken over only if its machine is gone for good",
+        Patch("elastio/core/foreign.py", "if seen.owner_state is OwnerState.THERE:", "if False:"),
+        "tests/unit/elastio/core/test_foreign.py::test_everything_else_is_a_reason",
+        ONE_MACHINE,
+    ),
+    by_test(
+        "taken over without an order",
+        "another machine's volume is touched only by an operator's order",
+        Patch(
+            "elastio/core/invariants.py",
+            "if state.take_over is None or state.take_over.volume_id != action.volume_id:",
+            "if False:",
+        ),
+        "tests/unit/elastio/core/test_invariants.py::test_volume_of_another_machine_is_not_touched_otherwise",
+        ONE_MACHINE,
+    ),
+    by_test(
+        "another cache set is registered",
+        "only the cache set that the superblock names is registered",
+        Patch("elastio/core/planner.py", "if None not in (carried, named) and carried != named:", "if False:"),
+        "tests/unit/elastio/core/test_takeover.py::test_only_the_set_that_the_superblock_names_is_registered",
+        "in the simulator udev registers every disk that appears",
+    ),
 )

@@ -30,11 +30,12 @@ def require_extra() -> None:
             import_module(name)
         except ImportError as error:
             raise CalibrationError(
-                f"this needs {name}, which is not installed: pip install 'elastio[calibration]'"
+                f"this needs {name}, which is not installed: install the extra `calibration`, in a checkout with "
+                "pip install '.[calibration]'"
             ) from error
 
 
-class Sizes(click.ParamType[tuple[float, ...]]):
+class Sizes(click.ParamType):  # type: ignore[type-arg]  # before 8.4 it is no generic class
     """Sizes in GB, as `3,4,6`."""
 
     name = "GB,GB,..."

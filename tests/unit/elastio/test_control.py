@@ -344,19 +344,22 @@ def test_asks_the_kernel_who_connects(
 
 
 @pytest.mark.parametrize(("uid", "is_heard"), [(0, True), (4321, False)])
-def test_only_root_may_give_up_data_and_the_kernel_says_who(uid: int, is_heard: bool, open_to_all: OpenBench) -> None:
+def test_only_root_may_give_up_data_or_take_volumes_over_and_the_kernel_says_who(
+    uid: int, is_heard: bool, open_to_all: OpenBench
+) -> None:
     heard: list[tuple[bool, int | None]] = []
 
     def hear(message: Message, reply: Reply) -> None:
-        heard.append((bool(message.get("accepts_loss")), opened.server.asked_by))
+        heard.append((bool(message.get("accepts_loss") or message.get("is_foreign")), opened.server.asked_by))
         reply(accepted())
 
     opened = open_to_all(hear)
     named = asks("recover", asked_by=0)  # nobody may name somebody else
-    for request in (asks("recover"), asks("recover", accepts_loss=0), asks("recover", accepts_loss=1), named):
+    harmless = (asks("recover"), asks("recover", accepts_loss=0))
+    for request in (*harmless, asks("recover", accepts_loss=1), asks("recover", is_foreign=1, volume_id="v"), named):
         assert connect_as(opened.path, uid, 5000, [], request) == b"connected"
         opened.turn()
-    assert heard == [(False, uid), (False, uid), (True, uid)][: 3 if is_heard else 2]
+    assert heard == [(False, uid), (False, uid), (True, uid), (True, uid)][: 4 if is_heard else 2]
 
 
 # --- the socket file --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from elastio.core.model import VolumeTag
 from elastio_aws.slim import OPERATIONS
-from elastio_aws.volumes import STATE_TAG
+from elastio_aws.volumes import BACKING_TAG, OWNER_TAG, STATE_TAG
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference"
 
@@ -24,8 +24,19 @@ def actions(statement: dict[str, Any]) -> set[str]:
 
 
 def test_every_call_is_allowed_and_nothing_else() -> None:
-    allowed = set().union(*(actions(statement) for statement in statements("Allow")))
-    assert allowed == {f"ec2:{name}" for name in OPERATIONS}
+    shipped = [*statements("Allow"), *statements("Allow", "iam-take-over")]
+    assert set().union(*map(actions, shipped)) == {f"ec2:{name}" for name in OPERATIONS}
+    assert "ec2:DescribeInstanceStatus" not in set().union(*map(actions, statements("Allow")))
+
+
+def test_owner_of_a_volume_may_be_changed_only_to_the_caller_and_only_of_one_backing_device() -> None:
+    (taking,) = (s for s in statements("Allow", "iam-take-over") if "ec2:CreateTags" in actions(s))
+    assert taking["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": [OWNER_TAG, STATE_TAG]}
+    assert taking["Condition"]["StringEquals"] == {
+        f"aws:ResourceTag/{BACKING_TAG}": "UUID",
+        f"aws:RequestTag/{OWNER_TAG}": "${ec2:SourceInstanceARN}",
+        f"aws:RequestTag/{STATE_TAG}": VolumeTag.DIRTY.value,
+    }
 
 
 def test_policy_denies_detach_and_delete_of_dirty_volumes() -> None:

@@ -177,4 +177,4 @@ def test_without_the_extra_one_line_names_it(elastio: Shell, made: Path, monkeyp
     for arguments in (("predict", "--profile", made, *APP), ("plan", "--profile", made, *APP), ("calibrate", "--sim")):
         result = elastio(*arguments)
         assert (result.exit_code, result.stderr.count("\n")) == (Exit.FAILED, 1)
-        assert "elastio[calibration]" in result.stderr
+        assert "pip install '.[calibration]'" in result.stderr

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config.schema import RENAMED, SECTIONS, keys_of
+from elastio.config.doubts import doubts, slow_cache
+from elastio.config.schema import RENAMED, SECTIONS, keys_of, load
 from elastio.config.text import render
 from elastio.control.exit_codes import Exit
 
 from .conftest import Golden, Shell
-from .machine import GIVEN, UUID, backing, lay
+from .machine import GIVEN, LEAST, UUID, backing, lay
 
 pytestmark = pytest.mark.usefixtures("toy")
 
@@ -39,6 +40,28 @@ def test_config_check_refuses_in_one_sentence(text: str, elastio: Shell, tmp_pat
     other.write_text(text)
     result = elastio("config", "check", str(other))
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (Exit.CONFIG, "", 1)
+
+
+@pytest.mark.parametrize(("cache_mb_s", "is_said"), [(20, True), (60, True), (61, False)])
+def test_cache_that_is_no_faster_than_the_backing_volume_is_said_everywhere_in_the_same_words(
+    cache_mb_s: int, is_said: bool, elastio: Shell, tmp_path: Path
+) -> None:
+    backing(tmp_path / "root")
+    given = ("--bandwidth", "60", "--cache-bandwidth", f"{cache_mb_s}", "--provider", "toy")
+    at_init = elastio("init", *given)
+    doubt = slow_cache(60, cache_mb_s)
+    assert bool(doubt) is is_said
+    checked = elastio("config", "check")
+    assert (at_init.exit_code, checked.exit_code) == (Exit.OK, Exit.OK)
+    assert (doubt in at_init.stderr, checked.stderr) == (True, f"elastio: {doubt}\n" if doubt else "")
+    results = [r for r in json.loads(elastio("doctor", "--json").stdout) if r["name"] == "configuration"]
+    assert [(r["verdict"], doubt in r["sentence"]) for r in results] == [("warn" if is_said else "ok", True)]
+
+
+def test_speed_that_money_chooses_is_not_in_doubt(elastio: Shell, tmp_path: Path) -> None:
+    text = LEAST.replace("128", "20") + '[policy]\nmodel = "money"\n[value]\nhour = 1.0\n'
+    (tmp_path / "elastio.toml").write_text(text)
+    assert doubts(load(tmp_path / "elastio.toml")) == ()
 
 
 # --- config show -------------------------------------------------------------------------------------------------

@@ -181,6 +181,13 @@ def test_shutdown_distinguishes_a_reboot_from_a_power_off(
     assert {k: v for k, v in agent.asked[0].items() if k not in ("command", "version")} == asked
 
 
+def test_shutdown_that_does_not_happen_is_cancelled_and_waits_for_nothing(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies = {"shutdown": accepted("boosts may begin again")}
+    result = elastio("shutdown", "--cancel")
+    assert (result.exit_code, result.stdout) == (Exit.OK, "boosts may begin again\n")
+    assert (commands(agent), agent.asked[0]["cancels"]) == (["shutdown"], True)
+
+
 def test_shutdown_without_a_configuration_waits_as_long_as_the_agent_flushes(agent: FakeAgent, elastio: Shell) -> None:
     agent.statuses = [flushing(), flushing(), published(standing(Phase.IDLE))]
     agent.replies = {"shutdown": accepted("flushing")}

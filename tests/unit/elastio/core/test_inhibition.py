@@ -103,6 +103,36 @@ def test_a_script_can_end_its_inhibition_under_another_one() -> None:
     assert after.inhibition == replace(notice, under=replace(stop, under=None))
 
 
+CANCEL = Request(RequestKind.SHUTDOWN, cancels=True)
+
+
+def test_the_hold_of_a_shutdown_that_does_not_happen_can_be_ended() -> None:
+    held, _ = asked(state(Phase.IDLE, inhibition=SNAPSHOT), Request(RequestKind.SHUTDOWN), seen(), POLICY)
+    after, answer = asked(held, CANCEL, seen(), POLICY)
+    assert answer.accepted
+    assert after.inhibition == SNAPSHOT  # a copy may still be made
+    free, answer = asked(replace(after, inhibition=replace(SNAPSHOT, under=None)), CANCEL, seen(), POLICY)
+    assert (free.inhibition, answer.accepted, answer.code) == (SNAPSHOT, False, "hold.none")
+
+
+def test_cancelling_a_shutdown_ends_no_notice_of_the_cloud() -> None:
+    notice = Inhibition(InhibitionReason.NOTICE, NOW + 600, under=Inhibition(InhibitionReason.SHUTDOWN, NOW + 60))
+    after, answer = asked(state(Phase.IDLE, inhibition=notice), CANCEL, seen(), POLICY)
+    assert answer.accepted
+    assert after.inhibition == replace(notice, under=None)
+
+
+@pytest.mark.parametrize("reason", list(InhibitionReason))
+def test_resume_says_that_no_boost_begins_yet_and_how_to_end_that(reason: InhibitionReason) -> None:
+    held = state(Phase.IDLE, inhibition=Inhibition(reason, NOW + 600), paused=True)
+    after, answer = asked(held, Request(RequestKind.RESUME), seen(), POLICY)
+    assert (answer.accepted, after.paused, after.inhibition) == (True, False, held.inhibition)
+    assert str(reason) in answer.text
+    assert inhibition.remedy(reason) in answer.text
+    _, unheld = asked(replace(held, inhibition=None), Request(RequestKind.RESUME), seen(), POLICY)
+    assert answer.text != unheld.text
+
+
 def test_a_script_learns_that_its_inhibition_was_over() -> None:
     _, answer = asked(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert not answer.accepted

@@ -23,13 +23,14 @@ from elastio.core.actions import (
     SetFlush,
     StartWithoutCache,
     TagVolume,
+    TakeOverVolume,
     WakeWriteback,
 )
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.invariants import check
 from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeSpec, VolumeTag
 from elastio.core.observation import Decision
-from elastio.core.state import Phase
+from elastio.core.state import AgentState, Phase, TakeOver
 from elastio.errors import InvariantError
 from elastio.units import GIB
 from tests.fixtures.errors import refused
@@ -100,6 +101,54 @@ ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
 @pytest.mark.parametrize(("action", "of", "view"), ALLOWED, ids=lambda v: type(v).__name__)
 def test_a_healthy_action_passes(action: Action, of: Cycle | None, view: HostView | None) -> None:
     check_decision(action, of, view)
+
+
+# --- take over ---------------------------------------------------------------------------------------------
+
+WAITING = backing(state=CacheState.DIRTY, running=False, superblock_set=SET)
+TAKE = TakeOverVolume(VOLUME_ID, POLICY.backing_uuid, SET, is_attached=False)
+ORDERED = state(Phase.FAULTED, None, take_over=TakeOver(VOLUME_ID))
+
+
+def check_take_over(before: AgentState, action: TakeOverVolume, view: HostView | None) -> None:
+    check(Decision(before, (action,)), seen(view), POLICY)
+
+
+def test_volume_is_taken_over_by_order_for_the_set_that_the_device_needs() -> None:
+    check_take_over(ORDERED, TAKE, host(WAITING))
+    check_take_over(ORDERED, replace(TAKE, is_attached=True), host(cached()))
+
+
+@pytest.mark.parametrize(
+    ("before", "action", "view"),
+    [
+        (replace(ORDERED, take_over=None), TAKE, host(WAITING)),
+        (ORDERED, replace(TAKE, volume_id=VolumeId("vol-other")), host(WAITING)),
+        (replace(ORDERED, phase=Phase.IDLE), TAKE, host(WAITING)),
+        (ORDERED, replace(TAKE, backing_uuid="another"), host(WAITING)),
+        (replace(ORDERED, cycle=BOOSTED), TAKE, host(WAITING)),
+        (ORDERED, replace(TAKE, cache_set=OTHER_SET), host(WAITING)),
+        (ORDERED, replace(TAKE, cache_set=OTHER_SET), host(cached())),
+        (ORDERED, TAKE, host(None)),
+        (ORDERED, TAKE, None),
+    ],
+    ids=[
+        "no order",
+        "other volume",
+        "not faulted",
+        "other device",
+        "own cache",
+        "other set",
+        "attached set",
+        "no device",
+        "no scan",
+    ],
+)
+def test_volume_of_another_machine_is_not_touched_otherwise(
+    before: AgentState, action: TakeOverVolume, view: HostView | None
+) -> None:
+    with refused(InvariantError, "action.TakeOverVolume"):
+        check_take_over(before, action, view)
 
 
 FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [

@@ -1,0 +1,266 @@
+"""A machine dies with a dirty cache, and its backing volume is moved: the second machine takes the cache over.
+
+The second machine begins with an empty journal and an empty ledger. It is killed before and after each record, each
+effect and each outcome; the same order is given again after each start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from elastio.core.model import RequestKind, Serial, VolumeId, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.observation import Answer
+from elastio.core.state import FaultKind, Phase
+from elastio.sim.block_versions import CacheContent
+from elastio.sim.disk import SimDisk
+from elastio.sim.run import Simulation, ignore
+from elastio.sim.workload import Segment
+from elastio.sim.world import SimWorld
+from elastio.units import GIB
+from tests.simulated import QUIET, in_phase, intents, machine, path
+from tests.values import OTHER_SET
+
+SECOND = "i-0000000000000002"
+LOAD = (Segment(2, 0), Segment(25, 60), QUIET)
+DIRTY_BLOCKS = 20
+
+
+class Died(BaseException):
+    """The agent of the second machine is killed here."""
+
+
+class Moved:
+    """Two machines. The first one bought `volume` and died while it was dirty."""
+
+    def __init__(self, *, is_gone: bool = True) -> None:
+        first = machine(LOAD)
+        in_phase(first, Phase.BOOSTING)
+        first.run_until(lambda: len(first.world.lost(without=_cache_serial(first))) > DIRTY_BLOCKS, 60.0)
+        self.world: SimWorld = first.world
+        self.volume = next(v.id for v in self.world.provider.existing())
+        first.kill_agent()
+        self.world.move(SECOND, is_gone=is_gone)
+        self.policy, self._point = first.policy, ignore
+
+    def second(self, point: Callable[[str], None] = ignore) -> Simulation:
+        """The second machine's agent, which finds the device without its cache."""
+        sim = Simulation(self.world, self.policy, point=point)
+        sim.on_step = lambda: self._check(sim)
+        return sim
+
+    def _check(self, sim: Simulation) -> None:
+        assert not self.world.lost(), sim.standing()
+        assert not self.world.kernel.bcache.harm(), sim.standing()
+        assert not sim.state.is_stopped, sim.standing()
+        if not self.world.volumes_left():
+            assert not self.world.lost(power_cut=True), sim.standing()
+
+    def attach_by_hand(self) -> None:
+        """An operator attaches the cache volume to the second machine; udev assembles the device."""
+        cloud = self.world.provider.volumes[self.volume]
+        cloud.state, cloud.plugged = VolumeState.ATTACHED, True
+        self.world.kernel.plug(self.world.kernel.away[cloud.serial])
+
+
+def _cache_serial(sim: Simulation) -> Serial | None:
+    disk = sim.world.kernel.cache_disk()
+    return None if disk is None else disk.serial
+
+
+def order(sim: Simulation, volume: VolumeId, *, accepts_loss: bool = False) -> Answer:
+    return sim.ask(RequestKind.RECOVER, volume_id=volume, is_foreign=True, accepts_loss=accepts_loss)
+
+
+def faulted(sim: Simulation) -> None:
+    sim.run_until(lambda: sim.phase is Phase.FAULTED and sim.state.owned is not None, 60.0)
+
+
+def at_rest(moved: Moved, sim: Simulation) -> None:
+    """Everything that the first machine acknowledged is on the backing volume, and nothing is paid for."""
+    sim.run_until_settled(900.0)
+    assert (sim.phase, moved.world.volumes_left()) == (Phase.IDLE, 0)
+    assert not moved.world.lost(power_cut=True)
+    assert moved.world.kernel.bcache.sb_set is None
+
+
+@pytest.fixture
+def moved() -> Moved:
+    return Moved()
+
+
+def test_cache_is_attached_flushed_and_deleted_by_one_order(moved: Moved) -> None:
+    sim = moved.second()
+    faulted(sim)
+    assert sim.state.fault is not None
+    assert sim.state.fault.kind is FaultKind.CACHE_MISSING
+    assert moved.world.lost(without=moved.world.provider.volumes[moved.volume].serial)
+    assert order(sim, moved.volume).accepted
+    at_rest(moved, sim)
+    assert path(sim) == ["idle", "faulted", "flushing", "detaching", "idle"]
+    assert intents(sim, "TakeOverVolume") == 1
+
+
+def test_cache_that_is_attached_already_is_flushed_and_deleted(moved: Moved) -> None:
+    moved.attach_by_hand()
+    sim = moved.second()
+    faulted(sim)
+    assert sim.state.fault is not None
+    assert sim.state.fault.kind is FaultKind.FOREIGN_CACHE
+    assert order(sim, moved.volume).accepted
+    at_rest(moved, sim)
+    assert path(sim) == ["idle", "faulted", "flushing", "detaching", "idle"]
+
+
+def _points(make: Callable[[], Moved], *, by_hand: bool) -> list[str]:
+    """Every place at which the agent of the second machine may die after the order, in their order."""
+    seen: list[str] = []
+    moved = make()
+    if by_hand:
+        moved.attach_by_hand()
+    sim = moved.second(seen.append)
+    faulted(sim)
+    before = len(seen)
+    order(sim, moved.volume)
+    at_rest(moved, sim)
+    return seen[before:]
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["detached", "attached"])
+@pytest.mark.parametrize("ends", ["killed", "power cut"])
+def test_agent_that_dies_anywhere_goes_on_with_the_same_order(by_hand: bool, ends: str) -> None:
+    for number in range(len(_points(Moved, by_hand=by_hand))):
+        left = [number]
+        armed = [False]
+
+        def die(point: str, left: list[int] = left, armed: list[bool] = armed) -> None:
+            if not armed[0]:
+                return
+            left[0] -= 1
+            if left[0] == -1:
+                raise Died(point)
+
+        moved = Moved()
+        if by_hand:
+            moved.attach_by_hand()
+        sim = moved.second(die)
+        faulted(sim)
+        armed[0] = True
+        try:
+            order(sim, moved.volume)
+            sim.run_until_settled(900.0)
+        except Died:
+            sim.power_cut() if ends == "power cut" else sim.start_agent()
+        else:
+            pytest.fail(f"point {number} was not reached")
+        sim.run_until(lambda sim=sim: sim.state.recovered and sim.state.owned is not None, 120.0)  # type: ignore[misc]
+        if moved.world.volumes_left():
+            order(sim, moved.volume)
+        at_rest(moved, sim)
+
+
+# --- what is refused -----------------------------------------------------------------------------------------
+
+
+def unchanged(moved: Moved, sim: Simulation, volume: VolumeId, code: str) -> None:
+    """The order is refused at once or by the executor, and neither the cloud nor the kernel has changed."""
+    kept = {v.id: (v.owner, v.tag, v.state) for v in moved.world.provider.volumes.values()}
+    disks = {d.serial: (d.superblock, d.registered) for d in moved.world.kernel.disks.values()}
+    answer = order(sim, volume)
+    sim.run_for(60.0)
+    refused = answer.code if not answer.accepted else sim.state.take_over and sim.state.take_over.code
+    assert refused == code, sim.standing()
+    assert {v.id: (v.owner, v.tag, v.state) for v in moved.world.provider.volumes.values()} == kept
+    assert {d.serial: (d.superblock, d.registered) for d in moved.world.kernel.disks.values()} == disks
+    assert intents(sim, "AttachVolume") == 0
+
+
+def test_volume_of_a_machine_that_still_exists_is_left_to_it() -> None:
+    moved = Moved(is_gone=False)
+    sim = moved.second()
+    faulted(sim)
+    unchanged(moved, sim, moved.volume, "volume.owner")
+
+
+def test_cache_of_another_backing_device_is_left_alone(moved: Moved) -> None:
+    moved.world.provider.volumes[moved.volume].backing_uuid = "another"
+    sim = moved.second()
+    faulted(sim)
+    unchanged(moved, sim, moved.volume, "volume.backing")
+
+
+def test_volume_of_nobody_is_left_alone(moved: Moved) -> None:
+    sim = moved.second()
+    faulted(sim)
+    unchanged(moved, sim, moved.world.provider.add_foreign_volume(), "volume.backing")
+    unchanged(moved, sim, VolumeId("vol-unknown"), "volume.unknown")
+
+
+def test_other_volume_of_the_dead_machine_is_not_taken_for_the_attached_cache(moved: Moved) -> None:
+    first = moved.world.provider.volumes[moved.volume]
+    moved.attach_by_hand()
+    sim = moved.second()
+    faulted(sim)
+    other = moved.world.provider.add_foreign_volume()
+    moved.world.provider.volumes[other].owner = first.owner
+    moved.world.provider.volumes[other].backing_uuid = first.backing_uuid
+    unchanged(moved, sim, other, "volume.other_set")
+
+
+def test_older_cache_of_the_same_device_is_attached_and_never_used(moved: Moved) -> None:
+    """Only its superblock tells it from the right one. It stays the operator's, and the right one is named then."""
+    first, world = moved.world.provider.volumes[moved.volume], moved.world
+    other = world.provider.volumes[world.provider.add_foreign_volume(2 * GIB)]
+    other.owner, other.backing_uuid = first.owner, first.backing_uuid
+    content = CacheContent(other.size_bytes, world.kernel.settings.block_bytes)
+    older = SimDisk(other.serial, other.size_bytes, 80.0, superblock=OTHER_SET, content=content)
+    world.kernel.away[other.serial] = older
+    sim = moved.second()
+    faulted(sim)
+    assert order(sim, other.id).accepted
+    sim.run_until(lambda: other.state is VolumeState.ATTACHED, 60.0)
+    sim.run_for(30.0)
+    assert (sim.phase, other.tag, world.kernel.bcache.cache_set) == (Phase.FAULTED, VolumeTag.DIRTY, None)
+    assert order(sim, moved.volume).accepted
+    sim.run_until(lambda: first.state is VolumeState.GONE, 600.0)
+    assert not world.lost(power_cut=True)
+    assert (other.state, older.superblock) == (VolumeState.ATTACHED, OTHER_SET)
+
+
+def test_nothing_is_taken_over_without_need(moved: Moved) -> None:
+    sim = machine(LOAD)
+    sim.run_until(lambda: sim.state.recovered and sim.state.owned is not None, 60.0)
+    answer = order(sim, VolumeId("vol-1"))
+    assert (answer.accepted, answer.code, sim.state.take_over) == (False, "recover.nothing", None)
+    in_phase(sim, Phase.BOOSTING)
+    own = next(v.id for v in sim.world.provider.existing())
+    assert order(sim, own).code == "agent.busy"
+    assert sim.phase is Phase.BOOSTING
+
+
+def test_clean_cache_is_used_only_if_the_operator_accepts_that_it_may_be_older(moved: Moved) -> None:
+    moved.world.kernel.bcache.sb_dirty = False
+    sim = moved.second()
+    faulted(sim)
+    unchanged(moved, sim, moved.volume, "recover.may-be-older")
+    assert order(sim, moved.volume, accepts_loss=True).accepted
+    at_rest(moved, sim)
+
+
+def test_provider_that_proves_nothing_takes_nothing_over(moved: Moved) -> None:
+    moved.world.provider.volumes[moved.volume].owner = ""
+    sim = moved.second()
+    faulted(sim)
+    unchanged(moved, sim, moved.volume, "volume.owner")
+
+
+def test_spec_of_a_volume_that_was_taken_over_is_what_was_bought(moved: Moved) -> None:
+    sim = moved.second()
+    faulted(sim)
+    order(sim, moved.volume)
+    sim.run_until(lambda: sim.state.cycle is not None, 60.0)
+    assert sim.state.cycle is not None
+    sold = moved.world.provider.volumes[moved.volume].spec
+    assert replace(sim.state.cycle.spec, iops=sold.iops) == VolumeSpec(sold.size_bytes, sold.bandwidth_mb_s, sold.iops)
