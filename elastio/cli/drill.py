@@ -33,6 +33,8 @@ from elastio.units import agbs, format_duration, format_size
 ATTACH_SLACK_S = 60.0
 RELEASE_S = 900.0
 LIST_S = 300.0
+# Each new list is a request to the cloud.
+RELIST_POLLS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ def _listed(app: App, token: str) -> Status:
         if any(volume.state not in DELETED for volume in left) or time.monotonic() >= deadline:
             shown = ", ".join(f"{volume.id} ({volume.state})" for volume in left)
             raise TimedOutError(f"the cloud still lists {shown}: see `elastio gc --dry-run`", code="drill.volumes_left")
-        time.sleep(app.poll_s)
+        time.sleep(RELIST_POLLS * app.poll_s)
 
 
 def _not_listed(seen: Status) -> str:

@@ -25,6 +25,7 @@ from elastio.units import MB, MIB
 
 BLOCK_BYTES = MIB
 MOST_BLOCKS = 16
+CONTENT = "drill.content"
 KERNEL_S = 15.0
 # A device that takes longer for the file hangs, or is so busy that a drill shows nothing.
 FILE_S = 180.0
@@ -62,8 +63,8 @@ class DrillFile:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             for number, block in enumerate(self._blocks()):
                 if file.read(len(block)) != block:
-                    text = f"MiB {number} of {self.path} is not what was written: stop the agent and see docs/how-to"
-                    raise HostError(f"{text}/recover.md", code="drill.content")
+                    text = f"MiB {number} of {self.path} is not what was written; the file is kept: stop the agent"
+                    raise HostError(f"{text}, and see docs/how-to/recover.md", code=CONTENT)
 
     def _blocks(self) -> Iterator[bytes]:
         for number in range(self.blocks):
@@ -105,14 +106,19 @@ def _adaptive(sysfs: Sysfs, backing_uuid: str) -> tuple[str, ...]:
 
 @contextmanager
 def removed(place: Path | None, blocks: int) -> Iterator[DrillFile | None]:
-    """A file of a new name at this place, which is gone in the end; none without a place."""
+    """A file of a new name at this place, which is gone in the end; none without a place.
+
+    A file whose content is wrong is kept, because it shows what happened.
+    """
     if place is None:
         yield None
         return
     file = DrillFile(place / f".elastio-drill-{secrets.token_hex(8)}", secrets.token_bytes(16), blocks)
     try:
         yield file
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, ElastioError) and error.code == CONTENT:
+            raise
         with contextlib.suppress(ElastioError):  # the first error is the one that matters
             file.remove()
         raise

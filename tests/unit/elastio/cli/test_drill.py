@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastio.cli import drill
-from elastio.cli.drill_file import DrillFile, blocks_for
+from elastio.cli.drill_file import DrillFile, blocks_for, removed
 from elastio.control.exit_codes import Exit
 from elastio.control.protocol import accepted
 from elastio.control.status import InhibitionPart, SpendPart, Status, VolumePart
@@ -114,6 +114,8 @@ def test_a_file_that_cannot_be_written_ends_in_a_flush(start: Start, elastio: Sh
     machine.stop()
     machine.daemon.turn(0, 120)
     assert [state for _, state in machine.bought] == ["gone"]
+    reasons = [str(record.get("reason")) for record in machine.daemon.simulation.journal.records()]
+    assert [reason for reason in reasons if "asked to flush" in reason]
     assert "0 volumes left" not in result.stdout
 
 
@@ -135,6 +137,7 @@ FAULTED = published(standing(Phase.FAULTED, fault="the cache is missing"))
 HELD = idle(hold=InhibitionPart("snapshot", 60.0, True, True))
 BUSY = replace(published(standing(Phase.BOOSTING, cycle=CYCLE)), owned=())
 LEFT = idle(owned=(VolumePart("vol-1", "available", GIB),))
+DELETING = VolumePart("vol-1", "deleting", GIB)
 REASONS = [
     (FAULTED, "drill.fault"),
     (HELD, "drill.held"),
@@ -164,6 +167,28 @@ def test_a_boost_for_a_load_that_was_first_is_left_alone(agent: FakeAgent, elast
     result = elastio("boost", "--drill")
     assert result.exit_code == Exit.REFUSED, result.output
     assert "flush" not in [message["command"] for message in agent.asked]
+
+
+@pytest.mark.parametrize(
+    ("listed", "code"),
+    [
+        ([idle(listed_ago_s=0.1)], Exit.OK),
+        ([idle(listed_ago_s=None, owned=LEFT.owned), idle(listed_ago_s=0.1)], Exit.OK),
+        ([idle(listed_ago_s=0.1, owned=(DELETING,)), idle(listed_ago_s=0.1)], Exit.OK),
+        ([idle(listed_ago_s=0.1, owned=LEFT.owned)], Exit.TIMED_OUT),
+    ],
+    ids=["gone", "not listed yet", "being deleted", "left over"],
+)
+def test_only_a_new_list_without_the_volume_proves_that_nothing_is_left(
+    listed: list[Status], code: Exit, agent: FakeAgent, elastio: Shell
+) -> None:
+    boosting = published(standing(Phase.BOOSTING, cycle=replace(CYCLE, trigger=Trigger.OPERATOR)))
+    course = [idle(), idle(), boosting, idle(), *listed]
+    agent.statuses = [replace(seen, agent=replace(seen.agent, cloud="sim")) for seen in course]
+    agent.replies = {name: accepted(name) for name in ("boost", "flush", "gc")}
+    result = elastio("boost", "--drill")
+    assert result.exit_code == code, result.output
+    assert ("0 volumes left" in result.stdout) == (code == Exit.OK)
 
 
 def test_an_idle_agent_without_volumes_is_no_obstacle() -> None:
@@ -236,6 +261,24 @@ def test_a_file_that_has_changed_is_found_out(tmp_path: Path) -> None:
     file.remove()
     file.remove()
     assert not file.path.exists()
+
+
+def test_only_a_file_with_wrong_content_is_kept(tmp_path: Path) -> None:
+    with refused(HostError, "drill.content"), removed(tmp_path, 1) as wrong:
+        assert wrong is not None
+        wrong.path.write_bytes(b"something else")
+        wrong.compare()
+    assert list(tmp_path.iterdir()) == [wrong.path]
+
+    def interrupted() -> None:
+        with removed(tmp_path, 1) as file:
+            assert file is not None
+            file.write()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == [wrong.path]
 
 
 def test_a_file_of_that_name_is_never_replaced(tmp_path: Path) -> None:
