@@ -130,6 +130,18 @@ class TakesOver(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsBandwidth(Protocol):
+    """Optional for a provider: the bandwidth of a volume that somebody else bought, for `elastio setup` and `init`."""
+
+    def bandwidth_of(self, serial: Serial) -> float | None:
+        """MB/s that the cloud reserves for the volume of this disk; None: the cloud does not say. Reads only.
+
+        Errors as in `VolumeProvider`.
+        """
+        ...
+
+
 class CacheHost(Protocol):
     """The kernel's side of one adaptive device. Methods that change something verify first, and may be repeated.
 

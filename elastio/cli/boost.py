@@ -27,21 +27,29 @@ WAIT_S = 300.0
     help="Size of the cache  [default: the learned size]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what it would buy and cost; buy nothing.")
+@click.option("--drill", is_flag=True, help="Prove that boosts work: buy the smallest cache, use, flush and delete it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --dry-run as one JSON document.")
 @wait_options(WAIT_S)
 @click.pass_obj
-def boost(app: App, size_gib: float | None, dry_run: bool, as_json: bool, wait_s: float | None) -> None:
+def boost(app: App, size_gib: float | None, dry_run: bool, drill: bool, as_json: bool, wait_s: float | None) -> None:
     """Buy a cache volume and attach it now, within the spending caps.
 
     The exit code is 5 if the agent refuses, for example because a cap is reached.
     """
     size_bytes = None if size_gib is None else int(size_gib * GIB)
+    if drill and (dry_run or as_json or size_gib is not None or wait_s is not None):
+        raise click.UsageError("--drill takes no other option")
     if dry_run and wait_s is not None:
         raise click.UsageError("give --dry-run or --wait, not both")
     if as_json and not dry_run:
         raise click.UsageError("--json needs --dry-run")
     if dry_run:
         _show_quote(app, size_bytes, as_json)
+        return
+    if drill:
+        from elastio.cli.drill import run  # noqa: PLC0415  a boost needs no provider
+
+        run(app)
         return
     fields = {} if size_bytes is None else {"size_bytes": size_bytes}
     click.echo(app.client().ask("boost", **fields)["text"])

@@ -60,7 +60,7 @@ def ask(app: App, size_bytes: int | None, now_wall: float) -> BoostQuote:
         if error.code != "socket.closed":
             raise
         status = None
-    config = _config(app, status)
+    config = config_of(app, status)
     policy = config.policy()
     if status is not None:
         learned, spend = status.learned_size_bytes, _spend_of(status)
@@ -87,7 +87,7 @@ def _why_not(quote: Quote, size_bytes: int, spend: Spend, policy: Policy) -> str
     return refusal(size_bytes, spend, policy)
 
 
-def _config(app: App, status: Status | None) -> Config:
+def config_of(app: App, status: Status | None) -> Config:
     """The configuration; for `elastiod --sim` without a file, that of the simulated machine."""
     try:
         return app.config()

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
-from elastio import registry
 from elastio.cli.app import App
 from elastio.cli.busy import busy
 from elastio.config.doubts import doubts
-from elastio.config.schema import Config, parse
-from elastio.config.text import exists, render, write
+from elastio.config.files import read_drop_ins
+from elastio.config.text import exists, write
 from elastio.core.model import Identity
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.setup.candidates import Candidate, candidates, choose
+from elastio.setup.first_config import Cloud, FirstConfig, beyond_limit, find_bandwidth, open_cloud
 from elastio.setup.subprocess_timeout import call_with_timeout
-from elastio.units import format_size
 
 KERNEL_S = 15.0
-# One in five minutes, all day: more than the bursts of the published applications.
-BOOSTS_A_DAY = 288
 MB_S = click.FloatRange(min=0, min_open=True)
-MISSING = {
-    "provider.name": "no installed provider recognises this machine: give one with --provider ({})",
-    "device.bandwidth_mb_s": "the bandwidth of the backing volume is unknown: give --bandwidth",
-    "cache.bandwidth_mb_s": "the bandwidth to buy is not set: give --cache-bandwidth",
-}
+NO_BANDWIDTH = "the bandwidth of the backing volume is unknown: give --bandwidth"
+NO_CACHE_BANDWIDTH = "the bandwidth to buy is not set: give --cache-bandwidth"
 
 
 @click.command()
 @click.option("--device", metavar="UUID|PATH", help="Backing device  [default: the only registered one]")
-@click.option("--bandwidth", "bandwidth_mb_s", metavar="MB/S", type=MB_S, help="Bandwidth of the backing volume.")
+@click.option(
+    "--bandwidth",
+    "bandwidth_mb_s",
+    metavar="MB/S",
+    type=MB_S,
+    help="Bandwidth of the backing volume  [default: as the cloud tells]",
+)
 @click.option(
     "--cache-bandwidth", "cache_bandwidth_mb_s", metavar="MB/S", type=MB_S, help="Bandwidth to buy for a cache."
 )
@@ -52,31 +54,42 @@ def init(
     """
     if app.config_path.exists() and not (force or print_only):
         raise exists(app.config_path)
+    found, missing = _find_device(app, device)
+    cloud, unknown = _open_cloud(app, provider, found)
+    bandwidth_mb_s = bandwidth_mb_s or _told(app, cloud, found)
     if app.is_terminal():
         bandwidth_mb_s = bandwidth_mb_s or click.prompt("Bandwidth of the backing volume (MB/s)", type=MB_S)
         cache_bandwidth_mb_s = cache_bandwidth_mb_s or click.prompt("Bandwidth to buy for a cache (MB/s)", type=MB_S)
-    found, missing = _find_device(app, device)
-    chosen: dict[str, object] = {
-        "device.backing_uuid": found and found.uuid,
-        "device.bandwidth_mb_s": bandwidth_mb_s,
-        "cache.bandwidth_mb_s": cache_bandwidth_mb_s,
-        "caps.max_boosts_per_day": BOOSTS_A_DAY,
-        "provider.name": provider or registry.detect_provider(),
-    }
-    names = ", ".join(sorted(registry.providers()))
-    missing += [text.format(names) for key, text in MISSING.items() if chosen[key] is None]
-    if found is None or missing:
+    if found is None or cloud is None or bandwidth_mb_s is None or cache_bandwidth_mb_s is None:
+        missing += [*unknown, *([] if bandwidth_mb_s else [NO_BANDWIDTH])]
+        missing += [] if cache_bandwidth_mb_s else [NO_CACHE_BANDWIDTH]
         raise ConfigError("; ".join(missing), code="init.missing")
-    doubtful = doubts(_validated(chosen))
-    identity = _identify(chosen)
-    text = render(chosen, _notes(found, identity))
-    _warn(chosen, identity, doubtful)
+    first = FirstConfig(bandwidth_mb_s, cache_bandwidth_mb_s, cloud.name, beneath=read_drop_ins(app.config_path))
+    for doubt in doubts(first.parsed(found.uuid)):
+        click.echo(f"elastio: {doubt}", err=True)
+    text = _text(first, cloud, found)
     if print_only:
         click.echo(text, nl=False)
         return
     write(app.config_path, text, replace=force)
     click.echo(f"wrote {app.config_path} for backing device {found}")
     click.echo("next steps:\n  elastio doctor\n  systemctl enable --now elastiod")
+
+
+def _told(app: App, cloud: Cloud | None, found: Candidate | None) -> float | None:
+    """The bandwidth of the backing volume, if the cloud tells it."""
+    if cloud is None or found is None:
+        return None
+    with busy("asking the cloud for the bandwidth of the volume"):
+        return find_bandwidth(cloud.provider, app.sysfs(), found.device)[0]
+
+
+def _text(first: FirstConfig, cloud: Cloud, found: Candidate) -> str:
+    """The file. Warns if the instance is slower than the cache."""
+    first = replace(first, identity=_identify(cloud))
+    if warning := beyond_limit(first.cache_mb_s, first.identity):
+        click.echo(f"elastio: {warning}", err=True)
+    return first.text(found)
 
 
 def _find_device(app: App, wanted: str | None) -> tuple[Candidate | None, list[str]]:
@@ -87,50 +100,19 @@ def _find_device(app: App, wanted: str | None) -> tuple[Candidate | None, list[s
         return None, [str(error)]
 
 
-def _validated(chosen: dict[str, object]) -> Config:
-    """The configuration. Raises ConfigError if the agent would refuse the settings."""
-    document: dict[str, dict[str, object]] = {}
-    for key, value in chosen.items():
-        section, _, name = key.partition(".")
-        document.setdefault(section, {})[name] = value
-    return parse(document)
+def _open_cloud(app: App, wanted: str | None, found: Candidate | None) -> tuple[Cloud | None, list[str]]:
+    """The provider, or why there is none."""
+    try:
+        return open_cloud(app.config_path, wanted, found.uuid if found else ""), []
+    except ConfigError as error:
+        return None, [str(error)]
 
 
-def _identify(chosen: dict[str, object]) -> Identity | None:
+def _identify(cloud: Cloud) -> Identity | None:
     """The identity of this instance; None with a warning if the cloud does not answer: only the agent needs it."""
     try:
-        provider = registry.open_provider(str(chosen["provider.name"]), {}, str(chosen["device.backing_uuid"]))
         with busy("asking the cloud which machine this is"):
-            return provider.identify()
+            return cloud.provider.identify()
     except ElastioError as error:
         click.echo(f"elastio: the instance cannot be identified: {error}", err=True)
         return None
-
-
-def _notes(found: Candidate, identity: Identity | None) -> tuple[str, ...]:
-    backing = f"Backing device: /dev/{found.device}, {format_size(found.size_bytes)}."
-    instance = (
-        f"Instance: {identity.instance_id} ({identity.instance_type or 'type unknown'}) in {identity.zone}, "
-        f"{identity.cloud}."
-        if identity
-        else ""
-    )
-    cap = (
-        f"caps.max_boosts_per_day = {BOOSTS_A_DAY} is one boost in five minutes. It limits what a mistake can cost. "
-        "Raise it for an application with more frequent bursts; without the key there is no limit."
-    )
-    written = "Written by `elastio init`. Commented keys show their defaults."
-    return tuple(note for note in (written, instance, backing, cap) if note)
-
-
-def _warn(chosen: dict[str, object], identity: Identity | None, doubtful: tuple[str, ...]) -> None:
-    for doubt in doubtful:
-        click.echo(f"elastio: {doubt}", err=True)
-    limit = identity.bandwidth_limit_mb_s if identity else None
-    wanted = chosen["cache.bandwidth_mb_s"]
-    if limit is not None and isinstance(wanted, int | float) and wanted > limit:
-        click.echo(
-            f"elastio: this instance is limited to {limit:g} MB/s for all its volumes: the purchase of a cache of "
-            f"{wanted:g} MB/s will be refused",
-            err=True,
-        )

@@ -43,6 +43,7 @@ COMMANDS = {
     "history": "elastio.cli.history:history",
     "config": "elastio.cli.config:config",
     "device": "elastio.cli.device:device",
+    "setup": "elastio.cli.setup:setup",
     "init": "elastio.cli.init:init",
     "doctor": "elastio.cli.doctor:doctor",
     "simulate": "elastio.cli.simulate:simulate",

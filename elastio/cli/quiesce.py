@@ -36,7 +36,7 @@ def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
     client = app.client()
     hold = client.status().hold
     is_first = hold is None or hold.reason != InhibitionReason.SNAPSHOT
-    with _ended_by_signals():
+    with ended_by_signals():
         try:
             client.ask("quiesce", seconds=int(wait_s + quiesced_s))
             _wait(app, wait_s)
@@ -50,7 +50,7 @@ def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into SystemExit with the exit code that a shell uses for them."""
 
     def end(number: int, _frame: FrameType | None) -> None:

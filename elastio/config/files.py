@@ -27,6 +27,14 @@ def read_layers(path: Path) -> tuple[tuple[Path, dict[str, Any]], ...]:
     return tuple((layer, _read(layer)) for layer in (path, *drop_ins(path)))
 
 
+def read_drop_ins(path: Path) -> dict[str, Any]:
+    """The merged TOML document of the drop-ins alone: they may be there before the file. Raises ConfigError."""
+    merged: dict[str, Any] = {}
+    for layer in drop_ins(path):
+        merged = overlay(merged, _read(layer))
+    return merged
+
+
 def drop_ins(path: Path) -> list[Path]:
     """The drop-in files of a configuration file, in the order in which they are merged."""
     return sorted(path.with_name(f"{path.name}.d").glob("*.toml"))

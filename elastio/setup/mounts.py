@@ -12,7 +12,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 def mounts(sysfs: Sysfs) -> list[tuple[str, str]]:
     """`major:minor` and mount point of every mount, in mount order (proc(5), fields 3 and 5 of mountinfo)."""
     lines = (line.split() for line in sysfs.read_or("proc/self/mountinfo", "").splitlines())
-    return [(words[2], _unescape(words[4])) for words in lines if len(words) > 4]
+    return [(words[2], unescape(words[4])) for words in lines if len(words) > 4]
 
 
 def mounted_at(sysfs: Sysfs, device: str) -> list[str]:
@@ -21,6 +21,6 @@ def mounted_at(sysfs: Sysfs, device: str) -> list[str]:
     return [place for of, place in mounts(sysfs) if number and of == number]
 
 
-def _unescape(place: str) -> str:
+def unescape(place: str) -> str:
     """mountinfo writes spaces, tabs, newlines and backslashes as octal numbers."""
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), place)

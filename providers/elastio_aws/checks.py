@@ -100,7 +100,7 @@ def _create(provider: AwsProvider, wanted: VolumeSpec) -> str:
 def _attach(provider: AwsProvider) -> str:
     owned = provider.list_owned()
     if not owned:
-        return "AttachVolume cannot be checked before the first volume exists; see docs/reference/iam-policy.json."
+        return "AttachVolume cannot be checked before the first volume exists; see `elastio aws policy`."
     request = {"VolumeId": owned[0].id, "InstanceId": provider.who().instance_id, "Device": devices.NAMES[-1]}
     _dry_run(provider, "attach_volume", _BEYOND_PERMISSION, **request)
     return "AttachVolume is allowed for this agent's volumes."

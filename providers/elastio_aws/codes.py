@@ -30,7 +30,7 @@ class Cause:
 _THROTTLED = Cause(TransientError, "the account's request rate limit is reached; the call will be repeated")
 _UNAVAILABLE = Cause(TransientError, "EC2 is not available; the call will be repeated")
 _WRONG_STATE = Cause(TransientError, "the volume or the instance is changing its state; the call will be repeated")
-_NOT_PERMITTED = Cause(AuthError, "allow the action to the instance's role (docs/reference/iam-policy.json)")
+_NOT_PERMITTED = Cause(AuthError, "allow the action to the instance's role (see `elastio aws policy`)")
 _CREDENTIALS = Cause(AuthError, "give the instance a role, or the agent valid credentials")
 _CLOCK = Cause(AuthError, "check this machine's clock: signatures are valid for a few minutes only")
 _ACCOUNT = Cause(AuthError, "the AWS account is not ready for EC2; check it in the console")

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from elastio.core.foreign import ForeignVolume
-from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.model import Identity, Notice, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import (
     AuthError,
     ConfigError,
@@ -214,6 +214,12 @@ class AwsProvider:
         if seen is None:
             raise TransientError(f"{volume_id} is not known to EC2; the call will be repeated.", code="volume.unknown")
         return seen
+
+    def bandwidth_of(self, serial: Serial) -> float | None:
+        """From DescribeVolumes; None for a type other than gp3, whose speed depends on size and credits."""
+        volume_id = volumes.id_of(serial)
+        shown = None if volume_id is None else queries.describe_volume(self.ec2(), volume_id)
+        return None if shown is None else volumes.reserved_mb_s(shown, self.settings.scale)
 
     def warm_up(self) -> None:
         """Import the SDK and create its client now. Trims the SDK's data once per version: two minutes at most.

@@ -22,18 +22,8 @@ from typing import Any
 import botocore
 from botocore.loaders import Loader
 
-OPERATIONS = (
-    "AttachVolume",
-    "CreateTags",
-    "CreateVolume",
-    "DeleteVolume",
-    "DescribeInstanceStatus",
-    "DescribeInstanceTypes",
-    "DescribeVolumes",
-    "DetachVolume",
-    "GetEbsDefaultKmsKeyId",
-    "GetEbsEncryptionByDefault",
-)
+from elastio_aws.operations import OPERATIONS
+
 # EC2, and the services that may provide credentials.
 _ENDPOINTS = ("ec2", "sts", "oidc", "portal.sso", "signin")
 _FORMAT = 4

@@ -81,6 +81,18 @@ def serial_of(volume_id: str) -> Serial:
     return Serial(volume_id.replace("-", ""))
 
 
+def id_of(serial: Serial) -> VolumeId | None:
+    """The id of the volume with this serial; None for a disk that is no volume of EBS."""
+    named = f"vol-{serial[3:].removeprefix('-')}" if serial.startswith("vol") else ""
+    return VolumeId(named) if _ID.fullmatch(named) else None
+
+
+def reserved_mb_s(shown: Mapping[str, Any], scale: Scale) -> float | None:
+    """MB/s that the volume always has; None for a type other than gp3."""
+    throughput = shown.get("Throughput")
+    return scale.mb_s(int(throughput)) if shown.get("VolumeType") == "gp3" and throughput else None
+
+
 def tags_of(shown: Mapping[str, Any]) -> dict[str, str]:
     """EC2's list of tags as a dictionary."""
     return {str(tag["Key"]): str(tag["Value"]) for tag in shown.get("Tags") or () if "Key" in tag and "Value" in tag}

@@ -29,16 +29,19 @@ class Catalog:
 
         Raises RefusedError if Cinder has no type of that name.
         """
+        return [speed for speed in self.all_types() if self._settings.volume_type in ("", speed.name)]
+
+    def all_types(self) -> list[speeds.Speed]:
+        """Every volume type with a known bandwidth, also those that are not to be bought."""
         shown = self.listed_types()
         specs = self._qos_specs(shown)
         found = []
         with parsing("the volume types"):
             for row in shown:
                 name = str(row["name"])
-                if self._settings.volume_type in ("", name):
-                    declared = self._settings.types.get(name, Declared())
-                    speed = speeds.speed_of(name, declared, specs.get(str(row.get("qos_specs_id"))))
-                    found += [speed] if speed is not None else []
+                declared = self._settings.types.get(name, Declared())
+                speed = speeds.speed_of(name, declared, specs.get(str(row.get("qos_specs_id"))))
+                found += [speed] if speed is not None else []
         return found
 
     def listed_types(self) -> list[dict[str, Any]]:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from urllib.parse import quote as quoted
 
 from elastio.core.foreign import ForeignVolume
-from elastio.core.model import Identity, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.model import Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
-from elastio_openstack import identity, queries, speeds, takeover, volumes
+from elastio_openstack import backing, identity, queries, speeds, takeover, volumes
 from elastio_openstack.catalog import CINDER, Catalog
 from elastio_openstack.queries import NOT_FOUND
 from elastio_openstack.responses import object_in, parsing
@@ -175,6 +175,10 @@ class OpenstackProvider:
         with self._lock:
             if self._cloud is not None:
                 self._cloud.close()
+
+    def bandwidth_of(self, serial: Serial) -> float | None:
+        """That of the volume's type, from the settings or QoS specs; None if neither has it."""
+        return backing.bandwidth(self.cloud(), self.server(), serial, self.catalog)
 
     def warm_up(self) -> None:
         """Import the SDK and log in now. Raises errors of `elastio.errors`."""

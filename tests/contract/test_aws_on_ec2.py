@@ -41,6 +41,13 @@ def test_volume_already_bought_is_found_at_the_quota(ec2_cloud: Any) -> None:
         ec2_cloud.provider.create("token-2", ec2_cloud.spec, {})
 
 
+def test_the_bandwidth_of_a_volume_is_read_by_the_serial_of_its_disk(ec2_cloud: Any) -> None:
+    volume = bought(ec2_cloud)
+    assert ec2_cloud.provider.bandwidth_of(volume.serial) == pytest.approx(volume.bandwidth_mb_s)
+    assert ec2_cloud.provider.bandwidth_of("vol0000000000000dead") is None
+    assert ec2_cloud.provider.bandwidth_of("QEMU_HARDDISK_1") is None
+
+
 @pytest.mark.parametrize("action", ["CreateVolume", "AttachVolume", "DetachVolume", "DeleteVolume"])
 def test_lost_response_is_retried_by_the_sdk(ec2_cloud: Any, action: str) -> None:
     patient = ec2_cloud.open(max_attempts=3)

@@ -22,6 +22,7 @@ from botocore.loaders import Loader
 
 import elastio_aws
 from elastio_aws import slim
+from elastio_aws.operations import OPERATIONS
 
 from .conftest import SDK_CHANGED, returns
 
@@ -55,7 +56,7 @@ def trimmed(folder: Path) -> Iterator[Any]:
         client = open_client(slim.SlimLoader(folder))
     except Exception as error:  # whatever a changed SDK raises
         pytest.fail(f"{SDK_CHANGED} ({error!r})")
-    assert sorted(client.meta.service_model.operation_names) == sorted(slim.OPERATIONS), SDK_CHANGED
+    assert sorted(client.meta.service_model.operation_names) == sorted(OPERATIONS), SDK_CHANGED
     yield client
     client.close()
 
@@ -108,10 +109,10 @@ def test_tested_sdk_is_the_one_of_the_agent() -> None:
 
 def test_every_operation_of_the_provider_is_in_the_trimmed_data() -> None:
     # the doctor's dry runs pass the operation in a variable
-    assert called_operations() | {"AttachVolume", "CreateVolume", "CreateTags"} == set(slim.OPERATIONS)
+    assert called_operations() | {"AttachVolume", "CreateVolume", "CreateTags"} == set(OPERATIONS)
 
 
-@pytest.mark.parametrize("operation", slim.OPERATIONS)
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_trimmed_operation_sends_and_reads_what_the_full_one_does(full: Any, trimmed: Any, operation: str) -> None:
     theirs = full.meta.service_model.operation_model(operation)
     ours = trimmed.meta.service_model.operation_model(operation)

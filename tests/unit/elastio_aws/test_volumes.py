@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import VolumeState
+from elastio.core.model import Serial, VolumeState
 from elastio_aws.devices import NAMES, DeviceNames
 from elastio_aws.settings import Scale
-from elastio_aws.volumes import expires, state_of, tag_list, volume_of
+from elastio_aws.volumes import expires, id_of, reserved_mb_s, serial_of, state_of, tag_list, volume_of
 
 ME, OTHER = "i-me", "i-other"
 
@@ -94,3 +94,28 @@ def test_names_never_run_out() -> None:
     for number in range(200):
         names.remember(next(names.propose(f"vol-{number}")), f"vol-{number}")
     assert len(list(names.propose("vol-new"))) == len(NAMES) - 26
+
+
+@pytest.mark.parametrize("serial", ["vol0123456789abcdef0", "vol-0123456789abcdef0"])
+def test_a_volume_is_found_by_the_serial_of_its_disk(serial: str) -> None:
+    found = id_of(Serial(serial))
+    assert found == "vol-0123456789abcdef0"
+    assert serial_of(str(found)) == "vol0123456789abcdef0"
+
+
+@pytest.mark.parametrize("serial", ["", "AWS1234567890", "vol", "0b6f4c1e-5d0c-4a57-9"])
+def test_a_disk_that_is_not_of_ebs_has_no_volume(serial: str) -> None:
+    assert id_of(Serial(serial)) is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "mb_s"),
+    [
+        ({"VolumeType": "gp3", "Throughput": 125}, 131.072),
+        ({"VolumeType": "gp3"}, None),
+        ({"VolumeType": "gp2", "Throughput": 250}, None),
+        ({"VolumeType": "st1", "Size": 500}, None),
+    ],
+)
+def test_only_gp3_has_a_bandwidth_of_its_own(shown: dict[str, Any], mb_s: float | None) -> None:
+    assert reserved_mb_s(shown, Scale()) == mb_s

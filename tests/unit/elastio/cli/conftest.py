@@ -27,6 +27,7 @@ from elastio.errors import HostError
 from tests.values import backing
 
 Golden = Callable[[str, str], None]  # the fixture `golden`: a file of tests/golden, what was printed
+VOLUME_SERIAL = "vol0123456789abcdef0"
 POLICY = Policy(60.0, 128.0, caps=Caps(max_boosts_per_day=10, max_agbs_per_day=50000.0))
 
 
@@ -51,6 +52,25 @@ def standing(phase: Phase, *, fault: str = "", **changes: Any) -> AgentState:
     """The state of an agent that has read its phase off the kernel; `fault` is that of a missing cache."""
     known = Fault(FaultKind.CACHE_MISSING, fault) if fault else None
     return replace(AgentState(phase=phase, recovered=True, fault=known), **changes)
+
+
+TELLING = f"""
+from elastio.core.model import Identity
+from elastio.core.tariff import Tariff, unpriced
+class Toy:
+    def __init__(self, settings):
+        self.settings = settings
+    def identify(self):
+        return Identity("toy", "i-1", "z", "r", "t.small", self.settings.get("limit_mb_s", 400.0))
+    def quote(self, spec):
+        if not self.settings.get("priced", True):
+            return unpriced(spec, "EUR", 60.0, "no price is known here")
+        return Tariff("EUR", per_gib_hour=0.001, minimum_s=60.0, source="a price list").quote(spec)
+    def bandwidth_of(self, serial):
+        return 90.0 if serial == "{VOLUME_SERIAL}" else None
+def open_provider(settings, uuid):
+    return Toy(settings)
+"""
 
 
 @dataclass
@@ -146,3 +166,16 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "toycloud", raising=False)  # that of another test
+
+
+@pytest.fixture
+def telling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that knows this machine and the bandwidth of its volume."""
+    site = tmp_path / "site"
+    info = site / "telling-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: telling\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[elastio.providers]\ntoy = tellingcloud:open_provider\n")
+    (site / "tellingcloud.py").write_text(TELLING)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.delitem(sys.modules, "tellingcloud", raising=False)

@@ -104,3 +104,11 @@ def test_a_file_that_cannot_be_written_is_an_error_of_the_configuration(elastio:
     inside = Shell(replace(elastio.app, config_path=tmp_path / "file" / "elastio.toml"))
     result = inside("init", *GIVEN)
     assert (result.exit_code, result.stdout) == (Exit.CONFIG, "")
+
+
+def test_a_drop_in_that_is_there_before_counts(elastio: Shell, tmp_path: Path) -> None:
+    backing(tmp_path / "root")
+    (tmp_path / "elastio.toml.d").mkdir()
+    (tmp_path / "elastio.toml.d/a.toml").write_text("[cache]\nbandwith_mb_s = 5\n")
+    assert elastio("init", *GIVEN).exit_code == Exit.CONFIG
+    assert not (tmp_path / "elastio.toml").exists()

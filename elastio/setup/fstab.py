@@ -1,0 +1,136 @@
+"""The line of /etc/fstab for the adaptive device's filesystem: found, judged, and added once.
+
+Theory of operation. The line names the filesystem by its UUID, because bcache numbers its devices in the order in which
+they appear. It has `nofail`: the device does not appear while its cache is missing, and the machine must boot without
+it. It has a longer time-out than systemd's 90 s, because a cloud may show the cache's disk minutes after the boot; with
+`nofail` nothing waits for it. Sources: fstab(5), systemd.mount(5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio.errors import ConfigError
+from elastio.setup.mounts import unescape
+
+OPTIONS = ("defaults", "nofail", "x-systemd.device-timeout=5min")
+# Order of fsck(8) at boot: after the root filesystem; XFS repairs itself when it is mounted.
+PASS_NUMBERS = {"ext4": 2, "xfs": 0}
+BY_UUID = ("UUID=", "/dev/disk/by-uuid/")
+_ESCAPED = re.compile(r"[ \t\n\\#]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of fstab: what is mounted, where, and how."""
+
+    source: str
+    place: str
+    kind: str
+    options: tuple[str, ...]
+
+    def is_of(self, uuid: str, adaptive: str) -> bool:
+        """Whether it names this filesystem."""
+        source = self.source.replace('"', "")
+        return source == f"/dev/{adaptive}" or any(source.lower() == f"{by}{uuid}".lower() for by in BY_UUID)
+
+
+def entries(text: str) -> tuple[Entry, ...]:
+    """Every entry; comments and lines that fstab(5) does not know are left out."""
+    rows = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return tuple(
+        Entry(unescape(row[0]), unescape(row[1]).rstrip("/") or "/", row[2], tuple(row[3].split(",")))
+        for row in rows
+        if len(row) >= 4
+    )
+
+
+def line_for(uuid: str, place: Path, kind: str) -> str:
+    """The line to add, without its end."""
+    shown = _ESCAPED.sub(lambda found: f"\\{ord(found[0]):03o}", str(place))
+    return f"UUID={uuid} {shown} {kind} {','.join(OPTIONS)} 0 {PASS_NUMBERS[kind]}"
+
+
+def has_line(text: str, uuid: str, adaptive: str, place: Path) -> bool:
+    """Whether a line mounts this filesystem there. Raises ConfigError for a line that contradicts it."""
+    require_free(text, place, uuid, adaptive)
+    found = [entry for entry in entries(text) if entry.is_of(uuid, adaptive)]
+    for entry in found:
+        if entry.place != str(place):
+            raise ConfigError(
+                f"/etc/fstab mounts this filesystem at {entry.place}, not at {place}: name that place, or correct it",
+                code="fstab.elsewhere",
+            )
+        if "nofail" not in entry.options:
+            raise ConfigError(
+                f"the line for {place} in /etc/fstab lacks nofail, and without its cache the machine would not boot: "
+                "add it",
+                code="fstab.nofail",
+            )
+    return bool(found)
+
+
+def require_free(text: str, place: Path, uuid: str = "", adaptive: str = "") -> None:
+    """Raises ConfigError if something else is to be mounted there."""
+    for entry in entries(text):
+        if entry.place == str(place) and not (uuid and entry.is_of(uuid, adaptive)):
+            raise ConfigError(
+                f"/etc/fstab mounts {entry.source} at {place}: choose another place", code="fstab.mountpoint"
+            )
+
+
+def with_line(text: str, line: str) -> str:
+    """The text with the line at its end."""
+    return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{line}\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Replace the file, with its owner and mode, or leave it as it is. Raises ConfigError.
+
+    Durable when it returns: the machine may be rebooted to try it.
+    """
+    path = path.resolve()
+    try:
+        before = path.stat() if path.exists() else None
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            raise ConfigError(f"{path} is not a regular file and was not changed", code="fstab.not_regular")
+        descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(text)
+                os.fchmod(descriptor, stat.S_IMODE(before.st_mode) if before else 0o644)
+                os.fchown(descriptor, before.st_uid if before else 0, before.st_gid if before else 0)
+                file.flush()
+                os.fsync(descriptor)
+            Path(fresh).replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error is the one that matters
+                Path(fresh).unlink()
+            raise
+        _sync(path.parent)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}", code="fstab.unwritable") from error
+
+
+def read(path: Path) -> str:
+    """The text; empty if there is no file. Raises ConfigError."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", code="fstab.unreadable") from error
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
