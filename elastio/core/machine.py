@@ -236,7 +236,7 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case Event.BOOST_ABANDONED:
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
-            state = replace(ahead.with_attach_time(state), failures=0)
+            state = replace(learning.with_cutoff(ahead.with_attach_time(state)), failures=0)
         case (
             Event.BOOST_WITHDRAWN
             | Event.WENT_QUIET

@@ -156,7 +156,8 @@ class AgentState:
     kernel leaves on the backing device.
 
     `machine` identifies this machine without the cloud; empty: not known. `create_s` is the shortest time in which the
-    cloud created a volume of late. `others` are volumes that this machine bought for another backing device.
+    cloud created a volume of late. `cutoff_percent` is the kernel's own, as it was last seen; None: no cache was
+    attached yet. `others` are volumes that this machine bought for another backing device.
 
     `failed_clean_set` is a cache set that failed while it was clean, so that the device runs without it, while the
     device's superblock still names it; empty: none. It must not be attached again.
@@ -191,6 +192,7 @@ class AgentState:
     learned_size_bytes: int | None = None
     machine: str = ""
     create_s: float | None = None
+    cutoff_percent: int | None = None
     others: tuple[Volume, ...] = ()
     lessons: tuple[Lesson, ...] = ()  # of the last boosts, the newest last
     waste: Waste = field(default_factory=Waste)
