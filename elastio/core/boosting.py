@@ -20,6 +20,8 @@ from elastio.units import MB, format_duration, format_size
 def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     """In phase IDLE: BOOST_WANTED if a load or an expected burst asks for a boost, BOOST_CAPPED if a cap forbids it."""
     trigger, ahead_of = _trigger(state, obs, policy)
+    if trigger is Trigger.LOAD and state.has_filled:
+        return None  # the same load would fill the next cache as well
     if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs):
         return None
     if state.waste.stopped or _is_like_useless(trigger, state, obs, policy):

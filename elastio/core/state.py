@@ -163,6 +163,8 @@ class AgentState:
     device's superblock still names it; empty: none. It must not be attached again.
 
     `declined_for` is the load, by its beginning, for which a boost was declined as not worth its price.
+    `full_since` is since when the load finds its cache full of dirty data; None: it does not. `has_filled`: the load
+    went on for so long that its full cache was released, and it is not over yet.
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
@@ -205,6 +207,8 @@ class AgentState:
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
     declined_for: float | None = None
+    has_filled: bool = False
+    full_since: float | None = None
     credits: CreditBalance | None = None
     credit_limit_mb_s: float | None = None
     owned: tuple[Volume, ...] | None = None

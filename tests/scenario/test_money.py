@@ -19,6 +19,7 @@ from elastio.core.market import RELEASE_S, Market
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Caps, Model
 from elastio.core.state import Phase
+from elastio.core.tariff import Tariff
 from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
@@ -163,6 +164,18 @@ def test_the_plan_follows_the_past_bursts() -> None:
     assert "no burst is known yet" in made[0]
     assert len(bought(sim)) > 1
     assert "no burst is known yet" not in made[-1]
+
+
+def test_a_full_cache_is_given_up_under_a_load_that_does_not_end() -> None:
+    """Room is dear and waiting cheap: what a full cache costs in a minute is more than the flush of its data."""
+    dear = replace(MARKET, tariff=Tariff("USD", per_gib_hour=0.1), waiting_per_s=1e-6)
+    sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), dear)
+    in_phase(sim, Phase.BOOSTING)
+    in_phase(sim, Phase.IDLE, 900.0)
+    assert sim.world.clock.elapsed() < 900, "under the load"
+    assert any("full for" in reason for reason in reasons(sim))
+    assert_at_rest(sim, 1800)
+    assert len(bought(sim)) == 1, "none is bought for the same load again"
 
 
 def test_a_start_learns_the_bursts_from_the_ledger(tmp_path: Path) -> None:
