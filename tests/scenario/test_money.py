@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,16 @@ def test_a_full_cache_is_given_up_under_a_load_that_does_not_end() -> None:
     assert any("full for" in reason for reason in reasons(sim))
     assert_at_rest(sim, 1800)
     assert len(bought(sim)) == 1, "none is bought for the same load again"
+
+
+@pytest.mark.parametrize("ends", [Simulation.start_agent, Simulation.power_cut])
+def test_a_full_cache_that_is_given_up_loses_nothing_when_the_agent_ends(ends: Callable[[Simulation], None]) -> None:
+    dear = replace(MARKET, tariff=Tariff("USD", per_gib_hour=0.1), waiting_per_s=1e-6)
+    sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), dear)
+    in_phase(sim, Phase.FLUSHING, 900.0)
+    sim.run_for(1)
+    ends(sim)
+    assert_at_rest(sim, 3600)
 
 
 def test_a_start_learns_the_bursts_from_the_ledger(tmp_path: Path) -> None:
