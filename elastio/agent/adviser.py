@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 from elastio.core import bursts, hindsight, money
 from elastio.core.bursts import BurstWatch, LoadRun, PastBurst
 from elastio.core.hindsight import PastLoad, Plan
 from elastio.core.market import Advice
-from elastio.core.model import Sample
+from elastio.core.model import Sample, VolumeSpec
 from elastio.core.policy import Model, Policy
 from elastio.core.state import AgentState
 
@@ -28,6 +29,7 @@ READ_RUNS = 10_000
 REPLAYS_PER_SAMPLE = 160
 
 _Question: TypeAlias = tuple[tuple[PastBurst, ...], Policy, float]
+_Judged: TypeAlias = tuple[tuple[str, VolumeSpec, float | None] | None, Plan | None]
 
 
 class HindsightAdviser:
@@ -41,13 +43,15 @@ class HindsightAdviser:
         self._search: Iterator[Plan] | None = None
         self._best: Plan | None = None
         self._past: tuple[PastLoad, ...] = ()
-        self._gaps = 0
+        self._gaps_s: tuple[float, ...] = ()
+        self._judged: _Judged | None = None
         self._slow_cost = math.inf
 
     def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
         """See `ports.Adviser`."""
         if policy.model is not Model.MONEY:
             return None
+        policy = money.measured(policy, state)
         self._take_in(sample, policy, offset_s)
         if policy.market is None:
             return None
@@ -55,6 +59,7 @@ class HindsightAdviser:
         if question != self._question:
             self._ask(question)
         self._go_on()
+        self._judge(state, policy)
         return self._advice
 
     def _take_in(self, sample: Sample | None, policy: Policy, offset_s: float) -> None:
@@ -78,7 +83,7 @@ class HindsightAdviser:
             return
         self._past = bursts.past_loads(ended, policy.backing_bandwidth_mb_s, policy.cache_bandwidth_mb_s)
         gaps_s = bursts.gaps_s(ended, policy.backing_bandwidth_mb_s)
-        self._gaps, self._search, self._best = len(gaps_s), None, None
+        self._gaps_s, self._search, self._best, self._judged = gaps_s, None, None, None
         if len(self._past) < money.LEAST_BURSTS:
             self._advice = money.advised(market, policy, self._past, gaps_s, late)
             return
@@ -86,6 +91,22 @@ class HindsightAdviser:
         bounds = money.bounds_of(market, policy)
         self._slow_cost = hindsight.slow_cost(terms, self._past)
         self._search = hindsight.plans(terms, market.offer, self._past, bounds, gaps_s)
+
+    def _judge(self, state: AgentState, policy: Policy) -> None:
+        """Keep up to date what the past teaches about the owned cache: a replay of the bursts, less than a millisecond.
+
+        While plans are still tried for the newest burst, the earlier answer holds.
+        """
+        cycle, market = state.cycle, policy.market
+        if self._advice is None or self._search is not None or market is None:
+            return
+        volume = None if cycle is None else (cycle.token, cycle.provisioned, cycle.times.boosted)
+        if self._judged == (volume, self._advice.plan):
+            return
+        self._judged = (volume, self._advice.plan)
+        plan, past, gaps_s = self._advice.plan, self._past, self._gaps_s
+        owned = None if cycle is None else money.judged(market, policy, cycle, plan, past, gaps_s)
+        self._advice = replace(self._advice, owned=owned)
 
     def _go_on(self) -> None:
         """Try some more plans; after the last one the advice is the cheapest, or that none is worth it."""
@@ -104,4 +125,6 @@ class HindsightAdviser:
         if best is not None and best.cost >= self._slow_cost:
             best = None
         largest = max(load.written_mb for load in self._past)
-        self._advice = Advice(len(self._past), largest, best, self._gaps)
+        self._advice = Advice(
+            len(self._past), largest, best, len(self._gaps_s), None if self._advice is None else self._advice.owned
+        )

@@ -200,6 +200,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "is_stale_accepted": state.is_stale_accepted,
         "failed_clean_set": state.failed_clean_set,
         "create_s": state.create_s,
+        **({} if state.cutoff_percent is None else {"cutoff_percent": state.cutoff_percent}),
         "lessons": encode(state.lessons),
         "waste": encode(state.waste),
         "expected": encode(state.expected),

@@ -56,6 +56,7 @@ class Memory:
     is_stale_accepted: bool = False
     failed_clean_set: str = ""
     create_s: float | None = None
+    cutoff_percent: int | None = None
     lessons: tuple[Lesson, ...] = ()
     waste: Waste = field(default_factory=Waste)
     expected: tuple[Forecast, ...] = ()
@@ -84,6 +85,7 @@ class Memory:
             is_stale_accepted=self.is_stale_accepted,
             failed_clean_set=self.failed_clean_set,
             create_s=self.create_s,
+            cutoff_percent=self.cutoff_percent,
             lessons=self.lessons,
             waste=self.waste,
             expected=self.expected,
@@ -166,6 +168,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         **_given_up(last),
         failed_clean_set=str(last.get("failed_clean_set", "")),
         create_s=None if last.get("create_s") is None else float(last["create_s"]),
+        cutoff_percent=None if last.get("cutoff_percent") is None else int(last["cutoff_percent"]),
         lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
         waste=decode(Waste, last.get("waste", {})),
         expected=_shift_expected(last, shift_s, now=now, written_now=written_now),

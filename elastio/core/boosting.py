@@ -20,6 +20,8 @@ from elastio.units import MB, format_duration, format_size
 def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     """In phase IDLE: BOOST_WANTED if a load or an expected burst asks for a boost, BOOST_CAPPED if a cap forbids it."""
     trigger, ahead_of = _trigger(state, obs, policy)
+    if trigger is Trigger.LOAD and state.has_filled:
+        return None  # the same load would fill the next cache as well
     if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs):
         return None
     if state.waste.stopped or _is_like_useless(trigger, state, obs, policy):
@@ -51,10 +53,11 @@ def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy
     size = next_size(state.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, state, policy)
     if policy.model is not Model.MONEY:
         return _Bought(size)
-    market = policy.market
+    market, policy = policy.market, money.measured(policy, state)
     if market is None:
         return None  # prices that are not known are not guessed
-    if ahead_of is not None and ahead_of.written_bytes > 0:
+    is_advised = obs.advice is not None and obs.advice.bursts > 0
+    if ahead_of is not None and ahead_of.written_bytes > 0 and (ahead_of.is_announced or not is_advised):
         written_mb = ahead_of.written_bytes / MB
         plan = money.formula_plan(market, policy, written_mb, (), 0.0)
         how = "announced" if ahead_of.is_announced else "expected"
@@ -94,12 +97,13 @@ def beginning(state: AgentState, obs: Observation) -> float | None:
 
 def for_operator(size_bytes: int, state: AgentState, obs: Observation, policy: Policy) -> tuple[BoostPlan, str]:
     """What an operator's boost buys, and a sentence if it is not worth its price; empty: it is, or nobody knows."""
-    if policy.model is not Model.MONEY or policy.market is None:
+    market = policy.market
+    if policy.model is not Model.MONEY or market is None:
         return BoostPlan(Trigger.OPERATOR, size_bytes), ""
-    late = money.late_s(state.attach_s, policy)
-    choice = money.configured(policy.market, policy, size_bytes, late, "as configured: an operator asked")
+    policy, late = money.measured(policy, state), money.late_s(state.attach_s, policy)
+    choice = money.configured(market, policy, size_bytes, late, "as configured: an operator asked")
     known = obs.advice
-    warning = "" if known is None else money.bill_refusal(policy.market, policy, known.largest_mb, late)
+    warning = "" if known is None or not known.bursts else money.bill_refusal(market, policy, known.largest_mb, late)
     return BoostPlan(Trigger.OPERATOR, size_bytes, choice=choice), warning
 
 

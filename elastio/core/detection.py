@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import caps, holding, inhibition
+from elastio.core import caps, filling, holding, inhibition
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.market import Choice
@@ -34,6 +34,7 @@ class Event(StrEnum):
     BOOST_WITHDRAWN = "boost withdrawn"
     WENT_QUIET = "went quiet"
     CAP_REACHED = "cap reached"
+    FILLED_UP = "filled up"
     LOAD_RETURNED = "load returned"
     CACHE_LEFT = "cache left"
     DRAINED = "drained"
@@ -67,6 +68,8 @@ _MEANINGS = {
     "bypass the cache.",
     Event.CAP_REACHED: "A cap on AGBs or cost would be passed by what the cache costs until it is released, or a cap "
     "limits the cost and the price of the cache is not known.",
+    Event.FILLED_UP: "The load goes on, its cache is full, and keeping it has cost as much as giving it up (only with "
+    '`policy.model = "money"`, and not for an operator).',
     Event.LOAD_RETURNED: "Utilization is at or above the threshold again, or the lead time of an expected burst has "
     "come; nobody asked for the flush, and writes do not bypass the cache yet; or an operator asked for a boost.",
     Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
@@ -287,6 +290,8 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detectio
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
     if (capped := caps.reached(state, obs, policy)) is not None:
         return Detection(Event.CAP_REACHED, caps.sentence(capped), capped=capped)
+    if full := filling.why_over(state, cycle, obs, policy):
+        return Detection(Event.FILLED_UP, full)
     over = holding.why_over(state, cycle, obs, policy)
     return Detection(Event.WENT_QUIET, over) if over else None
 

@@ -103,6 +103,19 @@ def plans(
 
     There are hundreds of them, and each takes some microseconds for each burst.
     """
+    for plan in candidates(terms, offer, past, bounds, gaps_s):
+        yield replace(plan, cost=plan_cost(terms, plan, past))
+
+
+def candidates(
+    terms: Terms,
+    offer: Offer,
+    past: Sequence[PastLoad],
+    bounds: Bounds = UNBOUNDED,
+    gaps_s: Sequence[float] = (),
+    late_shares: Sequence[float] = LATE_SHARES,
+) -> Iterator[Plan]:
+    """Every plan that is tried, without its cost. `late_shares` of the longest burst are tried as delays, beside 0."""
     longest_s = max(_slow_s(terms, load) for load in past)
     for mb_s in offer.bandwidths_mb_s:
         for drain in (share * terms.backing_mb_s for share in DRAINS):
@@ -110,13 +123,12 @@ def plans(
             within = mb_s <= bounds.most_mb_s and mb_s * terms.efficiency + drain <= bounds.instance_mb_s
             if not within or app <= terms.backing_mb_s:
                 continue
-            for delay_s in (0.0, *(share * longest_s for share in LATE_SHARES)):
+            for delay_s in (0.0, *(share * longest_s for share in late_shares)):
                 for spec in _specs(terms, offer, past, mb_s, drain, delay_s):
                     held_s = terms.overhead_s + _median([load.written_mb for load in past]) / terms.backing_mb_s
                     price = rebuy_price(terms, spec, app, held_s)
                     keep_s = holding_s(gaps_s, hold_per_s(terms, spec), price)
-                    plan = Plan(spec, app, drain, delay_s, keep_s)
-                    yield replace(plan, cost=plan_cost(terms, plan, past))
+                    yield Plan(spec, app, drain, delay_s, keep_s)
 
 
 def _specs(

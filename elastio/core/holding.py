@@ -17,7 +17,7 @@ from dataclasses import replace
 from elastio.core import caps
 from elastio.core.cycle import Cycle
 from elastio.core.hold import release_in_s
-from elastio.core.market import Choice
+from elastio.core.market import Choice, OwnedCache
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_burst_expected, is_quiet
 from elastio.core.state import AgentState, Phase
@@ -40,7 +40,7 @@ def noted(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentSta
     # After a restart no sample has shown the load yet: the hold that is recorded goes on.
     if cycle.clean_since is not None or not is_clean or quiet_s is None or quiet_s < cycle.choice.quiet_s:
         return state, ""
-    begun = replace(cycle, clean_since=obs.now)
+    begun = replace(cycle, clean_since=obs.now, choice=_as_known_now(cycle, cycle.choice, obs))
     left = format_duration(max(0.0, _until(state, begun, begun.choice or cycle.choice, obs, policy) - obs.now))
     return replace(state, cycle=begun), f"the cache is clean and unused: it is held for {left}"
 
@@ -58,9 +58,26 @@ def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     capped = _why_capped(state, obs, policy)
     if capped:
         return f"nothing is written, and {capped}: the cache is not held"
+    known = known_of(cycle, obs)
+    if known is not None and known.is_hindrance:
+        return "another cache would have been cheaper for the last bursts, even beside this one: it is not held"
+    if known is not None and known.is_outdated:
+        choice = replace(choice, holding_s=0.0)
     if obs.now < _until(state, cycle, choice, obs, policy):
         return ""
     return f"unused for {format_duration(quiet_s)}: holding the cache longer is not worth its price"
+
+
+def known_of(cycle: Cycle, obs: Observation) -> OwnedCache | None:
+    """What the past bursts teach about the cache of this cycle; None: nothing is known."""
+    known = None if obs.advice is None else obs.advice.owned
+    return known if known is not None and known.token == cycle.token else None
+
+
+def _as_known_now(cycle: Cycle, choice: Choice, obs: Observation) -> Choice:
+    """The choice with the time of holding that follows from what is known when the hold begins."""
+    known = known_of(cycle, obs)
+    return choice if known is None else replace(choice, holding_s=0.0 if known.is_outdated else known.holding_s)
 
 
 def left_s(state: AgentState, obs: Observation, policy: Policy) -> float | None:

@@ -22,11 +22,12 @@ fourth burst is large finds too small a cache for it.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import median
 
 from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy, in_steps
-from elastio.core.state import Lesson
+from elastio.core.state import AgentState, Lesson
 from elastio.units import MB
 
 KEPT = 8
@@ -62,6 +63,12 @@ def lesson_of(cycle: Cycle, policy: Policy) -> Lesson | None:
 def cutoff_of(cycle: Cycle, policy: Policy) -> float:
     """The share of this cycle's cache that can be dirty, 0 to 1."""
     return policy.cutoff if cycle.cutoff_percent is None else cycle.cutoff_percent / 100
+
+
+def with_cutoff(state: AgentState) -> AgentState:
+    """The state with the cutoff that the kernel shows for the cache that was just attached."""
+    shown = state.cycle.cutoff_percent if state.cycle else None
+    return replace(state, cutoff_percent=shown) if shown else state
 
 
 def with_lesson(lessons: tuple[Lesson, ...], lesson: Lesson) -> tuple[Lesson, ...]:

@@ -22,7 +22,8 @@ so the same input gives the same decision and a journal can be replayed. It is c
    Nothing is decided here. `backing_credits` does the same for the credits of a volume that has them, whose bandwidth
    in force is that of the policy from here on.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
-3. `ahead` notes which expected burst is near, and whether the last one came; `holding` since when a cache is unused.
+3. `ahead` notes which expected burst is near, and whether the last one came; `filling` since when a cache is full, and
+   `holding` since when it is unused.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
 5. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
 6. In IDLE, `boosting.wanted` decides whether to buy.
@@ -53,6 +54,7 @@ from elastio.core import (
     boosting,
     caps,
     detection,
+    filling,
     holding,
     inhibition,
     invariants,
@@ -85,6 +87,7 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.ATTACHING, Event.BOOST_WITHDRAWN): Phase.DETACHING,
     (Phase.BOOSTING, Event.WENT_QUIET): Phase.FLUSHING,
     (Phase.BOOSTING, Event.CAP_REACHED): Phase.FLUSHING,
+    (Phase.BOOSTING, Event.FILLED_UP): Phase.FLUSHING,
     (Phase.BOOSTING, Event.CACHE_LEFT): Phase.DETACHING,
     (Phase.FLUSHING, Event.LOAD_RETURNED): Phase.BOOSTING,
     (Phase.FLUSHING, Event.CAP_REACHED): Phase.FLUSHING,
@@ -124,7 +127,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state, reason = _without_backoffs(recovered[0]), recovered[1]
     state, inhibited = inhibition.update(state, obs, policy)
     state = ahead.update(state, obs, policy)
-    state, held = holding.noted(state, obs, policy)
+    state, held = holding.noted(filling.noted(state, obs, policy), obs, policy)
     reason = inhibited or reason or _why_failed_clean(before, state) or held
     state = _with_current_fault(state, obs)
     state, detected = _moved(state, _detect(state, obs, policy), obs, policy, seen)
@@ -247,11 +250,12 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case Event.BOOST_ABANDONED:
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
-            state = replace(ahead.with_attach_time(state), failures=0)
+            state = replace(learning.with_cutoff(ahead.with_attach_time(state)), failures=0)
         case (
             Event.BOOST_WITHDRAWN
             | Event.WENT_QUIET
             | Event.CAP_REACHED
+            | Event.FILLED_UP
             | Event.LOAD_RETURNED
             | Event.CACHE_LEFT
             | Event.DRAINED
@@ -274,8 +278,10 @@ def _put_off(state: AgentState, event: Event, obs: Observation) -> AgentState:
 def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:
     if state.cycle is None:
         return state
-    is_forced = detected.is_ordered or detected.capped is not None or inhibition.wants_flush(state)
-    return replace(state, cycle=_stamped(state.cycle, detected, obs, is_forced=is_forced))
+    is_filled = detected.event is Event.FILLED_UP
+    is_forced = detected.is_ordered or is_filled or detected.capped is not None or inhibition.wants_flush(state)
+    cycle = _stamped(state.cycle, detected, obs, is_forced=is_forced)
+    return replace(state, cycle=cycle, has_filled=state.has_filled or is_filled)
 
 
 def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
@@ -288,7 +294,7 @@ def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Pol
 def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: bool) -> Cycle:
     """The cycle with what the event changes in it."""
     match detected.event:
-        case Event.WENT_QUIET | Event.CAP_REACHED:
+        case Event.WENT_QUIET | Event.CAP_REACHED | Event.FILLED_UP:
             dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
             times = replace(cycle.times, quiet=obs.now, clean=None)
             return replace(cycle, times=times, forced=is_forced, flush_started_dirty_bytes=dirty)

@@ -41,17 +41,33 @@ class Market:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnedCache:
+    """What the last bursts teach about the cache that is owned, that of the cycle with this `token`.
+
+    Clean and unused, it is worth holding for `holding_s` beyond its paid time; not at all if it `is_outdated`: another
+    cache, or none, would have been cheaper. `is_hindrance`: even for nothing it is dearer than another one.
+    """
+
+    token: str
+    holding_s: float
+    is_outdated: bool = False
+    is_hindrance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """What the last bursts of this device teach.
 
     `bursts` of them are known, the largest wrote `largest_mb`. `plan` would have been the cheapest for them; None: to
-    buy nothing would have been cheaper. `gaps` pauses between bursts are known.
+    buy nothing would have been cheaper. `gaps` pauses between bursts are known. `owned` None: no cache is owned that
+    was chosen by money, or no burst is known.
     """
 
     bursts: int
     largest_mb: float
     plan: Plan | None = None
     gaps: int = 0
+    owned: OwnedCache | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ The answer comes from what is known, the best of these:
 - a burst of a known size is announced: the cache that `speed` finds for it;
 - LEAST_BURSTS or more past bursts: the plan that would have been the cheapest for them (`hindsight`, see `Advice`);
 - fewer: the cache that `speed` finds for the largest of them;
-- none: the configured size and bandwidth.
+- none: the cache that is right on average for bursts of every magnitude (`first_guess`); the configured size and
+  bandwidth, as long as nobody has looked for that.
 
 Where none would have been worth its bill, the boost is declined. One that outlasts the known bursts by far is of
 another kind: it is judged by what it has written so far, and expected to write as much again. An operator's boost is
@@ -16,19 +17,22 @@ Who decides by money must know the prices. Until they are known nothing is bough
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from elastio.core import speed
-from elastio.core.cycle import Cycle
-from elastio.core.hindsight import PastLoad, Plan
+from elastio.core import governor, speed
+from elastio.core.cycle import Cycle, Trigger
+from elastio.core.first_guess import SIZES_MB, first_plan
+from elastio.core.hindsight import PastLoad, Plan, plan_cost, slow_cost
 from elastio.core.hold import LEAST_GAPS, holding_s
-from elastio.core.market import MOST_HELD_S, Advice, Choice, Market
+from elastio.core.market import MOST_HELD_S, Advice, Choice, Market, OwnedCache
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
 from elastio.core.speed import Bounds
 from elastio.core.state import AgentState
+from elastio.core.tariff import Tariff
 from elastio.core.worth import Terms, hold_per_s, rebuy_price
 from elastio.units import MB, format_duration, format_size
 
@@ -52,9 +56,19 @@ def with_choice(policy: Policy, choice: Choice) -> Policy:
     return replace(policy, cache_bandwidth_mb_s=choice.cache_mb_s, drain_bandwidth_mb_s=choice.drain_mb_s)
 
 
+def measured(policy: Policy, state: AgentState) -> Policy:
+    """The policy with the cutoff that the kernel has shown; before the first cache, with the module's default."""
+    return policy if state.cutoff_percent is None else replace(policy, cutoff=state.cutoff_percent / 100)
+
+
+def usable_share(policy: Policy) -> float:
+    """The share of a cache that is worth paying for: above it applications pay for the flush, see `governor`."""
+    return governor.NEARLY_FULL * policy.cutoff
+
+
 def terms_of(market: Market, policy: Policy, late_s: float) -> Terms:
     """The terms of this device in the market."""
-    return market.terms(policy.backing_bandwidth_mb_s, policy.cutoff, late_s)
+    return market.terms(policy.backing_bandwidth_mb_s, usable_share(policy), late_s)
 
 
 def late_s(attach_s: Sequence[float], policy: Policy) -> float:
@@ -74,9 +88,9 @@ def bounds_of(market: Market, policy: Policy) -> Bounds:
 def advised(
     market: Market, policy: Policy, past: Sequence[PastLoad], gaps_s: Sequence[float], late: float
 ) -> Advice | None:
-    """What fewer than LEAST_BURSTS bursts teach, by the formulas; None: none is known."""
+    """What fewer than LEAST_BURSTS bursts teach, by the formulas; without any, the first guess."""
     if not past:
-        return None
+        return Advice(0, 0.0, first_plan(terms_of(market, policy, late), market.offer, bounds_of(market, policy)))
     largest = max(load.written_mb for load in past)
     return Advice(len(past), largest, formula_plan(market, policy, largest, gaps_s, late), len(gaps_s))
 
@@ -86,7 +100,7 @@ def formula_plan(
 ) -> Plan | None:
     """The best cache for one burst; None: none is worth its price. A larger one than allowed gets what is allowed."""
     terms = terms_of(market, policy, late)
-    fitting_mb = min(written_mb, market.offer.most_bytes / MB * policy.cutoff)
+    fitting_mb = min(written_mb, market.offer.most_bytes / MB * usable_share(policy))
     found = speed.best_choice(terms, market.offer, fitting_mb * MB, bounds_of(market, policy))
     if found is None:
         return None
@@ -109,7 +123,7 @@ def configured(market: Market, policy: Policy, size_bytes: int, late: float, rea
     """The configured bandwidths for a cache of this size, held until the rent equals the price of buying again."""
     terms = terms_of(market, policy, late)
     spec = VolumeSpec(size_bytes, policy.bought_bandwidth_mb_s, policy.cache_iops)
-    held_s = terms.overhead_s + size_bytes * policy.cutoff / MB / policy.backing_bandwidth_mb_s
+    held_s = terms.overhead_s + size_bytes * usable_share(policy) / MB / policy.backing_bandwidth_mb_s
     rebuy = rebuy_price(terms, spec, policy.cache_bandwidth_mb_s, held_s)
     hold = min(MOST_HELD_S, holding_s((), hold_per_s(terms, spec), rebuy))
     tariff = market.tariff
@@ -130,10 +144,46 @@ def _with_hold(reason: str, hold: float) -> str:
 
 def plan_reason(advice: Advice) -> str:
     """Why this plan, in words."""
+    if not advice.bursts:
+        sizes = f"{format_size(int(SIZES_MB[0] * MB))} to {format_size(int(SIZES_MB[-1] * MB))}"
+        return f"no burst is known yet: best on average for bursts of {sizes}"
     if advice.bursts < LEAST_BURSTS:
         return f"best for a burst of {format_size(int(advice.largest_mb * MB))}, the largest of {advice.bursts} known"
     by = f"{advice.gaps} known pauses" if advice.gaps >= LEAST_GAPS else "what buying again costs"
     return f"cheapest for the last {advice.bursts} bursts, the hold by {by}"
+
+
+# --- what is owned already -------------------------------------------------------------------------------
+
+
+def judged(
+    market: Market, policy: Policy, cycle: Cycle, best: Plan | None, past: Sequence[PastLoad], gaps_s: Sequence[float]
+) -> OwnedCache | None:
+    """What the past says of the cache of this cycle; None: an operator wants it, or nothing was chosen or is known.
+
+    `best` is the plan for these bursts, None: to buy nothing. With J for what the bursts would have cost (`hindsight`)
+    and c for what it costs to buy the best cache instead (`rebuy_price`), the owned one is outdated if
+
+        J(owned) - J(best) > c      without a best one: J(owned) > J(nothing)
+
+    Its paid time is paid whatever is done: until that is over, only the waiting that it causes counts, without bills.
+    """
+    choice = cycle.choice
+    if choice is None or not past or cycle.trigger is Trigger.OPERATOR:
+        return None
+    late = (cycle.times.boosted or cycle.started_at) - cycle.started_at
+    terms, spec = terms_of(market, policy, SEEN_S + late), cycle.provisioned
+    held_s = terms.overhead_s + past[-1].written_mb / terms.backing_mb_s
+    price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)
+    hold = min(MOST_HELD_S, holding_s(gaps_s, hold_per_s(terms, spec), price))
+    owned = Plan(spec, choice.cache_mb_s, choice.drain_mb_s, 0.0, hold if best is None else best.holding_s)
+    cost = plan_cost(terms, owned, past)
+    if best is None:
+        return OwnedCache(cycle.token, hold, cost > slow_cost(terms, past))
+    least = plan_cost(terms, best, past) + rebuy_price(terms, best.spec, best.app_mb_s, held_s)
+    free = replace(terms, tariff=Tariff(terms.tariff.currency))
+    waiting = plan_cost(free, replace(owned, holding_s=math.inf), past)
+    return OwnedCache(cycle.token, hold, is_outdated=cost > least, is_hindrance=waiting > least)
 
 
 # --- whether at all --------------------------------------------------------------------------------------
@@ -141,6 +191,8 @@ def plan_reason(advice: Advice) -> str:
 
 def why_declined(market: Market, policy: Policy, advice: Advice, late: float) -> str:
     """Why no cache is bought for a load like the last ones, with the bill of the configured one where that says it."""
+    if not advice.bursts:
+        return "no burst is known yet, and for most that might come no cache would be worth its price"
     bill = bill_refusal(market, policy, advice.largest_mb, late)
     known = f"none of the last {advice.bursts} bursts would have been worth a cache"
     return f"{known}: {bill}" if bill else known
@@ -149,7 +201,7 @@ def why_declined(market: Market, policy: Policy, advice: Advice, late: float) ->
 def bill_refusal(market: Market, policy: Policy, written_mb: float, late: float) -> str:
     """Why a boost with the configured bandwidth is not worth its bill for such a burst; empty: it is."""
     terms = terms_of(market, policy, late)
-    fitting = min(written_mb, market.offer.most_bytes / MB * policy.cutoff) * MB
+    fitting = min(written_mb, market.offer.most_bytes / MB * usable_share(policy)) * MB
     found = speed.choice(terms, market.offer, fitting, policy.bought_bandwidth_mb_s, policy.drain_bandwidth_mb_s, late)
     return "" if found is None else speed.boost_refusal(terms, found, fitting)
 

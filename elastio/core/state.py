@@ -171,12 +171,15 @@ class AgentState:
     kernel leaves on the backing device.
 
     `machine` identifies this machine without the cloud; empty: not known. `create_s` is the shortest time in which the
-    cloud created a volume of late. `others` are volumes that this machine bought for another backing device.
+    cloud created a volume of late. `cutoff_percent` is the kernel's own, as it was last seen; None: no cache was
+    attached yet. `others` are volumes that this machine bought for another backing device.
 
     `failed_clean_set` is a cache set that failed while it was clean, so that the device runs without it, while the
     device's superblock still names it; empty: none. It must not be attached again.
 
     `declined_for` is the load, by its beginning, for which a boost was declined as not worth its price.
+    `full_since` is since when the load finds its cache full of dirty data; None: it does not. `has_filled`: the load
+    went on for so long that its full cache was released, and it is not over yet.
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
@@ -207,6 +210,7 @@ class AgentState:
     learned_size_bytes: int | None = None
     machine: str = ""
     create_s: float | None = None
+    cutoff_percent: int | None = None
     others: tuple[Volume, ...] = ()
     lessons: tuple[Lesson, ...] = ()  # of the last boosts, the newest last
     waste: Waste = field(default_factory=Waste)
@@ -221,6 +225,8 @@ class AgentState:
     declined_for: float | None = None
     capped_boosts: int = 0  # since the agent started: how often a cap forbade one, asked again each minute
     declined_boosts: int = 0  # since the agent started
+    has_filled: bool = False
+    full_since: float | None = None
     credits: CreditBalance | None = None
     credit_limit_mb_s: float | None = None
     owned: tuple[Volume, ...] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from elastio.core.market import RELEASE_S, Market
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Caps, Model
 from elastio.core.state import Phase
+from elastio.core.tariff import Tariff
 from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
@@ -150,8 +152,8 @@ def test_bursts_that_were_not_worth_a_cache_are_not_boosted_again() -> None:
     sim = priced(rhythm, cheap, adviser=HindsightAdviser())
     sim.run_for(2 + 6 * 132)
     assert_at_rest(sim)
-    assert len(bought(sim)) == 1, "the first one, of which nothing was known"
-    assert sum(reason.startswith("no boost") for reason in reasons(sim)) == 5
+    assert bought(sim) == [], "not even the first one: whatever it may write, waiting is cheaper"
+    assert sum(reason.startswith("no boost") for reason in reasons(sim)) == 6
 
 
 def test_the_plan_follows_the_past_bursts() -> None:
@@ -160,8 +162,31 @@ def test_the_plan_follows_the_past_bursts() -> None:
     sim.run_for(2 + 5 * 412)
     assert_at_rest(sim, 3600)
     made = [r["cycle"]["choice"]["reason"] for r in sim.journal.records() if r.get("cycle")]
-    assert "as configured" in made[0]
-    assert len(bought(sim)) == 1 or any("cheapest for the last" in reason for reason in made)
+    assert "no burst is known yet" in made[0]
+    assert len(bought(sim)) > 1
+    assert "no burst is known yet" not in made[-1]
+
+
+def test_a_full_cache_is_given_up_under_a_load_that_does_not_end() -> None:
+    """Room is dear and waiting cheap: what a full cache costs in a minute is more than the flush of its data."""
+    dear = replace(MARKET, tariff=Tariff("USD", per_gib_hour=0.1), waiting_per_s=1e-6)
+    sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), dear)
+    in_phase(sim, Phase.BOOSTING)
+    in_phase(sim, Phase.IDLE, 900.0)
+    assert sim.world.clock.elapsed() < 900, "under the load"
+    assert any("full for" in reason for reason in reasons(sim))
+    assert_at_rest(sim, 1800)
+    assert len(bought(sim)) == 1, "none is bought for the same load again"
+
+
+@pytest.mark.parametrize("ends", [Simulation.start_agent, Simulation.power_cut])
+def test_a_full_cache_that_is_given_up_loses_nothing_when_the_agent_ends(ends: Callable[[Simulation], None]) -> None:
+    dear = replace(MARKET, tariff=Tariff("USD", per_gib_hour=0.1), waiting_per_s=1e-6)
+    sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), dear)
+    in_phase(sim, Phase.FLUSHING, 900.0)
+    sim.run_for(1)
+    ends(sim)
+    assert_at_rest(sim, 3600)
 
 
 def test_a_start_learns_the_bursts_from_the_ledger(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Row:
 def row(load: Load, market: Market, seed: int = 0) -> Row:
     """The optimum, and both runs of the simulated agent. Raises TimeoutError if a run does not end."""
     best = optimum(load.wanted, market)
-    today, money = (run(load, market, advised=advised, seed=seed) for advised in (False, True))
+    today, money = (run(load, market, by_money=by_money, seed=seed) for by_money in (False, True))
     slow_s = sum(slow(part, market.backing_mb_s) for part in load.wanted)
     return Row(
         market.name,

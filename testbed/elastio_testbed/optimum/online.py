@@ -1,16 +1,30 @@
-"""The agent on the simulator, billed by a market's tariff: with today's settings, or with those that money advises."""
+"""The agent on the simulator, billed by a market's tariff: with today's settings, or deciding by money.
+
+By money it is the agent as it is installed with `policy.model = "money"` and `policy.ahead = "learned"`: its own
+decisions, adviser and forecaster, on a ledger that exists for the run only.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import CostRecorder
+from elastio.agent.adviser import HindsightAdviser
+from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.core import market as core
+from elastio.core.learned import Situation
+from elastio.core.policy import Ahead, Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.replay import Replay
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import MB
-from elastio_testbed.optimum.advised import MOST_HELD_S, Advised
 from elastio_testbed.optimum.market import Market
 from elastio_testbed.optimum.traces import Load
 
@@ -26,17 +40,54 @@ class Bill:
     held_s: float
 
 
-def run(load: Load, market: Market, *, advised: bool, seed: int = 0) -> Bill:
+def run(load: Load, market: Market, *, by_money: bool, seed: int = 0) -> Bill:
     """Replay the load until it is done and every volume is gone. Raises TimeoutError if that does not end."""
     kernel = KernelSettings(backing_mb_s=market.backing_mb_s, backing_bytes=market.backing_bytes)
-    settings = WorldSettings(kernel=kernel, seed=seed, size_step_bytes=market.offer.size_step_bytes)
+    settings = WorldSettings(
+        kernel=kernel, seed=seed, size_step_bytes=market.offer.size_step_bytes, tariff=market.cache
+    )
     world = SimWorld(settings, Replay(load.wanted, market.backing_bytes))
-    adviser = Advised(market, world)
-    simulation = Simulation(world, market.policy(), seed=seed, forecaster=adviser if advised else None)
-    simulation.on_step = (lambda: adviser.advise(simulation)) if advised else simulation.timeline.clear
+    if not by_money:
+        return _finished(Simulation(world, market.policy(), seed=seed), load, market)
+    with _deciding_by_money(world, market, seed) as simulation:
+        return _finished(simulation, load, market)
+
+
+def money_policy(market: Market) -> Policy:
+    """Today's settings, but decisions by this market, and caches that are bought ahead of expected bursts."""
+    policy = market.policy()
+    offer = replace(market.offer, most_bytes=policy.caps.max_size_bytes)
+    decides_by = core.Market(market.cache, market.run_per_s, offer, market.bounds)
+    return replace(policy, model=Model.MONEY, market=decides_by, ahead=Ahead.LEARNED)
+
+
+@contextmanager
+def _deciding_by_money(world: SimWorld, market: Market, seed: int) -> Iterator[Simulation]:
+    """The simulation of an agent by money, with a ledger until the end of the context."""
+    with TemporaryDirectory(prefix="elastio-optimum-") as folder, Ledger(Path(folder) / "ledger") as ledger:
+        recorder = CostRecorder(ledger, market.policy().backing_uuid)
+
+        def situation() -> Situation | None:
+            return None if simulation.agent is None else situation_of(simulation.agent, market.run_per_s * 3600)
+
+        forecaster = LearnedForecaster(recorder.past, situation)
+        simulation = Simulation(
+            world,
+            money_policy(market),
+            seed=seed,
+            recorder=recorder,
+            forecaster=forecaster,
+            adviser=HindsightAdviser(),
+        )
+        yield simulation
+
+
+def _finished(simulation: Simulation, load: Load, market: Market) -> Bill:
+    world = simulation.world
+    simulation.on_step = simulation.timeline.clear
     slow_s = sum(max(d.seconds, d.moved_bytes / MB / market.backing_mb_s) for d in load.wanted)
     simulation.run_until(lambda: world.workload.done, 3600 + 4 * slow_s)
-    simulation.run_until_settled(3600 + 4 * slow_s + MOST_HELD_S)
+    simulation.run_until_settled(3600 + 4 * slow_s + core.MOST_HELD_S)
     return billed(world, market)
 
 

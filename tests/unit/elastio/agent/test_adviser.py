@@ -8,12 +8,13 @@ from elastio.agent.adviser import REPLAYS_PER_SAMPLE, HindsightAdviser
 from elastio.core import bursts, hindsight, money
 from elastio.core.bursts import LoadRun
 from elastio.core.hindsight import best_plan
-from elastio.core.market import Advice
+from elastio.core.market import Advice, Choice
 from elastio.core.model import Rates, Sample
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState
+from elastio.units import GIB
 from tests.simulated import MARKET, by_money
-from tests.values import POLICY, present
+from tests.values import BOOSTED, POLICY, cycle, present, volume
 
 MONEY = by_money(POLICY)
 STATE = AgentState()
@@ -38,8 +39,30 @@ def settled(by: HindsightAdviser, policy: Policy = MONEY, calls: int = 2000) -> 
     return found
 
 
-def test_without_bursts_there_is_no_advice() -> None:
-    assert settled(HindsightAdviser(), calls=5) is None
+def test_without_bursts_the_first_guess_is_advised_at_once() -> None:
+    found = present(HindsightAdviser().advise(None, STATE, MONEY, offset_s=0.0))
+    assert found == money.advised(MARKET, MONEY, (), (), money.late_s((), MONEY))
+    assert found.bursts == 0
+
+
+def test_the_owned_cache_is_judged_by_the_last_bursts() -> None:
+    choice = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0)
+    owned = cycle(choice=choice, times=BOOSTED, volume=replace(volume(), size_bytes=1000 * GIB))
+    by, state = HindsightAdviser(runs(6)), AgentState(cycle=owned)
+    found = None
+    for _ in range(2000):
+        found = by.advise(None, state, MONEY, offset_s=0.0)
+    judged = present(present(found).owned)
+    assert (judged.token, judged.is_outdated) == (owned.token, True)
+    assert present(by.advise(None, STATE, MONEY, offset_s=0.0)).owned is None, "it is gone"
+
+
+def test_what_the_kernel_showed_of_its_cutoff_changes_the_advice() -> None:
+    by, burst = HindsightAdviser(runs(2, seconds=60)), replace(MARKET, waiting_per_s=1e-3)
+    policy = by_money(POLICY, burst)
+    supposed = present(present(by.advise(None, STATE, policy, offset_s=0.0)).plan)
+    shown = present(present(by.advise(None, AgentState(cutoff_percent=80), policy, offset_s=0.0)).plan)
+    assert shown.spec.size_bytes < supposed.spec.size_bytes
 
 
 def test_few_bursts_are_advised_on_at_once() -> None:

@@ -166,9 +166,10 @@ def test_credits_that_were_recorded_in_the_future_count_as_used(journal: Journal
 
 
 def test_times_of_the_cloud_survive_a_restart(journal: Journal, path: Path) -> None:
-    journal.decision(Phase.IDLE, AgentState(attach_s=(4.5, 3.5), appear_s=(3.0,)), "idle", now=110.0, wall=1110.0)
+    known = AgentState(attach_s=(4.5, 3.5), appear_s=(3.0,), cutoff_percent=70)
+    journal.decision(Phase.IDLE, known, "idle", now=110.0, wall=1110.0)
     state = recall(path).state(learned_size_bytes=None)
-    assert (state.attach_s, state.appear_s) == ((4.5, 3.5), (3.0,))
+    assert (state.attach_s, state.appear_s, state.cutoff_percent) == ((4.5, 3.5), (3.0,), 70)
 
 
 def test_lessons_and_useless_boosts_survive_a_restart(journal: Journal, path: Path) -> None:

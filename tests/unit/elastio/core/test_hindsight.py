@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.core.hindsight import PastLoad, Plan, best_plan, plan_cost
+from elastio.core.hindsight import PastLoad, Plan, best_plan, candidates, plan_cost
 from elastio.core.hold import LEAST_GAPS
 from elastio.core.model import VolumeSpec
 from elastio.core.speed import Bounds, Offer, best_choice, in_ratio
@@ -121,3 +121,9 @@ def test_one_large_burst_among_small_ones_gets_its_room_where_room_is_cheap() ->
     cheap = Terms(Tariff("USD", per_gib_hour=0.0001, per_mb_s_hour=0.00005), 0.8 / 3600, 131, late_s=7, overhead_s=11)
     assert present(best_plan(cheap, Offer((500.0,)), past)).spec.size_bytes > 12 * GIB
     assert present(best_plan(AGBS, SOLD, past)).spec.size_bytes < 6 * GIB
+
+
+def test_delays_are_tried_only_where_they_are_asked_for() -> None:
+    past = (PastLoad(4000, FOREVER, FOREVER),)
+    assert {plan.delay_s > 0 for plan in candidates(AGBS, SOLD, past)} == {False, True}
+    assert {plan.delay_s for plan in candidates(AGBS, SOLD, past, late_shares=())} == {0.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from elastio.core import holding
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
-from elastio.core.market import RELEASE_IN_STEPS_S, RELEASE_S, Choice
+from elastio.core.market import RELEASE_IN_STEPS_S, RELEASE_S, Advice, Choice, OwnedCache
 from elastio.core.model import BackingView, CacheState, Quote, RequestKind, Spend, Spent, VolumeSpec
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
@@ -143,6 +144,39 @@ def test_a_cap_ends_a_hold_whether_or_not_it_ends_boosts(ends_boosts: bool) -> N
     before, obs = boosting(held()), shown(spend=Spend(currency=2.0))
     event = Event.CAP_REACHED if ends_boosts else Event.WENT_QUIET
     assert present(in_boosting(before, obs, policy)).event is event
+
+
+# --- what the past teaches about the owned cache ---------------------------------------------------------
+
+
+def taught(**changes: Any) -> Observation:
+    known = replace(OwnedCache("token", 500.0), **changes)
+    return shown(advice=Advice(5, 2000.0, owned=known))
+
+
+def test_an_outdated_cache_is_held_for_its_paid_time_and_no_longer() -> None:
+    assert why(boosting(held()), taught(is_outdated=True))
+    by_hour = replace(CHOICE, minimum_s=3600.0, step_s=3600.0)
+    assert not why(boosting(held(by_hour)), taught(is_outdated=True))
+
+
+def test_a_cache_that_hinders_goes_at_once_but_never_under_a_load() -> None:
+    by_hour = replace(CHOICE, minimum_s=3600.0, step_s=3600.0)
+    hinders = taught(is_outdated=True, is_hindrance=True)
+    assert why(boosting(held(by_hour)), hinders)
+    assert not why(boosting(held(by_hour, clean_s=None), quiet_s=1), hinders)
+    assert not why(boosting(held(by_hour, clean_s=None), quiet_s=None), hinders)
+
+
+def test_what_is_known_of_another_cycle_says_nothing() -> None:
+    assert not why(boosting(held()), taught(token="other", is_outdated=True, is_hindrance=True))
+
+
+def test_the_time_of_a_hold_is_what_is_known_when_it_begins() -> None:
+    begun = present(decide(boosting(held(clean_s=None), quiet_s=3), taught(), MONEY).state.cycle)
+    assert present(begun.choice).holding_s == 500.0
+    outdated = present(decide(boosting(held(clean_s=None), quiet_s=3), taught(is_outdated=True), MONEY).state.cycle)
+    assert present(outdated.choice).holding_s == 0.0
 
 
 # --- bought ahead of a burst that does not come ----------------------------------------------------------

@@ -19,7 +19,7 @@ from elastio.core.actions import (
 from elastio.core.cycle import Timestamps
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
-from elastio.core.market import Advice
+from elastio.core.market import Advice, Choice
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Caps, Policy
@@ -61,6 +61,7 @@ from .state_machine_page import PAGE, page
 
 # A cap that no other observation comes near to.
 CAPPED_AGBS = 1e9
+CHOICE = Choice(80.0, 0.0, holding_s=0.0, quiet_s=2.0)
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
 
 
@@ -109,6 +110,10 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
     (Phase.BOOSTING, Event.CAP_REACHED): (
         state(Phase.BOOSTING, cycle(times=BOOSTED), load=HIGH),
         replace(seen(host(cached(), FORMATTED)), spend=Spend(agbs=CAPPED_AGBS)),
+    ),
+    (Phase.BOOSTING, Event.FILLED_UP): (
+        state(Phase.BOOSTING, cycle(times=BOOSTED, choice=CHOICE, dirty_bytes=0), load=HIGH, full_since=NOW - 100),
+        seen(host(cached(dirty_bytes=0, available_percent=30), FORMATTED), advice=Advice(5, 2000.0)),
     ),
     (Phase.BOOSTING, Event.CACHE_LEFT): (
         state(Phase.BOOSTING, cycle(times=BOOSTED)),

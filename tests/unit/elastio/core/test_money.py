@@ -10,9 +10,10 @@ import pytest
 from elastio.core import boosting, money
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Detection, Event
-from elastio.core.hindsight import PastLoad, best_plan
+from elastio.core.first_guess import first_plan
+from elastio.core.hindsight import PastLoad, Plan, best_plan
 from elastio.core.machine import decide
-from elastio.core.market import Advice
+from elastio.core.market import Advice, Choice, OwnedCache
 from elastio.core.model import Forecast, Rates, RequestKind, Spend
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
@@ -40,6 +41,7 @@ MONEY = by_money(POLICY)
 DEAR = by_money(POLICY, replace(MARKET, waiting_per_s=1e-9))
 PAST = (PastLoad(2000.0, math.inf, 300.0),) * 5
 LATE_S = 7.0
+DEARLY_AWAITED = replace(MARKET, waiting_per_s=1e-3)
 
 
 def advice(policy: Policy = MONEY, past: tuple[PastLoad, ...] = PAST) -> Advice:
@@ -110,7 +112,34 @@ def test_few_bursts_are_answered_by_the_formulas() -> None:
     few = present(money.advised(MARKET, MONEY, PAST[:2], (300.0,), LATE_S))
     assert few.bursts == 2
     assert present(few.plan).spec.bandwidth_mb_s <= POLICY.bought_bandwidth_mb_s
-    assert money.advised(MARKET, MONEY, (), (), LATE_S) is None
+
+
+def test_before_any_burst_the_first_guess_is_bought() -> None:
+    terms, bounds = money.terms_of(DEARLY_AWAITED, MONEY, LATE_S), money.bounds_of(DEARLY_AWAITED, MONEY)
+    guess = present(first_plan(terms, DEARLY_AWAITED.offer, bounds))
+    none_known = present(money.advised(DEARLY_AWAITED, MONEY, (), (), LATE_S))
+    assert (none_known.bursts, none_known.plan) == (0, guess)
+    found = present(wanted(by_money(POLICY, DEARLY_AWAITED), loaded(none_known)))
+    assert present(found.plan).size_bytes == guess.spec.size_bytes
+    assert present(wanted(DEAR, loaded(money.advised(present(DEAR.market), DEAR, (), (), LATE_S)))).event is (
+        Event.BOOST_DECLINED
+    )
+
+
+def test_the_cutoff_that_the_kernel_showed_decides_how_much_room_a_size_has() -> None:
+    """By default 40 % of a cache can be dirty; the kernel shows 80 %."""
+    burst = Forecast(NOW + 5, 2000 * MB, 1.0)
+    before = state(Phase.IDLE, awaited=replace(burst, is_announced=True))
+    supposed = present(present(wanted(MONEY, loaded(), before)).plan)
+    measured = present(present(wanted(MONEY, loaded(), replace(before, cutoff_percent=80))).plan)
+    assert measured.size_bytes <= supposed.size_bytes / 2 + GIB
+
+
+def test_the_cutoff_is_kept_from_the_attachment_on() -> None:
+    coming = state(Phase.ATTACHING, values_cycle())
+    after = decide(coming, seen(host(cached(cutoff_percent=70), FORMATTED)), MONEY).state
+    assert after.phase is Phase.BOOSTING
+    assert after.cutoff_percent == 70
 
 
 # --- declined --------------------------------------------------------------------------------------------
@@ -172,6 +201,53 @@ def test_an_announced_size_is_answered_by_the_formulas() -> None:
     assert present(found.plan).forecast == burst
     assert present(present(found.plan).choice).cache_mb_s <= POLICY.cache_bandwidth_mb_s
     assert present(wanted(DEAR, loaded(), before)).event is Event.BOOST_DECLINED
+
+
+def test_a_burst_that_the_agent_expects_itself_is_answered_by_the_known_ones() -> None:
+    """The forecast sums up what one cache served, several bursts where it was held."""
+    burst, known = Forecast(NOW + 5, 40_000 * MB, 1.0), advice()
+    found = present(wanted(MONEY, loaded(known), state(Phase.IDLE, awaited=burst)))
+    assert present(found.plan).size_bytes == present(known.plan).spec.size_bytes
+    announced = state(Phase.IDLE, awaited=replace(burst, is_announced=True))
+    most = MARKET.offer.most_bytes
+    assert present(present(wanted(MONEY, loaded(known), announced)).plan).size_bytes == most
+    assert present(present(wanted(MONEY, loaded(), state(Phase.IDLE, awaited=burst))).plan).size_bytes == most
+
+
+# --- what is owned ---------------------------------------------------------------------------------------
+
+
+def owned(size_gib: int, **changes: object) -> Cycle:
+    choice = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0, minimum_s=60.0)
+    sold = replace(present(values_cycle().volume), size_bytes=size_gib * GIB)
+    return values_cycle(volume=sold, **{"choice": choice, "times": BOOSTED, **changes})
+
+
+def judged(of: Cycle, best: Plan | None, past: tuple[PastLoad, ...] = PAST) -> OwnedCache | None:
+    return money.judged(present(MONEY.market), MONEY, of, best, past, ())
+
+
+def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too_small_hinders() -> None:
+    best = present(advice().plan)
+    fits, large = (present(judged(owned(size), best)) for size in (best.spec.size_bytes // GIB, 1000))
+    assert not fits.is_outdated
+    assert fits.holding_s > 0
+    assert (large.is_outdated, large.is_hindrance) == (True, False)
+    huge = (PastLoad(20_000.0, math.inf, 2000.0),) * 5
+    dearly = by_money(POLICY, DEARLY_AWAITED)
+    found = present(money.judged(DEARLY_AWAITED, dearly, owned(1), advice(dearly, huge).plan, huge, ()))
+    assert (found.is_outdated, found.is_hindrance) == (True, True)
+
+
+def test_without_a_cache_that_would_have_been_worth_it_the_owned_one_is_outdated() -> None:
+    assert present(money.judged(present(DEAR.market), DEAR, owned(10), None, PAST, ())).is_outdated
+    assert not present(judged(owned(10), None)).is_outdated, "it is worth more than nothing"
+
+
+def test_an_operators_cache_and_one_by_the_settings_are_not_judged() -> None:
+    assert judged(owned(1000, trigger=Trigger.OPERATOR), advice().plan) is None
+    assert judged(owned(1000, choice=None), advice().plan) is None
+    assert judged(owned(1000), None, ()) is None
 
 
 def test_bandwidths_of_the_cycle_are_in_force_while_it_lasts() -> None:

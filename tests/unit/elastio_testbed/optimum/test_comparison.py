@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from elastio.core.policy import Ahead, Model
 from elastio.sim.replay import Demand
-from elastio.units import GB
+from elastio.units import GB, GIB
 from elastio_testbed.cli import main
 from elastio_testbed.optimum.comparison import Row, Way, document, to_text
-from elastio_testbed.optimum.market import gp3_market, markets, openstack_market
-from elastio_testbed.optimum.online import run
+from elastio_testbed.optimum.market import agbs_market, gp3_market, markets, openstack_market
+from elastio_testbed.optimum.online import money_policy, run
 from elastio_testbed.optimum.traces import Load, loads
+from tests.values import present
 
 BURSTS = "seconds,read_mb_s,write_mb_s\n0,0,0\n100,0,120\n140,0,0\n300,0,120\n340,0,0\n500,0,0\n"
 
@@ -70,16 +72,23 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(tmp_path: Path)
     assert invoke("--traces", tmp_path).exit_code == 1, "an empty folder"
 
 
-def test_a_load_with_a_rhythm_is_met_ahead_and_costs_less_than_today() -> None:
-    load = next(load for load in loads() if load.name == "periodic-4gb-300s")
-    few = Load(load.name, load.kind, load.wanted[:16])
-    today, money = (run(few, gp3_market(), advised=advised) for advised in (False, True))
-    assert money.run_s < today.run_s - 20
-    assert money.cost < today.cost
+def test_by_money_a_load_that_leaves_no_time_to_flush_costs_much_less_than_today() -> None:
+    load = next(load for load in loads() if load.name == "checkpoints-300s-150mb")
+    few = Load(load.name, load.kind, load.wanted[:12])
+    today, money = (run(few, agbs_market(), by_money=by_money) for by_money in (False, True))
+    assert money.cost < 0.8 * today.cost
 
 
-def test_a_paid_volume_is_given_up_for_one_that_saves_more_than_it_costs() -> None:
-    """The first volume is bought for a few GB and paid for an hour; then bursts of 20 GB come every few minutes."""
-    bursts = [d for _ in range(4) for d in (Demand(500, 0, 0), Demand(0, 20 * GB, 0))]
-    load = Load("grows", "test", (Demand(60, 0, 0), Demand(0, 2 * GB, 0), *bursts))
-    assert run(load, openstack_market(), advised=True).boosts == 2
+def test_by_money_the_agent_decides_itself_and_expects_bursts() -> None:
+    policy = money_policy(openstack_market())
+    assert (policy.model, policy.ahead) == (Model.MONEY, Ahead.LEARNED)
+    assert present(policy.market).offer.most_bytes == policy.caps.max_size_bytes, "as the daemon limits it"
+
+
+def test_a_first_guess_that_is_too_large_is_given_up_when_its_hour_is_over() -> None:
+    bursts = [d for _ in range(14) for d in (Demand(500, 0, 0), Demand(0, 2 * GB, 0))]
+    found = run(Load("small", "test", tuple(bursts)), openstack_market(), by_money=True)
+    assert found.boosts == 2
+    market = openstack_market()
+    hour = market.cache.cost(market.billed_spec(50 * GIB, 250.0), 3600.0)
+    assert hour < found.bill < 2 * hour

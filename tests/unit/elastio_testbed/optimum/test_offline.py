@@ -100,5 +100,5 @@ def test_a_paid_hour_is_used_for_every_burst_in_it() -> None:
 def test_no_run_of_the_agent_is_cheaper(market: Market) -> None:
     load = Load("four", "test", load_of([(200, 3)] * 4))
     least = optimum(load.wanted, market).cost
-    for advised in (False, True):
-        assert run(load, market, advised=advised).cost >= least * 0.995
+    for by_money in (False, True):
+        assert run(load, market, by_money=by_money).cost >= least * 0.995
