@@ -100,6 +100,7 @@ WRITES = job(8.0)
         ([Stretch(10, running=1)], 8.0, math.inf, Why.NOT_BANDWIDTH),
         ([Stretch(10, waiting=1, mb_s=5)], 8.0, math.inf, Why.NOT_BANDWIDTH),
         ([Stretch(10, waiting=1, other_mb_s=8)], 8.0, math.inf, Why.NOT_BANDWIDTH),
+        (job(8.0, computing_s=2.0, mb=0.1), 8.0, math.inf, Why.NOT_BANDWIDTH),
         (job(8.0, computing_s=80.0), 8.0, math.inf, Why.ENOUGH),
         (job(8.0, computing_s=10.0), 8.0, math.inf, Why.INFLECTION),
         (job(8.0, computing_s=10.0), 8.0, 12.0, Why.DEMAND),
@@ -111,6 +112,8 @@ def test_what_is_advised_has_one_reason(run: list[Stretch], cap_mb_s: float, dem
     sums = _totals(*run, cap_mb_s=cap_mb_s)
     found = advise(sums, curves_of(sums, demand_mb_s).likely)
     assert found.why is why
+    measured = curves_of(sums).likely.measured_mb_s or 0.0
+    assert found.mb_s is None or measured < found.mb_s <= FARTHEST * measured
     assert (found.mb_s is None) == (why in (Why.NOTHING_SEEN, Why.NOT_BANDWIDTH, Why.ENOUGH))
 
 

@@ -192,12 +192,23 @@ def test_one_task_leaves_no_bounds_open(run: list[Stretch], cap_mb_s: float | No
     assert sample.least.disk_s == pytest.approx(sample.most.disk_s)
 
 
+def test_half_of_what_moves_while_a_wait_begins_or_ends_moved_during_it() -> None:
+    first, during, last = _sampled(
+        Stretch(0.02, running=1, mb_s=100), Stretch(0.02, waiting=1), Stretch(0.02, running=1)
+    )
+    sample = sample_of([first, during, last])
+    assert sample is not None
+    assert sample.likely.disk_s + sample.likely.other_s == pytest.approx(0.02)
+    assert sample.likely.moved_bytes == pytest.approx(sample.moved_bytes / 2)
+
+
 def test_counters_that_begin_again_are_not_negative() -> None:
     found = _sampled(Stretch(1, waiting=1, mb_s=99))
     back = [*found, replace(found[0], at=found[-1].at + 0.02)]
     sample = sample_of(back)
     assert sample is not None
     assert sample.moved_bytes == 0
+    assert sample.likely.moved_bytes >= 0
     assert sample.likely.disk_s + sample.likely.other_s == pytest.approx(sample.seconds)
 
 
