@@ -1,4 +1,4 @@
-"""Plots: the trade-off over cache sizes (as in figures 6a and 6b of the article), a sweep, a simulated trace."""
+"""Plots: the trade-off over cache sizes (as in figures 6a and 6b of the article), a sweep, a trace, a profiled run."""
 
 from __future__ import annotations
 
@@ -64,6 +64,24 @@ def timeline(runs: Mapping[str, Sequence[tuple[float, float, float]]], title: st
         size.set_ylabel("cache GB")
         size.set_ylim(bottom=0)
     axes.set_xlabel("seconds")
+    _save(figure, title, path)
+
+
+def bandwidth(
+    points: Sequence[tuple[float, float, float, float]], inflection_mb_s: float | None, title: str, path: Path
+) -> None:
+    """The time of a run over bandwidth: MB/s, then seconds at least, likely and at most; a line at the inflection."""
+    figure = Figure(figsize=(7, 4))
+    axes = figure.add_subplot(1, 1, 1)
+    axes.grid(alpha=0.25)
+    mb_s, least, likely, most = zip(*points, strict=True)
+    axes.plot(mb_s, likely, color=COLOURS["static-fast"])
+    axes.fill_between(mb_s, least, most, color=COLOURS["static-fast"], alpha=0.2, linewidth=0)
+    if inflection_mb_s is not None:
+        axes.axvline(inflection_mb_s, color=COLOURS["adaptive"], linestyle="--", label=f"{inflection_mb_s:.3g} MB/s")
+        axes.legend(frameon=False, fontsize=8, title="inflection")
+    axes.set(xlabel="bandwidth, MB/s", ylabel="time, s", xscale="log")
+    axes.set_ylim(bottom=0)
     _save(figure, title, path)
 
 

@@ -17,7 +17,7 @@ from elastio.control.status import Status
 from elastio.errors import ConfigError
 from elastio.host import commands
 from elastio.host.clock import SystemClock
-from elastio.host.commands import Run
+from elastio.host.commands import Run, Start
 from elastio.host.inotify import DirectoryWatch
 from elastio.host.sysfs import Sysfs
 from elastio.ports import Clock
@@ -48,6 +48,7 @@ class App:
     root: Path = Path("/")
     poll_s: float = POLL_S
     run: Run = commands.run
+    start: Start = commands.start
     is_terminal: Callable[[], bool] = _is_terminal
     clock: Clock = field(default_factory=SystemClock)
     sleep: Callable[[float], None] = time.sleep

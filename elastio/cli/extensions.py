@@ -1,7 +1,8 @@
 """What installed distributions add to the command line, found by entry point; nothing of it is imported by name.
 
 - `elastio.commands`: a click command, beside the agent's own ones.
-- `elastio.plots`: `timeline(runs, title, path)` draws the runs of `elastio simulate --trace`.
+- `elastio.plots`: `timeline(runs, title, path)` draws the runs of `elastio simulate --trace`;
+  `bandwidth(points, inflection_mb_s, title, path)` the curve of `elastio profile`.
 """
 
 from __future__ import annotations

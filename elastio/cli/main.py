@@ -49,6 +49,7 @@ COMMANDS = {
     "simulate": "elastio.cli.simulate:simulate",
     "audit": "elastio.cli.audit:audit",
     "observe": "elastio.cli.observe:observe",
+    "profile": "elastio.cli.profile:profile",
 }
 
 

@@ -1,15 +1,23 @@
-"""Runs programs; no other module does. Fixed search path, no shell, always a time-out."""
+"""Runs programs; no other module does. Fixed search path, no shell, always a time-out.
+
+`start` is for the command that an operator measures: it runs as the operator would run it, for as long as it takes.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import select
 import shlex
 import subprocess
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Protocol, Self
 
 from elastio.errors import HostError
 
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+STANDARD_ERROR = 2
 
 
 class Run(Protocol):
@@ -41,3 +49,72 @@ def run(argv: Sequence[str], *, timeout_s: float = 30.0) -> str:
         text = f"`{shown}` failed ({done.returncode}): {said[-1] if said else 'no message'}"
         raise HostError(text, code="program.failed")
     return done.stdout
+
+
+class Started(Protocol):
+    """A command that was started: `Command`, or a test's stand-in for it."""
+
+    pid: int
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended, after at most so many seconds."""
+
+    def end(self) -> None:
+        """Ask it to end, as systemd does."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell shows it: 128 and the signal for one that a signal ended. Only after its end."""
+
+
+Start = Callable[[Sequence[str]], Started]
+
+
+class Command:
+    """`Started`, with the operator's environment and input; what it prints goes to standard error.
+
+    Leaving the block ends it, if it still runs.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process, self.pid = process, process.pid
+        self._descriptor = os.pidfd_open(process.pid)
+        self._ended = select.poll()
+        self._ended.register(self._descriptor, select.POLLIN)
+
+    def wait(self, seconds: float) -> bool:
+        return bool(self._ended.poll(None if math.isinf(seconds) else max(0.0, seconds) * 1000))
+
+    def end(self) -> None:
+        self._process.terminate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if not self.wait(0):
+            self.end()
+        self._process.wait()
+        os.close(self._descriptor)
+
+    @property
+    def exit_code(self) -> int:
+        code = self._process.wait()
+        return code if code >= 0 else 128 - code
+
+
+def start(argv: Sequence[str]) -> Command:
+    """Start a command of the operator's. Raises HostError if it cannot be started."""
+    try:
+        return Command(subprocess.Popen(list(argv), stdout=STANDARD_ERROR))
+    except FileNotFoundError as error:
+        raise HostError(f"{argv[0]} is not installed", code="program.missing") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise HostError(f"{argv[0]} cannot be started: {reason}", code="program.failed") from error

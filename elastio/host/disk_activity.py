@@ -1,0 +1,96 @@
+"""How busy the disks of this machine are, and which of them a folder lies on. From /proc/diskstats and /sys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from elastio.core.waits import DiskCount
+from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
+from elastio.units import SECTOR
+
+# Words of a line of /proc/diskstats (Documentation/admin-guide/iostats.rst): name, reads, sectors read, writes, sectors
+# written, milliseconds in which the disk was busy. Flushes are counted apart, and are no requests here.
+NAME, READS, READ_SECTORS, WRITES, WRITTEN_SECTORS, BUSY_MS = 2, 3, 5, 7, 9, 12
+# Memory, and what only passes on to another disk.
+NOT_DISKS = ("ram", "zram", "loop")
+
+
+def disk_of(sysfs: Sysfs, name: str) -> str:
+    """The whole disk of a partition; the name itself for a disk."""
+    if not sysfs.exists(f"sys/class/block/{name}/partition"):
+        return name
+    target = sysfs.target(f"sys/class/block/{name}") or name
+    return target.rstrip("/").split("/")[-2] if target.count("/") else name
+
+
+def disk_below(sysfs: Sysfs, folder: Path) -> str:
+    """The disk that a folder lies on. Raises HostError where its filesystem names none: btrfs, NFS."""
+    number = os.stat(folder).st_dev  # noqa: PTH116
+    shown = sysfs.link(f"sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    if shown is None:
+        raise HostError(
+            f"the filesystem of {folder} names no disk: name the disk to watch with --device", code="device.unknown"
+        )
+    return disk_of(sysfs, shown)
+
+
+def lies_on(sysfs: Sysfs, name: str) -> frozenset[str]:
+    """The disks that a device consists of, itself included: those below device-mapper, md and bcache."""
+    found: set[str] = set()
+    left = [disk_of(sysfs, name)]
+    while left:
+        disk = left.pop()
+        if disk not in found:
+            found.add(disk)
+            left += [disk_of(sysfs, below) for below in sysfs.names(f"sys/block/{disk}/slaves")]
+    return frozenset(found)
+
+
+class DiskActivity:
+    """Counters of one disk, and how busy the others are that it does not consist of."""
+
+    def __init__(self, sysfs: Sysfs, name: str) -> None:
+        self._sysfs, self.name = sysfs, disk_of(sysfs, name)
+        own = lies_on(sysfs, self.name)
+        self._others = frozenset(
+            disk
+            for disk in sysfs.names("sys/block")
+            if disk not in own and not disk.startswith(NOT_DISKS) and not sysfs.names(f"sys/block/{disk}/slaves")
+        )
+
+    def read(self) -> tuple[DiskCount, Mapping[str, float]]:
+        """The disk's counters, and seconds in which each other disk was busy. Raises HostError if the disk is gone."""
+        own: DiskCount | None = None
+        others: dict[str, float] = {}
+        for line in self._sysfs.read("proc/diskstats").splitlines():
+            words = line.split()
+            if len(words) <= BUSY_MS:
+                continue
+            if words[NAME] == self.name:
+                own = DiskCount(
+                    (int(words[READ_SECTORS]) + int(words[WRITTEN_SECTORS])) * SECTOR,
+                    int(words[READS]) + int(words[WRITES]),
+                    int(words[BUSY_MS]) / 1000,
+                )
+            elif words[NAME] in self._others:
+                others[words[NAME]] = int(words[BUSY_MS]) / 1000
+        if own is None:
+            raise HostError(f"the disk {self.name} is gone", code="device.gone")
+        return own, others
+
+
+def pressure_s(sysfs: Sysfs, cgroup_folder: str | None) -> float | None:
+    """Seconds in which some task waited for I/O, by the kernel's pressure: of a cgroup, or of the machine.
+
+    None: the kernel does not say. A hint only: it halves the waiting of a task that moves between processors.
+    """
+    name = "proc/pressure/io" if cgroup_folder is None else f"{cgroup_folder}/io.pressure"
+    for line in sysfs.read_or(name, "").splitlines():
+        kind, _, rest = line.partition(" ")
+        total = rest.rpartition("total=")[2]
+        if kind == "some" and total.isdigit():
+            return int(total) / 1e6
+    return None

@@ -1,0 +1,183 @@
+"""The states of the tasks of a command, or of a cgroup, from /proc: what computes, and what waits.
+
+A thread's state is the third field of /proc/PID/task/TID/stat: R runs or could run, D waits in the kernel and cannot be
+interrupted. Field 42 is its waiting for block I/O by delay accounting, in clock ticks (proc(5)); that of /proc/PID/stat
+is the main thread's alone. /proc/PID/task/TID/schedstat is how long it was on a processor and in the queue for one, in
+nanoseconds (Documentation/scheduler/sched-stats.rst); 0 where the kernel does not count it.
+
+Threads and processes come and go between two readings; one that cannot be read has ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from elastio.core.waits import NO_TIMES, Spent, Times
+from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
+
+# Fields of /proc/PID/task/TID/stat after the task's name, which may itself contain blanks and parentheses.
+STATE, DELAYED = 0, 39
+DELAYS_ARE_ON = "proc/sys/kernel/task_delayacct"
+NOTHING = Spent()
+# Where systemd mounts version 2; the second where version 1 is mounted too.
+CGROUPS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """One process: its name, how many of its threads run or could run, and how many wait in the kernel.
+
+    `delayed_s`: what delay accounting has counted for them since the previous reading; None: it is off. `times`: of the
+    threads whose scheduler's times were read, since they were read before.
+    """
+
+    command: str
+    running: int
+    waiting: int
+    delayed_s: float | None
+    times: Times = NO_TIMES
+
+
+class Members(Protocol):
+    """Which tasks are read."""
+
+    def tasks(self) -> Mapping[int, tuple[str, ...]]:
+        """The threads of each process. Raises HostError when the group itself is gone."""
+
+
+class Descendants:
+    """A process and all that it starts, also what outlives its parent once it was seen."""
+
+    def __init__(self, sysfs: Sysfs, pid: int) -> None:
+        self._sysfs, self._known = sysfs, {pid: None}
+
+    def tasks(self) -> Mapping[int, tuple[str, ...]]:
+        found: dict[int, tuple[str, ...]] = {}
+        left = list(self._known)
+        while left:
+            pid = left.pop()
+            threads = self._sysfs.names(f"proc/{pid}/task")
+            if pid in found or not threads:
+                continue
+            found[pid] = threads
+            for thread in threads:  # needs CONFIG_PROC_CHILDREN, which distributions set
+                left += map(int, self._sysfs.read_or(f"proc/{pid}/task/{thread}/children", "").split())
+        self._known = dict.fromkeys(found)
+        return found
+
+
+class CgroupMembers:
+    """The processes of a cgroup of version 2 and of those below it. `name`: such as `system.slice/cron.service`.
+
+    Raises HostError if there is no such cgroup.
+    """
+
+    def __init__(self, sysfs: Sysfs, name: str) -> None:
+        self._sysfs, self.name = sysfs, name.strip("/")
+        found = (f"{root}/{self.name}" for root in CGROUPS if self.name and ".." not in self.name.split("/"))
+        folder = next((f for f in found if sysfs.exists(f"{f}/cgroup.procs")), None)
+        if folder is None:
+            raise HostError(
+                f"{name!r} is not a cgroup of this machine: name one below /sys/fs/cgroup, such as "
+                "system.slice/cron.service",
+                code="cgroup.missing",
+            )
+        self.folder = folder
+
+    def tasks(self) -> Mapping[int, tuple[str, ...]]:
+        if not self._sysfs.exists(f"{self.folder}/cgroup.procs"):
+            raise HostError(f"the cgroup {self.name} is gone", code="cgroup.gone")
+        shown = ((pid, self._sysfs.names(f"proc/{pid}/task")) for pid in self._pids(self.folder))
+        return {pid: threads for pid, threads in shown if threads}
+
+    def _pids(self, folder: str) -> Iterator[int]:
+        yield from map(int, self._sysfs.read_or(f"{folder}/cgroup.procs", "").split())
+        for name in self._sysfs.names(folder):
+            # Files of a cgroup are named `controller.value`; a cgroup may have a dot in its name too.
+            if self._sysfs.exists(f"{folder}/{name}/cgroup.procs"):
+                yield from self._pids(f"{folder}/{name}")
+
+
+@dataclass(slots=True)
+class _Thread:
+    """A thread since its scheduler's times were read: those, its time by states, and its ticks of delay."""
+
+    ran_ns: int | None
+    seen_at: float
+    spent: Spent = NOTHING
+    ticks: int = 0
+
+
+class TaskStates:
+    """Reads all threads of the members. Delay accounting counts from the first reading on."""
+
+    def __init__(self, sysfs: Sysfs, members: Members, ticks_per_s: int | None = None) -> None:
+        self._sysfs, self._members = sysfs, members
+        self.has_delays = sysfs.read_or(DELAYS_ARE_ON, "0") == "1"
+        self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
+        self._threads: dict[tuple[int, str], _Thread] = {}
+        self._is_first = True
+
+    def read(self, at: float, *, with_times: bool = False) -> dict[int, ProcessState]:
+        """The state of each process by its number, `at` this moment of a monotonic clock.
+
+        `with_times`: with the scheduler's times, which cost another read of each thread. Raises HostError when the
+        cgroup is gone.
+        """
+        now: dict[tuple[int, str], _Thread] = {}
+        tasks = self._members.tasks()
+        found = {pid: self._process(pid, threads, now, at, with_times) for pid, threads in tasks.items()}
+        self._threads, self._is_first = now, False
+        return {pid: state for pid, state in found.items() if state is not None}
+
+    def _process(
+        self, pid: int, names: tuple[str, ...], now: dict[tuple[int, str], _Thread], at: float, with_times: bool
+    ) -> ProcessState | None:
+        """None: it has ended. `now` gets its threads."""
+        command, running, waiting, ticks, alive, times = "", 0, 0, 0, 0, NO_TIMES
+        for name in names:
+            head, _, tail = self._sysfs.read_or(f"proc/{pid}/task/{name}/stat", "").rpartition(")")
+            fields = tail.split()
+            if not fields or fields[STATE] in "ZX":
+                continue
+            alive += 1
+            running += fields[STATE] == "R"
+            waiting += fields[STATE] == "D"
+            if not command or name == str(pid):
+                command = head.partition("(")[2]
+            shown = int(fields[DELAYED]) if self.has_delays and len(fields) > DELAYED else 0
+            thread = self._threads.get((pid, name))
+            if thread is None:
+                now[pid, name] = _Thread(self._ran_ns(pid, name), at, ticks=shown)
+                ticks += 0 if self._is_first else shown
+                continue
+            now[pid, name] = thread
+            ticks += max(0, shown - thread.ticks)
+            thread.ticks, thread.spent = shown, thread.spent.plus(_spent(fields[STATE], at - thread.seen_at))
+            thread.seen_at = at
+            times = times.plus(self._times(pid, name, thread)) if with_times else times
+        delayed_s = ticks / self._ticks_per_s if self.has_delays else None
+        return ProcessState(command, running, waiting, delayed_s, times) if alive else None
+
+    def _times(self, pid: int, name: str, thread: _Thread) -> Times:
+        """Its times since they were read before; nothing where the kernel does not count them."""
+        before, sampled = thread.ran_ns, thread.spent
+        thread.ran_ns, thread.spent = self._ran_ns(pid, name), Spent()
+        if before is None or thread.ran_ns is None:
+            return NO_TIMES
+        return Times(sampled, sampled.with_run(max(0, thread.ran_ns - before) / 1e9))
+
+    def _ran_ns(self, pid: int, name: str) -> int | None:
+        """Nanoseconds on a processor and in its queue; None: not counted, or it has ended."""
+        words = self._sysfs.read_or(f"proc/{pid}/task/{name}/schedstat", "").split()
+        return int(words[0]) + int(words[1]) or None if len(words) >= 2 else None
+
+
+def _spent(state: str, seconds: float) -> Spent:
+    if state == "R":
+        return Spent(ran_s=seconds)
+    return Spent(waited_s=seconds) if state == "D" else Spent(slept_s=seconds)

@@ -1,0 +1,218 @@
+"""The account of time: every second is in one part, and each kind of waiting in its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastio.core.waits import CLASSES, Account, Instant, Spent, Times, Totals, account, sample_of
+from elastio.units import KIB
+from tests.unit.elastio.core.wait_runs import Stretch, moments, totals
+
+COUNTS = st.integers(0, 5)
+RATES = st.floats(0, 500)
+STRETCHES = st.builds(
+    Stretch,
+    st.floats(0.1, 3),
+    running=COUNTS,
+    waiting=COUNTS,
+    mb_s=RATES,
+    other_mb_s=RATES,
+    request_bytes=st.sampled_from([4 * KIB, 64 * KIB, 1024 * KIB]),
+    delayed=st.floats(0, 5),
+)
+CAPS = st.one_of(st.none(), st.floats(1, 500))
+
+
+def of(*run: Stretch, cap_mb_s: float | None = 100.0) -> Account:
+    return account(totals(_sampled(*run), cap_mb_s))
+
+
+def _sampled(*run: Stretch) -> list[Instant]:
+    """Without delay accounting."""
+    return [replace(moment, delayed_s=None) for moment in moments(run)]
+
+
+def parts(found: Account) -> tuple[float, ...]:
+    """In shares, rounded to hundredths."""
+    each = (found.computing_s, found.bandwidth_s, found.latency_s, found.elsewhere_s)
+    return tuple(round(part / found.seconds, 2) for part in each)
+
+
+@pytest.mark.parametrize(
+    ("stretch", "expected"),
+    [
+        (Stretch(10, running=1), (1, 0, 0, 0)),
+        (Stretch(10, running=1, mb_s=100), (1, 0, 0, 0)),
+        (Stretch(10, waiting=1, mb_s=99), (0, 1, 0, 0)),
+        (Stretch(10, waiting=1, mb_s=80), (0, 0, 1, 0)),
+        (Stretch(10, waiting=1, other_mb_s=99), (0, 0, 0, 1)),
+        (Stretch(10, waiting=1), (0, 0, 0, 1)),
+        (Stretch(10), (0, 0, 0, 1)),
+        (Stretch(10, running=3, waiting=1, mb_s=99), (0.75, 0.25, 0, 0)),
+    ],
+    ids=["computes", "computes while its writes flow", "at the limit", "below it", "another disk", "no disk", "sleeps",
+         "one of four waits"],
+)  # fmt: skip
+def test_each_kind_of_time_is_in_its_own_part(stretch: Stretch, expected: tuple[float, ...]) -> None:
+    found = of(replace(stretch, mb_s=stretch.mb_s * (4 if stretch.running == 3 else 1)), cap_mb_s=100.0)
+    assert parts(found) == expected
+
+
+def test_a_program_that_computes_and_writes_in_turn_is_split_where_it_changes() -> None:
+    run = [Stretch(1.26, running=1), Stretch(0.74, waiting=1, mb_s=99)] * 10
+    assert parts(of(*run)) == pytest.approx((0.63, 0.37, 0, 0), abs=0.011)
+
+
+@pytest.mark.parametrize(("request_bytes", "part"), [(4 * KIB, 2), (512 * KIB, 1)], ids=["latency", "bandwidth"])
+def test_without_a_known_limit_the_size_of_requests_tells(request_bytes: int, part: int) -> None:
+    found = of(Stretch(10, waiting=1, mb_s=30, request_bytes=request_bytes), cap_mb_s=None)
+    assert parts(found)[part] == 1.0
+
+
+def test_a_disk_that_is_busy_below_a_loop_device_is_not_another_one() -> None:
+    assert parts(of(Stretch(10, waiting=1, mb_s=99, other_mb_s=99))) == (0, 1, 0, 0)
+
+
+def test_several_tasks_give_two_bounds() -> None:
+    found = totals(_sampled(Stretch(10, running=1, waiting=1, mb_s=99)), None)
+    assert found.least.seconds == pytest.approx(0, abs=0.01)
+    assert found.most.seconds == pytest.approx(10, abs=0.05)
+    assert found.likely.seconds == pytest.approx(5, abs=0.05)
+
+
+def test_seconds_are_counted_in_tenths_of_waiting() -> None:
+    run = [Stretch(1, running=1), Stretch(1, waiting=1, mb_s=99), Stretch(0.54, running=1), Stretch(0.46, waiting=1)]
+    classes = totals(_sampled(*run), 100.0).classes
+    assert len(classes) == CLASSES
+    assert [round(seconds) for seconds in classes] == [1, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+
+
+# --- delay accounting --------------------------------------------------------------------------------------
+
+
+def test_delay_accounting_refines_what_the_samples_show() -> None:
+    run = [Stretch(0.5, running=1), Stretch(0.5, waiting=1, mb_s=99, delayed=0.9)] * 10
+    found = account(totals(moments(run), 100.0))
+    assert found.by_delays
+    assert found.bandwidth_s == pytest.approx(4.5, abs=0.12)
+    assert found.computing_s == pytest.approx(5.5, abs=0.12)
+
+
+def test_waits_that_delay_accounting_does_not_count_stay() -> None:
+    """An fsync that waits for the journal: in state D, and nothing is counted."""
+    run = [Stretch(0.1, running=1), Stretch(0.9, waiting=1, mb_s=1, request_bytes=4 * KIB, delayed=0.06)] * 10
+    found = account(totals(moments(run), 100.0))
+    assert not found.by_delays
+    assert found.latency_s == pytest.approx(9, abs=0.15)
+    assert found.uncounted_s == pytest.approx(9 - 0.54, abs=0.15)
+
+
+def test_waits_that_only_delay_accounting_counts_are_told() -> None:
+    """A task that sleeps for io_uring."""
+    run = [Stretch(0.1, waiting=1, mb_s=99, delayed=1), Stretch(0.9, mb_s=99, delayed=1)] * 10
+    found = account(totals(moments(run), 100.0))
+    assert not found.by_delays
+    assert found.uncounted_s == pytest.approx(-9, abs=0.15)
+
+
+# --- the scheduler's times ---------------------------------------------------------------------------------
+
+
+def test_waits_that_reading_cuts_short_are_as_long_as_the_scheduler_knows() -> None:
+    """The samples show 36 % of waiting; the thread was on a processor for 43 % of its time."""
+    found = _sampled(*[Stretch(0.64, running=1), Stretch(0.36, waiting=1, mb_s=1, request_bytes=4 * KIB)] * 10)
+    sampled = Spent(ran_s=6.4, waited_s=3.6)
+    found[-1] = replace(found[-1], times=Times(sampled, sampled.with_run(4.3)))
+    made = account(totals(found, 100.0))
+    assert made.computing_s == pytest.approx(4.3, abs=0.2)
+    assert made.latency_s == pytest.approx(5.7, abs=0.2)
+
+
+def test_a_parent_that_sleeps_meanwhile_changes_nothing() -> None:
+    found = _sampled(*[Stretch(0.64, running=1), Stretch(0.36, waiting=1, mb_s=99)] * 10)
+    child, parent = Spent(ran_s=6.4, waited_s=3.6), Spent(slept_s=10)
+    times = Times(child, child.with_run(4.3)).plus(Times(parent, parent.with_run(0)))
+    found[-1] = replace(found[-1], times=times)
+    assert account(totals(found, 100.0)).bandwidth_s == pytest.approx(5.7, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "ran_s", "expected"),
+    [
+        (Spent(6, 3, 1), 2, Spent(2, 6, 2)),
+        (Spent(6, 3, 1), 12, Spent(10, 0, 0)),
+        (Spent(6, 0, 0), 2, Spent(6, 0, 0)),
+        (Spent(0, 0, 4), 0, Spent(0, 0, 4)),
+    ],
+    ids=["divided as sampled", "not more than its life", "never seen off a processor", "asleep"],
+)
+def test_what_a_thread_did_not_run_is_divided_as_its_samples_are(sampled: Spent, ran_s: float, expected: Spent) -> None:
+    assert sampled.with_run(ran_s) == expected
+
+
+# --- always ------------------------------------------------------------------------------------------------
+
+
+SPENT = st.builds(Spent, st.floats(0, 5), st.floats(0, 5), st.floats(0, 5))
+
+
+@given(st.lists(STRETCHES, min_size=1, max_size=8), CAPS, st.booleans(), SPENT, st.floats(0, 9))
+def test_the_parts_are_all_of_the_time(
+    run: list[Stretch], cap_mb_s: float | None, is_on: bool, sampled: Spent, ran_s: float
+) -> None:
+    found = moments(run) if is_on else _sampled(*run)
+    found[-1] = replace(found[-1], times=Times(sampled, sampled.with_run(ran_s)))
+    sums = totals(found, cap_mb_s)
+    made = account(sums)
+    every = (made.computing_s, made.bandwidth_s, made.latency_s, made.elsewhere_s)
+    assert min(every) >= 0
+    assert sum(every) == pytest.approx(made.seconds, rel=1e-6, abs=1e-9)
+    assert sum(sums.classes) == pytest.approx(sums.seconds)
+    assert made.asleep_s <= made.elsewhere_s + 1e-9
+
+
+@given(st.lists(STRETCHES, min_size=1, max_size=8))
+def test_the_likely_waiting_is_between_its_bounds(run: list[Stretch]) -> None:
+    sample = sample_of(moments(run))
+    assert sample is not None
+    assert sample.least.disk_s <= sample.likely.disk_s + 1e-9 <= sample.most.disk_s + 2e-9
+    assert sample.likely.moved_bytes <= sample.moved_bytes + 1
+
+
+@given(st.lists(STRETCHES, min_size=1, max_size=8), CAPS)
+def test_one_task_leaves_no_bounds_open(run: list[Stretch], cap_mb_s: float | None) -> None:
+    single = [replace(s, running=int(not s.waiting % 2), waiting=s.waiting % 2) for s in run]
+    sample = sample_of(moments(single))
+    assert sample is not None
+    assert sample.least.disk_s <= sample.likely.disk_s <= sample.most.disk_s
+    assert sample.least.disk_s == pytest.approx(sample.most.disk_s)
+
+
+def test_half_of_what_moves_while_a_wait_begins_or_ends_moved_during_it() -> None:
+    first, during, last = _sampled(
+        Stretch(0.02, running=1, mb_s=100), Stretch(0.02, waiting=1), Stretch(0.02, running=1)
+    )
+    sample = sample_of([first, during, last])
+    assert sample is not None
+    assert sample.likely.disk_s + sample.likely.other_s == pytest.approx(0.02)
+    assert sample.likely.moved_bytes == pytest.approx(sample.moved_bytes / 2)
+
+
+def test_counters_that_begin_again_are_not_negative() -> None:
+    found = _sampled(Stretch(1, waiting=1, mb_s=99))
+    back = [*found, replace(found[0], at=found[-1].at + 0.02)]
+    sample = sample_of(back)
+    assert sample is not None
+    assert sample.moved_bytes == 0
+    assert sample.likely.moved_bytes >= 0
+    assert sample.likely.disk_s + sample.likely.other_s == pytest.approx(sample.seconds)
+
+
+def test_nothing_is_an_account_too() -> None:
+    assert sample_of([]) is None
+    assert sample_of(moments([Stretch(0.02)])) is None
+    assert account(Totals()).seconds == 0

@@ -1,0 +1,172 @@
+"""States of tasks from a recorded /proc."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastio.core.waits import NO_TIMES, Spent, Times
+from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
+from elastio.host.task_states import CgroupMembers, Descendants, ProcessState, TaskStates
+
+
+class Proc:
+    """A tree with /proc of some tasks."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+    def task(
+        self, pid: int, state: str, tid: int | None = None, children: str = "", delayed: int = 0, name: str = "a (b) c"
+    ) -> None:
+        folder = f"proc/{pid}/task/{tid or pid}"
+        rest = ["0"] * 49  # fields 4 to 52
+        rest[38] = str(delayed)
+        self.write(f"{folder}/stat", f"{tid or pid} ({name}) {state} {' '.join(rest)}")
+        self.write(f"{folder}/children", children)
+
+    def end(self, pid: int) -> None:
+        for path in sorted((self.root / f"proc/{pid}").rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path)
+
+
+def states(proc: Proc, pid: int = 10) -> TaskStates:
+    sysfs = Sysfs(proc.root)
+    return TaskStates(sysfs, Descendants(sysfs, pid), ticks_per_s=100)
+
+
+def test_all_threads_of_a_process_are_counted_and_its_main_thread_names_it(proc: Proc) -> None:
+    proc.task(10, "S")
+    proc.task(10, "D", tid=9, name="worker")
+    proc.task(10, "R", tid=12, name="worker")
+    proc.task(10, "Z", tid=13, name="worker")
+    assert states(proc).read(1.0) == {10: ProcessState("a (b) c", 1, 1, None)}
+
+
+def test_what_a_command_starts_belongs_to_it_also_when_its_parent_has_ended(proc: Proc) -> None:
+    proc.task(10, "S", children="11 ")
+    proc.task(11, "S", children="12 13 ")
+    proc.task(12, "D")
+    proc.task(99, "D")
+    found = states(proc)
+    assert set(found.read(1.0)) == {10, 11, 12}
+    proc.end(11)
+    proc.task(10, "S")
+    assert set(found.read(1.0)) == {10, 12}
+
+
+def test_a_process_that_has_ended_is_not_read_again(proc: Proc) -> None:
+    proc.task(10, "S", children="11")
+    proc.task(11, "R")
+    found = states(proc)
+    found.read(1.0)
+    proc.end(11)
+    proc.task(10, "S")
+    assert set(found.read(1.0)) == {10}
+    proc.task(11, "D")  # the number belongs to another process now
+    assert set(found.read(1.0)) == {10}
+
+
+def test_a_zombie_computes_nothing_and_waits_for_nothing(proc: Proc) -> None:
+    proc.task(10, "Z")
+    assert states(proc).read(1.0) == {}
+
+
+# --- delay accounting --------------------------------------------------------------------------------------
+
+
+def test_delays_count_from_the_first_reading_on_and_those_of_new_threads_from_their_beginning(proc: Proc) -> None:
+    proc.write("proc/sys/kernel/task_delayacct", "1")
+    proc.task(10, "D", delayed=500)
+    found = states(proc)
+    assert found.read(1.0)[10].delayed_s == 0
+    proc.task(10, "D", delayed=530)
+    proc.task(10, "D", tid=11, delayed=20)
+    assert found.read(1.0)[10].delayed_s == pytest.approx(0.5)
+    assert found.read(1.0)[10].delayed_s == 0
+
+
+@pytest.mark.parametrize("value", ["0", None], ids=["off", "a kernel without it"])
+def test_without_delay_accounting_there_are_none(value: str | None, proc: Proc) -> None:
+    if value is not None:
+        proc.write("proc/sys/kernel/task_delayacct", value)
+    proc.task(10, "D", delayed=500)
+    found = states(proc)
+    assert not found.has_delays
+    assert found.read(1.0)[10].delayed_s is None
+
+
+# --- the scheduler's times ---------------------------------------------------------------------------------
+
+
+def test_times_of_a_thread_are_those_since_they_were_read_before(proc: Proc) -> None:
+    proc.task(10, "R")
+    proc.write("proc/10/task/10/schedstat", "5000000000 1000000000 7")
+    found = states(proc)
+    assert found.read(1.0)[10].times == NO_TIMES
+    proc.task(10, "D")
+    assert found.read(3.0)[10].times == NO_TIMES
+    proc.task(10, "R")
+    proc.write("proc/10/task/10/schedstat", "5500000000 1500000000 9")
+    assert found.read(5.0, with_times=True)[10].times == Times(Spent(2, 2, 0), Spent(1, 3, 0))
+    proc.write("proc/10/task/10/schedstat", "6500000000 1500000000 9")
+    assert found.read(6.0, with_times=True)[10].times == Times(Spent(1, 0, 0), Spent(1, 0, 0))
+
+
+@pytest.mark.parametrize("text", ["", "0 0 0", None], ids=["ended meanwhile", "not counted", "a kernel without it"])
+def test_without_times_the_samples_stand(text: str | None, proc: Proc) -> None:
+    proc.task(10, "D")
+    if text is not None:
+        proc.write("proc/10/task/10/schedstat", text)
+    found = states(proc)
+    found.read(1.0)
+    assert found.read(2.0, with_times=True)[10].times == NO_TIMES
+
+
+# --- cgroups -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mounted", ["sys/fs/cgroup", "sys/fs/cgroup/unified"])
+def test_a_cgroup_has_the_processes_of_those_below_it(mounted: str, proc: Proc) -> None:
+    proc.write(f"{mounted}/system.slice/db.service/cgroup.procs", "10\n11")
+    proc.write(f"{mounted}/system.slice/db.service/cgroup.stat", "")
+    proc.write(f"{mounted}/system.slice/db.service/one.scope/cgroup.procs", "12")
+    proc.write(f"{mounted}/system.slice/other.service/cgroup.procs", "99")
+    for pid in (10, 12, 99):
+        proc.task(pid, "D")
+    sysfs = Sysfs(proc.root)
+    found = TaskStates(sysfs, CgroupMembers(sysfs, "/system.slice/db.service"), ticks_per_s=100)
+    assert set(found.read(1.0)) == {10, 12}
+
+
+def test_a_cgroup_that_vanishes_is_an_error_with_a_sentence(proc: Proc) -> None:
+    proc.write("sys/fs/cgroup/a.slice/cgroup.procs", "10")
+    proc.task(10, "R")
+    sysfs = Sysfs(proc.root)
+    found = TaskStates(sysfs, CgroupMembers(sysfs, "a.slice"))
+    found.read(1.0)
+    (proc.root / "sys/fs/cgroup/a.slice/cgroup.procs").unlink()
+    with pytest.raises(HostError) as refused:
+        found.read(1.0)
+    assert refused.value.code == "cgroup.gone"
+
+
+@pytest.mark.parametrize("name", ["nope.slice", "", "/", "a.slice/../../..", ".."])
+def test_what_is_not_a_cgroup_is_refused(name: str, proc: Proc) -> None:
+    proc.write("sys/fs/cgroup/a.slice/cgroup.procs", "10")
+    proc.write("sys/fs/cgroup/cgroup.procs", "1")
+    with pytest.raises(HostError) as refused:
+        CgroupMembers(Sysfs(proc.root), name)
+    assert refused.value.code == "cgroup.missing"
