@@ -63,10 +63,11 @@ from elastio.core import (
     money,
     polling,
     requests,
+    stamps,
     update,
     waste,
 )
-from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Trigger
+from elastio.core.cycle import Backoff, Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.model import VolumeState
 from elastio.core.observation import Answer, Decision, Observation, Transition, course_of
@@ -280,7 +281,7 @@ def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> Ag
         return state
     is_filled = detected.event is Event.FILLED_UP
     is_forced = detected.is_ordered or is_filled or detected.capped is not None or inhibition.wants_flush(state)
-    cycle = _stamped(state.cycle, detected, obs, is_forced=is_forced)
+    cycle = stamps.stamped(state.cycle, detected, obs, is_forced=is_forced)
     return replace(state, cycle=cycle, has_filled=state.has_filled or is_filled)
 
 
@@ -289,40 +290,6 @@ def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Pol
     if detected.plan is None:
         raise InvariantError(f"{detected.event} without a plan: {detected.reason}", code="event.plan")
     return replace(state, cycle=boosting.new_cycle(detected.plan, state, obs, policy))
-
-
-def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: bool) -> Cycle:
-    """The cycle with what the event changes in it."""
-    match detected.event:
-        case Event.WENT_QUIET | Event.CAP_REACHED | Event.FILLED_UP:
-            dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
-            times = replace(cycle.times, quiet=obs.now, clean=None)
-            return replace(cycle, times=times, forced=is_forced, flush_started_dirty_bytes=dirty)
-        case Event.LOAD_RETURNED:
-            return replace(cycle, forced=False, failure=None, times=replace(cycle.times, detaching=None))
-        case Event.DRAINED:
-            return cycle.stamped(clean=obs.now)
-        case Event.CACHE_LEFT:
-            return cycle.stamped(detached=obs.now)
-        case Event.BOOST_ABANDONED | Event.BOOST_WITHDRAWN:
-            kind = detected.failure or FailureKind.UNKNOWN
-            return replace(cycle, failure=Failure(kind, detected.reason))
-        case Event.DIRTIED:
-            return replace(cycle, times=replace(cycle.times, clean=None))
-        case Event.CACHE_ATTACHED | Event.REPAIRED:
-            return cycle  # what the scan shows is enough
-        case (
-            Event.BOOST_WANTED
-            | Event.BOOST_CAPPED
-            | Event.BOOST_DECLINED
-            | Event.BOOST_REFUSED
-            | Event.ORPHAN_FOUND
-            | Event.RELEASED
-            | Event.ENDANGERED
-        ):
-            return cycle  # handled by `_entered`
-        case _:
-            assert_never(detected.event)
 
 
 def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState:

@@ -27,8 +27,7 @@ from tests.simulated import KERNEL, QUIET, by_money
 
 from .known_bursts import remember_bursts
 
-# Whatever happens is told; here nobody listens.
-logging.getLogger("elastio").addHandler(logging.NullHandler())
+logging.getLogger("elastio").addHandler(logging.NullHandler())  # everything is told, and nobody listens
 
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 # Below the threshold, so that the cache is flushed and leaves under it.
