@@ -194,40 +194,34 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return cycle.stamped(asked=obs.now)
         case InstallCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value)
-        case TagVolume():
-            return replace(cycle, tag=outcome.action.tag)
-        case ReleaseCacheDisk() | MakeDurable():
-            cycle = cycle.stamped(durable=obs.now)
-            return cycle.stamped(released=obs.now) if isinstance(outcome.action, ReleaseCacheDisk) else cycle
-        case DeleteVolume():
-            return cycle.bill_closed(obs.now).stamped(deleted=obs.now)
-        case (
-            CreateVolume()
-            | InstallCache()
-            | DetachVolume()
-            | ListVolumes()
-            | Identify()
-            | PollNotice()
-            | TakeOverVolume()
-        ):
+        case TagVolume() | ReleaseCacheDisk() | MakeDurable() | DeleteVolume():
+            return _fold_release(cycle, outcome.action, obs)
+        case CreateVolume() | DetachVolume() | ListVolumes() | Identify() | PollNotice() | TakeOverVolume():
             return cycle  # a poll or a list shows the effect
-        case (
-            EnterPhase1()
-            | EnterPhase2()
-            | BypassCache()
-            | LimitWrites()
-            | WakeWriteback()
-            | SetFlush()
-            | DetachCacheSet()
-            | TuneBacking()
-            | HelpDetach()
-            | RegisterBacking()
-            | RegisterCache()
-            | StartWithoutCache()
-        ):
+        case InstallCache() | EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | SetFlush():
             return cycle  # a scan shows the effect
+        case WakeWriteback() | DetachCacheSet() | TuneBacking() | HelpDetach() | RegisterBacking():
+            return cycle
+        case RegisterCache() | StartWithoutCache():
+            return cycle
         case _:
             assert_never(outcome.action)
+
+
+def _fold_release(
+    cycle: Cycle, action: TagVolume | ReleaseCacheDisk | MakeDurable | DeleteVolume, obs: Observation
+) -> Cycle:
+    match action:
+        case TagVolume():
+            return replace(cycle, tag=action.tag)
+        case ReleaseCacheDisk():
+            return cycle.stamped(durable=obs.now, released=obs.now)
+        case MakeDurable():
+            return cycle.stamped(durable=obs.now)
+        case DeleteVolume():
+            return cycle.bill_closed(obs.now).stamped(deleted=obs.now)
+        case _:
+            assert_never(action)
 
 
 def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:

@@ -210,9 +210,10 @@ class AwsProvider:
     def take_over(self, volume_id: VolumeId) -> Volume:
         """CreateTags; raises TransientError until DescribeVolumes shows the new owner."""
         takeover.take_over(self.ec2(), volume_id, self.who())
-        seen = self._require_own(volume_id)
-        if seen is None:
-            raise TransientError(f"{volume_id} is not known to EC2; the call will be repeated.", code="volume.unknown")
+        seen = self._lookup(volume_id)
+        if seen is None or seen.state is VolumeState.FOREIGN:
+            text = f"EC2 does not show the new owner of {volume_id} yet; the call will be repeated."
+            raise TransientError(text, code="volume.unknown")
         return seen
 
     def bandwidth_of(self, serial: Serial) -> float | None:

@@ -8,7 +8,7 @@ import pytest
 
 from elastio.core.foreign import OwnerState
 from elastio.core.model import VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.errors import AuthError
+from elastio.errors import AuthError, TransientError
 from elastio.units import GIB
 from elastio_aws.volumes import OWNER_TAG
 from tests.fixtures.errors import refused
@@ -81,6 +81,14 @@ def test_role_that_may_not_see_instances_is_refused_with_its_reason(provider: An
     respond(provider, STATUS, 403, "UnauthorizedOperation")
     with refused(AuthError, "UnauthorizedOperation"):
         provider.foreign(volume_id)
+
+
+def test_new_owner_that_ec2_does_not_show_yet_is_no_refusal(provider: Any, sdk: Any) -> None:
+    volume_id = dead(provider, sdk, "late")
+    shown = sdk.describe_volumes(VolumeIds=[volume_id])["Volumes"]
+    returns(provider.ec2().client(), "DescribeVolumes", {"Volumes": shown})
+    with refused(TransientError, "volume.unknown"):
+        provider.take_over(volume_id)
 
 
 def test_unknown_volume_is_none(provider: Any) -> None:
