@@ -1,7 +1,4 @@
-"""Which event an observation shows: one function per phase, and `danger` for every phase. Pure.
-
-What operators ask for is in `requests`.
-"""
+"""Which event an observation shows: one function per phase, and `danger` for all; orders are in `requests`. Pure."""
 
 from __future__ import annotations
 

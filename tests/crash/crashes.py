@@ -33,9 +33,7 @@ POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 # Below the threshold, so that the cache is flushed and leaves under it.
 MURMUR = Segment(25, 3)
 MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
-LIMIT_S = 900.0
-DOWN_S = 20.0
-OVER_S = 40.0
+LIMIT_S, DOWN_S, OVER_S = 900.0, 20.0, 40.0
 # Writes are limited for no longer than a flush of a full cache takes, and not at all soon after the end.
 LIMITED_S, LET_GO_S = 300.0, 5.0
 # A load is over when a sample has shown it; who waits for a human so long waits for ever.
