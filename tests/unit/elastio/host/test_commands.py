@@ -65,7 +65,8 @@ def test_what_a_started_command_prints_goes_to_standard_error(capfd: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    ("argv", "code"), [(["no-such-program"], "program.missing"), (["/"], "program.failed"), (["a\0b"], "program.failed")]
+    ("argv", "code"),
+    [(["no-such-program"], "program.missing"), (["/"], "program.failed"), (["a\0b"], "program.failed")],
 )
 def test_what_cannot_be_started_is_one_sentence(argv: list[str], code: str) -> None:
     with refused(HostError, code):
