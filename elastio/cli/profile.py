@@ -97,9 +97,9 @@ def _of_cgroup(app: App, name: str, disk: DiskActivity, options: dict[str, Any])
 
     def pause(seconds: float) -> bool:
         nonlocal latest_s
-        app.sleep(seconds)
         shown_s = pressure_s(app.sysfs(), members.folder)
         latest_s = latest_s if shown_s is None else shown_s  # of a cgroup that is gone by now, the last one
+        app.sleep(seconds)  # at the end: what is read next is read at once
         return is_over
 
     def end(*_: object) -> None:

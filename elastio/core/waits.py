@@ -71,6 +71,10 @@ class Spent(NamedTuple):
         """The sum of both."""
         return Spent(self.ran_s + other.ran_s, self.waited_s + other.waited_s, self.slept_s + other.slept_s)
 
+    def less(self, other: Spent) -> Spent:
+        """The difference of both."""
+        return Spent(self.ran_s - other.ran_s, self.waited_s - other.waited_s, self.slept_s - other.slept_s)
+
     def with_run(self, ran_s: float) -> Spent:
         """The same time of one thread, of which it ran for `ran_s`; unchanged if it was never seen off a processor."""
         off_s, life_s = self.waited_s + self.slept_s, sum(self)

@@ -104,12 +104,17 @@ class CgroupMembers:
 
 @dataclass(slots=True)
 class _Thread:
-    """A thread since its scheduler's times were read: those, its time by states, and its ticks of delay."""
+    """A thread since it was first seen, with the scheduler's times then: its time by states, and ticks of delay.
+
+    `told`: what has been returned of it already. All of its life is corrected at once, because within a second it may
+    never be met off a processor.
+    """
 
     ran_ns: int | None
     seen_at: float
     spent: Spent = NOTHING
     ticks: int = 0
+    told: Times = NO_TIMES
 
 
 class TaskStates:
@@ -120,6 +125,7 @@ class TaskStates:
         self.has_delays = sysfs.read_or(DELAYS_ARE_ON, "0") == "1"
         self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
         self._threads: dict[tuple[int, str], _Thread] = {}
+        self._shown: dict[tuple[int, str], str] = {}
         self._is_first = True
 
     def read(self, at: float, *, with_times: bool = False) -> dict[int, ProcessState]:
@@ -129,6 +135,8 @@ class TaskStates:
         cgroup is gone.
         """
         now: dict[tuple[int, str], _Thread] = {}
+        # Known threads first, and at once: what is read after them has been disturbed longer.
+        self._shown = {(pid, name): self._stat(pid, name) for pid, name in self._threads}
         tasks = self._members.tasks()
         found = {pid: self._process(pid, threads, now, at, with_times) for pid, threads in tasks.items()}
         self._threads, self._is_first = now, False
@@ -140,7 +148,8 @@ class TaskStates:
         """None: it has ended. `now` gets its threads."""
         command, running, waiting, ticks, alive, times = "", 0, 0, 0, 0, NO_TIMES
         for name in names:
-            head, _, tail = self._sysfs.read_or(f"proc/{pid}/task/{name}/stat", "").rpartition(")")
+            shown = self._shown.get((pid, name))
+            head, _, tail = (self._stat(pid, name) if shown is None else shown).rpartition(")")
             fields = tail.split()
             if not fields or fields[STATE] in "ZX":
                 continue
@@ -149,32 +158,36 @@ class TaskStates:
             waiting += fields[STATE] == "D"
             if not command or name == str(pid):
                 command = head.partition("(")[2]
-            shown = int(fields[DELAYED]) if self.has_delays and len(fields) > DELAYED else 0
+            delayed = int(fields[DELAYED]) if self.has_delays and len(fields) > DELAYED else 0
             thread = self._threads.get((pid, name))
             if thread is None:
-                now[pid, name] = _Thread(self._ran_ns(pid, name), at, ticks=shown)
-                ticks += 0 if self._is_first else shown
+                now[pid, name] = _Thread(self._ran_ns(pid, name), at, ticks=delayed)
+                ticks += 0 if self._is_first else delayed
                 continue
             now[pid, name] = thread
-            ticks += max(0, shown - thread.ticks)
-            thread.ticks, thread.spent = shown, thread.spent.plus(_spent(fields[STATE], at - thread.seen_at))
+            ticks += max(0, delayed - thread.ticks)
+            thread.ticks, thread.spent = delayed, thread.spent.plus(_spent(fields[STATE], at - thread.seen_at))
             thread.seen_at = at
             times = times.plus(self._times(pid, name, thread)) if with_times else times
         delayed_s = ticks / self._ticks_per_s if self.has_delays else None
         return ProcessState(command, running, waiting, delayed_s, times) if alive else None
 
+    def _stat(self, pid: int, name: str) -> str:
+        return self._sysfs.read_or(f"proc/{pid}/task/{name}/stat", "")
+
     def _times(self, pid: int, name: str, thread: _Thread) -> Times:
         """Its times since they were read before; nothing where the kernel does not count them."""
-        before, sampled = thread.ran_ns, thread.spent
-        thread.ran_ns, thread.spent = self._ran_ns(pid, name), Spent()
-        if before is None or thread.ran_ns is None:
+        now_ns = self._ran_ns(pid, name)
+        if thread.ran_ns is None or not now_ns:  # 0 of a thread that has just begun is a time
             return NO_TIMES
-        return Times(sampled, sampled.with_run(max(0, thread.ran_ns - before) / 1e9))
+        told = thread.told
+        thread.told = Times(thread.spent, thread.spent.with_run(max(0, now_ns - thread.ran_ns) / 1e9))
+        return Times(thread.told.sampled.less(told.sampled), thread.told.exact.less(told.exact))
 
     def _ran_ns(self, pid: int, name: str) -> int | None:
-        """Nanoseconds on a processor and in its queue; None: not counted, or it has ended."""
+        """Nanoseconds on a processor and in its queue, 0 where they are not counted; None: it has ended."""
         words = self._sysfs.read_or(f"proc/{pid}/task/{name}/schedstat", "").split()
-        return int(words[0]) + int(words[1]) or None if len(words) >= 2 else None
+        return int(words[0]) + int(words[1]) if len(words) >= 2 else None
 
 
 def _spent(state: str, seconds: float) -> Spent:

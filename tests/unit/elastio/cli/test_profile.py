@@ -43,6 +43,7 @@ class Machine:
         for name in ("vda", "vdb"):
             for folder in ("block", "class/block"):
                 self._write(f"sys/{folder}/{name}/size", "2097152")
+        self._write("sys/class/block/vdc/size", "2097152")  # it has no counters any more
         number = self.root.stat().st_dev
         link = self.root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
         link.parent.mkdir(parents=True)
@@ -272,6 +273,7 @@ def test_a_command_that_ends_at_once_is_told(machine: Make) -> None:
         (["--bandwidth", "nan", "--", "x"], Exit.USAGE),
         (["--cgroup", "nope.slice"], Exit.FAILED),
         (["--device", "vdz", "--", "x"], Exit.FAILED),
+        (["--device", "vdc", "--", "x"], Exit.FAILED),
         (["--", "nope"], Exit.FAILED),
     ],
 )

@@ -122,7 +122,35 @@ def test_times_of_a_thread_are_those_since_they_were_read_before(proc: Proc) -> 
     proc.write("proc/10/task/10/schedstat", "5500000000 1500000000 9")
     assert found.read(5.0, with_times=True)[10].times == Times(Spent(2, 2, 0), Spent(1, 3, 0))
     proc.write("proc/10/task/10/schedstat", "6500000000 1500000000 9")
-    assert found.read(6.0, with_times=True)[10].times == Times(Spent(1, 0, 0), Spent(1, 0, 0))
+    third = found.read(6.0, with_times=True)[10].times
+    assert third == Times(Spent(1, 0, 0), Spent(1, 0, 0))
+
+
+def test_a_thread_that_has_just_begun_has_times(proc: Proc) -> None:
+    proc.task(10, "R")
+    proc.write("proc/10/task/10/schedstat", "0 0 0")
+    found = states(proc)
+    found.read(1.0)
+    proc.task(10, "D")
+    found.read(2.0)
+    proc.write("proc/10/task/10/schedstat", "500000000 0 1")
+    assert found.read(3.0, with_times=True)[10].times.exact == Spent(0.5, 1.5, 0)
+
+
+def test_a_second_in_which_a_thread_was_never_met_off_a_processor_is_corrected_by_its_other_ones(proc: Proc) -> None:
+    proc.task(10, "D")
+    proc.write("proc/10/task/10/schedstat", "1000000000 0 7")
+    found = states(proc)
+    found.read(1.0)
+    found.read(2.0)
+    proc.task(10, "R")
+    proc.write("proc/10/task/10/schedstat", "1500000000 0 7")
+    times = found.read(3.0, with_times=True)[10].times
+    proc.write("proc/10/task/10/schedstat", "1700000000 0 7")
+    times = times.plus(found.read(4.0, with_times=True)[10].times)
+    assert times.sampled == Spent(2, 1, 0)
+    assert times.exact.ran_s == pytest.approx(0.7)
+    assert times.exact.waited_s == pytest.approx(2.3)
 
 
 @pytest.mark.parametrize("text", ["", "0 0 0", None], ids=["ended meanwhile", "not counted", "a kernel without it"])
