@@ -175,7 +175,9 @@ def _plot() -> Any:
 
     entry = extensions.installed(extensions.PLOTS).get("bandwidth")
     if entry is None:
-        raise ElastioError("--png needs a plotting library: pip install 'elastio[calibration]'", code="plots.missing")
+        raise ElastioError(
+            "--png needs a plotting library: pip install '.[calibration]' in a checkout", code="plots.missing"
+        )
     return extensions.load(entry)
 
 

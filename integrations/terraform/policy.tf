@@ -5,8 +5,8 @@ data "aws_iam_policy_document" "elastio" {
     sid = "Look"
 
     actions = [
-      "ec2:DescribeVolumes",
       "ec2:DescribeInstanceTypes",
+      "ec2:DescribeVolumes",
       "ec2:GetEbsDefaultKmsKeyId",
       "ec2:GetEbsEncryptionByDefault",
     ]

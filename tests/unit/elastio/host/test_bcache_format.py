@@ -39,7 +39,7 @@ def test_wipes_what_an_earlier_try_of_ours_left(tree: Tree, host: BcacheHost) ->
 
 
 @pytest.mark.parametrize(
-    ("size_mib", "bucket_kib"), [(10 * 1024, 512), (1024, 512), (1023, 256), (400, 128), (100, 64), (64, 64)]
+    ("size_mib", "bucket_kib"), [(4096, 512), (4095, 256), (2048, 256), (2047, 128), (256, 128), (255, 64), (64, 64)]
 )
 def test_a_small_cache_has_smaller_buckets(tree: Tree, host: BcacheHost, size_mib: int, bucket_kib: int) -> None:
     tree.cache_disk(size_bytes=size_mib * MIB)

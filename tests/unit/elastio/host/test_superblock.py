@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from elastio.errors import HostError
-from elastio.host.superblock import OFFSET, Role, Superblock, bucket_bytes, crc64, parse, read, render, write_cache
+from elastio.host.superblock import OFFSET, Role, Superblock, crc64, parse, read, render, write_cache
 from elastio.units import KIB, MIB
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import BACKING_UUID, SET_UUID, superblock_bytes
@@ -88,16 +88,6 @@ def test_writes_what_make_bcache_writes(
     sizes = {"size_bytes": size_bytes, "block_bytes": block_bytes, "bucket_bytes": bucket_kib * KIB}
     ours = render(UUID(known.uuid), UUID(known.set_uuid), **sizes)
     assert (bytes(OFFSET) + ours).ljust(len(written), b"\0") == written
-
-
-@pytest.mark.parametrize(
-    ("size_mib", "bucket_kib"),
-    [(1 << 20, 512), (4096, 512), (4095, 256), (2048, 256), (2047, 128), (256, 128), (255, 64), (32, 64)],
-)
-def test_a_small_cache_has_small_buckets_so_that_their_state_is_a_small_share_of_the_writes(
-    size_mib: int, bucket_kib: int
-) -> None:
-    assert bucket_bytes(size_mib * MIB) == bucket_kib * KIB
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
