@@ -32,7 +32,8 @@ from elastio.agent.memory import remember
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler
 from elastio.agent.worker import ForkWorker, die_with_parent
-from elastio.config.paths import JOURNAL, LEDGER
+from elastio.config.neighbours import require_only_one
+from elastio.config.paths import JOURNAL, LEDGER, RUNTIME_DIR, common_dir
 from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
 from elastio.core import backing_credits
@@ -209,10 +210,11 @@ class Daemon:
         self._path = path
         self.config = load(path)
         require_prices(self.config)
-        self._sysfs, self._clock = Sysfs(), SystemClock()
         device = self.config.device
+        require_only_one(path, device.backing_uuid)
+        self._sysfs, self._clock = Sysfs(owner=path.stem), SystemClock()
         self._host = BcacheHost(device.backing_uuid, self._sysfs, backing_mb_s=device.bandwidth_mb_s)
-        self._lock = lock_device(Path("/run/elastio"), self.config.device.backing_uuid)
+        self._lock = lock_device(RUNTIME_DIR, device.backing_uuid)
         self._state_lock = lock_state(self.config.agent.state_dir)
         self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
         self._journal = Journal(self.config.agent.state_dir / JOURNAL, self._host.boot_id, self._owner)
@@ -238,7 +240,7 @@ class Daemon:
                 clear_io_limits(self._sysfs)  # nobody watches over a slowed flush any more
 
     def _guarded_journal(self) -> GuardedJournal:
-        guard = MountGuard(self.config.agent.state_dir, self.config.device.backing_uuid)
+        guard = MountGuard(common_dir(self.config.agent.state_dir), self.config.device.backing_uuid)
 
         def uncover() -> None:
             show_to_systemd(self._sysfs)

@@ -31,7 +31,8 @@ class Model(StrEnum):
 class Caps:
     """Upper limits per volume, per day and per month; None: no limit. Costs are in the currency of the prices.
 
-    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `elastio.core.caps`.
+    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `elastio.core.caps`. `shared`: they limit
+    what all agents of the VM that share them spend together, see `elastio.core.statements`.
     """
 
     max_size_bytes: int = 100 * GIB
@@ -42,6 +43,7 @@ class Caps:
     max_agbs_per_month: float | None = None
     max_cost_per_month: float | None = None
     ends_boosts: bool = True
+    shared: bool = False
 
     @property
     def per_day(self) -> Limits:
