@@ -50,6 +50,11 @@ def require_only_one(path: Path, backing_uuid: str) -> None:
             )
 
 
+def uuids_beside(path: Path) -> frozenset[str]:
+    """The UUIDs of the backing devices that other files beside `path` name."""
+    return frozenset(uuid for other in _beside(path) if (uuid := _uuid(other)))
+
+
 def sharing_with(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The files beside `path` whose caps are shared, and their documents."""
     for other in _beside(path):

@@ -16,7 +16,7 @@ from elastio.config.agent import AgentSection
 from elastio.config.caps import CapsSection, lowest
 from elastio.config.device import DeviceSection, check_credits
 from elastio.config.files import read_merged
-from elastio.config.neighbours import sharing_with
+from elastio.config.neighbours import sharing_with, uuids_beside
 from elastio.config.paths import DEFAULT_PATH, DEVICES, common_dir, name_of, socket_of, state_dir_of
 from elastio.config.rules import Flag, Number, Text, refuse, whole
 from elastio.config.rules import key as _key
@@ -191,6 +191,7 @@ class Config:
     shutdown: ShutdownSection
     agent: AgentSection
     provider: ProviderSection
+    neighbours: frozenset[str] = frozenset()  # UUIDs of the backing devices of the files beside this one
 
     def policy(self) -> Policy:
         """The settings as the core uses them."""
@@ -223,6 +224,7 @@ class Config:
             tags_volumes=True,
             detach_throttle_after_s=policy.detach_throttle_after_s or None,
             backing_uuid=self.device.backing_uuid,
+            neighbours=self.neighbours,
             caps=Caps(max_size_bytes=_bytes(cache.max_size_gib), **asdict(self.caps)),
             model=Model(policy.model),
             backing_credits=self.device.bucket,
@@ -265,6 +267,7 @@ def load(path: Path = DEFAULT_PATH) -> Config:
     the key, or `file.*` if a file cannot be used.
     """
     config = parse(read_merged(path), name_of(path))
+    config = replace(config, neighbours=uuids_beside(path) - {config.device.backing_uuid})
     if not config.caps.shared:
         return config
     return replace(config, caps=lowest(_caps_beside(path, config), config.caps))

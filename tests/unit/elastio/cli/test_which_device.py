@@ -12,6 +12,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.config.neighbours import devices_in
 from elastio.control.exit_codes import Exit
 from elastio.control.protocol import accepted
+from elastio.core.model import Serial, Volume, VolumeId, VolumeState, VolumeTag
 from elastio.core.state import Phase
 from elastio.host import throttle
 from tests.values import cycle
@@ -171,3 +172,20 @@ def test_free_leaves_the_limits_of_other_devices(shell: Shell, tmp_path: Path) -
         limit.write_text("\n".join(held) + "\n")
         assert shell("free", *named).exit_code == Exit.OK
         assert limit.read_text().startswith(f"{freed} {throttle.FREE}"), named
+
+
+def test_a_volume_of_a_device_beside_is_neither_kept_nor_an_orphan(
+    shell: Shell, agents: dict[str, FakeAgent], golden: Golden
+) -> None:
+    """Its tag is dirty while it is a cache: of another device's agent nobody has to release it."""
+    bought = replace(owned_volume(), backing_uuid=OTHER, tag=VolumeTag.DIRTY)
+    strange = replace(bought, id=VolumeId("vol-8"), backing_uuid="of-nobody")
+    state = standing(Phase.IDLE, owned=(), others=(bought, strange), listed_at=7990.0)
+    agents["elastio"].statuses = [published(state, neighbours=frozenset({OTHER}))]
+    golden("gc_beside.txt", shell("gc", "--dry-run", "--device", "elastio").stdout)
+    agents["elastio"].statuses = [published(replace(state, others=(bought,)), neighbours=frozenset({OTHER}))]
+    assert shell("status", "--check", "--device", "elastio").exit_code == Exit.OK
+
+
+def owned_volume() -> Volume:
+    return Volume(VolumeId("vol-7"), Serial("vol7"), VolumeState.ATTACHED, 2**31, 125.0, "t", "uuid", 0.0)
