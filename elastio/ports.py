@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar, runtime_checkable
 
-from elastio.core.actions import Action, Effect, Outcome
+from elastio.core.actions import Action, CreateVolume, Effect, Outcome
 from elastio.core.cycle import Cycle
 from elastio.core.foreign import ForeignVolume
 from elastio.core.market import Advice
@@ -242,6 +242,52 @@ class Clock(Protocol):
     def wall(self) -> float:
         """Seconds since the epoch."""
         ...
+
+
+class Reservations(Protocol):
+    """Room under caps that several agents share, taken before something is bought. Used in the worker that buys."""
+
+    def reserve(self, action: CreateVolume, quote: Quote) -> bool:
+        """Reserve durably what this purchase costs at the least; False: that was done before, for the same token.
+
+        Raises RefusedError if the caps have no room, TransientError if that cannot be determined or recorded now.
+        """
+        ...
+
+    def cancel(self, token: str) -> None:
+        """Nothing was bought, and will not be. Raises no error: what stays reserved is corrected by the agent."""
+        ...
+
+
+class NoReservations:
+    """Caps that are shared with nobody."""
+
+    def reserve(self, action: CreateVolume, quote: Quote) -> bool:
+        """See `Reservations`."""
+        return True
+
+    def cancel(self, token: str) -> None:
+        """See `Reservations`."""
+
+
+class Sharing(Protocol):
+    """What the agents that share caps have spent and reserved."""
+
+    def shared(
+        self, spend: Spend, spend_at: float, state: AgentState, policy: Policy, *, now: float, wall: float
+    ) -> Spend:
+        """`spend`, which was read at `spend_at`, with that of the others; states what this agent has spent."""
+        ...
+
+
+class NotShared:
+    """The caps are those of one device."""
+
+    def shared(
+        self, spend: Spend, spend_at: float, state: AgentState, policy: Policy, *, now: float, wall: float
+    ) -> Spend:
+        """See `Sharing`."""
+        return spend
 
 
 class Forecaster(Protocol):

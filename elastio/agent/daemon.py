@@ -18,7 +18,9 @@ from pathlib import Path
 from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
+from elastio.accounting.shared_caps import SharedCaps
 from elastio.agent.adviser import READ_RUNS, HindsightAdviser
+from elastio.agent.cap_sharing import CapSharing
 from elastio.agent.device_credits import policy_of
 from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_log import EventLog
@@ -33,7 +35,8 @@ from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler
 from elastio.agent.worker import ForkWorker, die_with_parent
 from elastio.config.doubts import doubts
-from elastio.config.paths import JOURNAL, LEDGER
+from elastio.config.neighbours import require_only_one
+from elastio.config.paths import JOURNAL, LEDGER, RUNTIME_DIR, STATEMENTS, common_dir
 from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
 from elastio.core import backing_credits
@@ -150,10 +153,15 @@ def is_near_boost(agent: Agent) -> bool:
     return sample is not None and utilization(sample, policy) >= policy.utilization_threshold / 2
 
 
+def shared_caps(config: Config) -> SharedCaps:
+    """Where the agents of this machine that share caps state what they have spent."""
+    return SharedCaps(common_dir(config.agent.state_dir) / STATEMENTS, config.device.backing_uuid)
+
+
 def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkWorker[Action, Outcome], ...]]:
     """The three workers, their children started."""
     provider = LazyProvider(config)
-    executor = Executor(host, provider)
+    executor = Executor(host, provider, reservations=shared_caps(config))
     late = "the kernel did not show its state within {:.0f} s: bcache may hang"
     scan: ForkWorker[Serials, HostView | str] = ForkWorker("scan", scan_with(host), lambda _, s: late.format(s))
     on_host: ForkWorker[Action, Outcome] = ForkWorker("host", executor.run, lost_on(host.sysfs))
@@ -210,10 +218,11 @@ class Daemon:
         self._path = path
         self.config = load(path)
         require_prices(self.config)
-        self._sysfs, self._clock = Sysfs(), SystemClock()
         device = self.config.device
+        require_only_one(path, device.backing_uuid)
+        self._sysfs, self._clock = Sysfs(owner=path.stem), SystemClock()
         self._host = BcacheHost(device.backing_uuid, self._sysfs, backing_mb_s=device.bandwidth_mb_s)
-        self._lock = lock_device(Path("/run/elastio"), self.config.device.backing_uuid)
+        self._lock = lock_device(RUNTIME_DIR, device.backing_uuid)
         self._state_lock = lock_state(self.config.agent.state_dir)
         self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
         self._journal = Journal(self.config.agent.state_dir / JOURNAL, self._host.boot_id, self._owner)
@@ -239,7 +248,7 @@ class Daemon:
                 clear_io_limits(self._sysfs)  # nobody watches over a slowed flush any more
 
     def _guarded_journal(self) -> GuardedJournal:
-        guard = MountGuard(self.config.agent.state_dir, self.config.device.backing_uuid)
+        guard = MountGuard(common_dir(self.config.agent.state_dir), self.config.device.backing_uuid)
 
         def uncover() -> None:
             show_to_systemd(self._sysfs)
@@ -299,6 +308,7 @@ class Daemon:
         )
         agent.reporter = EventLog(self.config.device.backing_uuid)
         agent.adviser = adviser_of(recorder, self.config)
+        agent.sharing = CapSharing(shared_caps(self.config))
         agent.forecaster = LearnedForecaster(recorder.past, lambda: situation_of(agent, self.config.value.hour))
         return agent
 

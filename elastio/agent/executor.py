@@ -47,7 +47,15 @@ from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
 from elastio.core.model import NoticeView, Purchase, Quote, Serial, Volume
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
-from elastio.ports import CacheHost, TagsVolumes, TakesOver, TellsNotices, VolumeProvider
+from elastio.ports import (
+    CacheHost,
+    NoReservations,
+    Reservations,
+    TagsVolumes,
+    TakesOver,
+    TellsNotices,
+    VolumeProvider,
+)
 from elastio.units import format_size
 
 # Errors for which a retry within this boost will not help.
@@ -89,8 +97,10 @@ class Executor:
         host: CacheHost,
         provider: Callable[[], VolumeProvider],
         seconds: Callable[[], float] = time.monotonic,
+        reservations: Reservations | None = None,
     ) -> None:
         self._host, self._provider, self._seconds = host, provider, seconds
+        self._reservations = reservations or NoReservations()
 
     def run(self, action: Action) -> Outcome:
         """The outcome of the action. Never raises ElastioError: a failure is an outcome."""
@@ -105,10 +115,7 @@ class Executor:
     def _carry_out(self, action: Action) -> Value:
         match action:
             case CreateVolume():
-                provider = self._provider()
-                quote = provider.quote(action.spec)
-                _require_within_caps(quote, action)
-                return Purchase(provider.create(action.token, quote.spec, {}), quote)
+                return self._buy(action)
             case DescribeVolume() | Identify() | ListVolumes() | PollNotice():
                 return self._read(action)
             case InstallCache():
@@ -148,6 +155,19 @@ class Executor:
         if refused:
             raise NotOursError(f"{refused}; nothing was changed", code=code)
         return provider.take_over(action.volume_id)
+
+    def _buy(self, action: CreateVolume) -> Purchase:
+        """Where caps are shared, what it costs at the least is reserved before, at the price of the quote."""
+        provider = self._provider()
+        quote = provider.quote(action.spec)
+        _require_within_caps(quote, action)
+        is_new = self._reservations.reserve(action, quote) if action.shared is not None else False
+        try:
+            return Purchase(provider.create(action.token, quote.spec, {}), quote)
+        except FINAL:
+            if is_new:  # an earlier try may have bought it
+                self._reservations.cancel(action.token)
+            raise
 
     def _notice(self) -> NoticeView:
         provider = self._provider()

@@ -32,8 +32,10 @@ from elastio.ports import (
     NoAdvice,
     NoForecast,
     NoReport,
+    NotShared,
     Recorder,
     Reporter,
+    Sharing,
     WorkerPort,
 )
 
@@ -117,6 +119,7 @@ class Agent:
         self.decide: Callable[[AgentState, Observation, Policy], Decision] = decide
         self.forecaster: Forecaster = NoForecast()
         self.adviser: Adviser = NoAdvice()
+        self.sharing: Sharing = NotShared()
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
         self.reporter: Reporter = NoReport()
@@ -242,6 +245,7 @@ class Agent:
             for worker, port in ((Worker.CLOUD, self._workers.cloud), (Worker.HOST, self._workers.host))
             if port.busy
         )
+        spend = self.sharing.shared(self._spend, self._spend_known_at, self.state, self.policy, now=now, wall=wall)
         view = self.view
         clear = view is not None and Worker.HOST not in busy and view.at >= self._host_changed_at
         return Observation(
@@ -252,7 +256,7 @@ class Agent:
             outcomes=tuple(self._inbox.outcomes),
             requests=tuple(r for r, _ in self._inbox.requests),
             busy=busy,
-            spend=self._spend,
+            spend=spend,
             spend_at=self._spend_known_at,
             jitter=self._random.random(),
             forecast=self._forecast,

@@ -36,8 +36,8 @@ def guard_needed(state: AgentState) -> bool | None:
 class MountGuard:
     """The file of one backing device. Methods raise JournalError if it cannot be written or removed durably."""
 
-    def __init__(self, state_dir: Path, backing_uuid: str) -> None:
-        self.path = state_dir / GUARDS / backing_uuid
+    def __init__(self, common_dir: Path, backing_uuid: str) -> None:
+        self.path = common_dir / GUARDS / backing_uuid
 
     def put(self, text: str) -> None:
         """Create the file, durably, if it does not exist. Only its name counts; `text` is for people."""

@@ -71,7 +71,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         spend=_spend(obs.spend, policy),
         backing=_backing(backing),
         cycle=_cycle(state, state.cycle, obs, policy, backing),
-        owned=_owned(state),
+        owned=_owned(state, policy),
         listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
         hold=_inhibition(state, obs, host),
         missing=_missing(state, host),
@@ -236,19 +236,21 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
     )
 
 
-def _owned(state: AgentState) -> tuple[VolumePart, ...] | None:
+def _owned(state: AgentState, policy: Policy) -> tuple[VolumePart, ...] | None:
     """The volumes of this agent that exist: as listed last, and that of the cycle as it was seen last."""
     if state.owned is None:
         return None
     current = state.cycle.volume if state.cycle is not None else None
     listed = tuple(v for v in state.owned if current is None or v.id != current.id)
     volumes = (*(() if current is None else (current,)), *listed, *state.others)
-    return tuple(_volume(v, state) for v in volumes if v.state is not VolumeState.GONE)
+    return tuple(_volume(v, state, policy) for v in volumes if v.state is not VolumeState.GONE)
 
 
-def _volume(volume: Volume, state: AgentState) -> VolumePart:
+def _volume(volume: Volume, state: AgentState, policy: Policy) -> VolumePart:
     of_cycle = state.cycle is not None and state.cycle.volume_id == volume.id
     is_other = volume in state.others
-    kept = not of_cycle and (is_other or state.is_kept(volume))
+    # What an agent beside this one has bought is its own affair: no operator has to look after it.
+    is_kept = volume.backing_uuid not in policy.neighbours if is_other else state.is_kept(volume)
+    kept = not of_cycle and is_kept
     backing_uuid = volume.backing_uuid if is_other else ""
     return VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.tag.value, kept, backing_uuid)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from elastio.cli.busy import ProgressLine, busy
-from elastio.config.schema import DEFAULT_PATH, DEFAULT_SOCKET, Config, load
+from elastio.config.neighbours import Device
+from elastio.config.paths import DEFAULT_PATH, name_of, socket_of
+from elastio.config.schema import Config, load
 from elastio.control.client import ControlClient
 from elastio.control.exit_codes import TimedOutError
 from elastio.control.protocol import Message
@@ -41,7 +43,11 @@ class PatientClient(ControlClient):
 @dataclass(frozen=True, slots=True)
 class App:
     """`socket` None: the one from the configuration. `root`: the directory with /sys and /proc. `clock` and `sleep` are
-    those of the machine."""
+    those of the machine.
+
+    `directory` has the configurations of all devices; None: `config_path` or `socket` was chosen. `wanted` is the
+    device that `elastio --device` named. `several`: there are several devices, and none was named.
+    """
 
     config_path: Path = DEFAULT_PATH
     socket: Path | None = None
@@ -53,18 +59,25 @@ class App:
     clock: Clock = field(default_factory=SystemClock)
     sleep: Callable[[float], None] = time.sleep
     watch_directory: Callable[[Path], DirectoryWatch] = DirectoryWatch
+    directory: Path | None = None
+    wanted: str | None = None
+    several: tuple[Device, ...] = ()
 
     def config(self) -> Config:
         return load(self.config_path)
 
     def client(self) -> ControlClient:
-        """The client of the control socket. An invalid configuration means the default socket, not an error."""
+        """The client of the control socket. An invalid configuration means its default socket, not an error."""
         if self.socket is not None:
             return PatientClient(self.socket)
         try:
             return PatientClient(self.config().agent.socket)
         except ConfigError:
-            return PatientClient(DEFAULT_SOCKET)
+            return PatientClient(socket_of(name_of(self.config_path)))
+
+    def on(self, device: Device) -> App:
+        """The same for this device alone."""
+        return replace(self, config_path=device.path, several=())
 
     def sysfs(self) -> Sysfs:
         return Sysfs(self.root)

@@ -29,10 +29,9 @@ REQUESTERS = {"agent": "the service manager", "operator": "an operator"}
 @click.command()
 @click.option("--follow", "-f", is_flag=True, help="Go on with new events until Ctrl-C.")
 @since_option
-@click.option("--device", metavar="UUID", help="Only those of this backing device.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, with all that is known.")
 @click.pass_obj
-def events(app: App, follow: bool, since: datetime | timedelta | None, device: str | None, as_json: bool) -> None:
+def events(app: App, follow: bool, since: datetime | timedelta | None, as_json: bool) -> None:
     """Show what was decided, bought, flushed and deleted, and what failed, oldest first. Times are in UTC.
 
     They are read from the agent's journal, as far back as it reaches.
@@ -48,21 +47,18 @@ def events(app: App, follow: bool, since: datetime | timedelta | None, device: s
         if not records and not follow and not path.exists():
             text = f"there is no journal at {path}: start the agent, or give its configuration with --config"
             raise ElastioError(text, code="journal.missing")
-        _print(_events(narrator, records, begin, device), show)
+        _print(_events(narrator, records, begin), show)
         while watch is not None:
             try:
                 watch.wait()
             except KeyboardInterrupt:
                 return
-            _print(_events(narrator, journal.added(), begin, device), show)
+            _print(_events(narrator, journal.added(), begin), show)
 
 
-def _events(
-    narrator: Narrator, records: Iterable[Mapping[str, Any]], begin: float, device: str | None
-) -> Iterator[LogEvent]:
+def _events(narrator: Narrator, records: Iterable[Mapping[str, Any]], begin: float) -> Iterator[LogEvent]:
     for record in records:
-        if device is None or record.get("backing") == device:
-            yield from (event for event in narrator.take(record) if event.wall >= begin)
+        yield from (event for event in narrator.take(record) if event.wall >= begin)
 
 
 def _print(found: Iterable[LogEvent], show: Show) -> None:

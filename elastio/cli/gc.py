@@ -50,7 +50,8 @@ def _settled(app: App, wait_s: float) -> Status:
 def is_orphan(volume: VolumePart, seen: Status) -> bool:
     """True if the agent releases the volume when it is idle."""
     of_cycle = seen.cycle is not None and seen.cycle.volume_id == volume.id
-    return not of_cycle and not volume.kept and volume.state not in (*DELETED, "elsewhere")
+    is_ours = not of_cycle and not volume.backing_uuid and not volume.kept
+    return is_ours and volume.state not in (*DELETED, "elsewhere")
 
 
 def decision(volume: VolumePart, seen: Status) -> str:
@@ -59,6 +60,8 @@ def decision(volume: VolumePart, seen: Status) -> str:
         return "being deleted"
     if seen.cycle is not None and seen.cycle.volume_id == volume.id:
         return f"kept: it is the cache of the current boost ({seen.phase})"
+    if volume.backing_uuid and not volume.kept:
+        return f"left to the agent of backing device {volume.backing_uuid}"
     if volume.kept:
         return f"kept: {_why_kept(volume)}"
     if volume.state == "elsewhere":

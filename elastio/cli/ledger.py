@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ import click
 
 from elastio.accounting.ledger import Ledger
 from elastio.cli.app import App
-from elastio.config.paths import LEDGER
-from elastio.config.schema import DEFAULT_STATE_DIR
+from elastio.cli.which_device import all_devices
+from elastio.config.paths import LEDGER, name_of, state_dir_of
 from elastio.errors import ConfigError, ElastioError
 
 AGO = re.compile(r"(\d{1,6})([mhdw])")
@@ -73,9 +73,29 @@ def open_ledger(app: App) -> Iterator[Ledger]:
         yield ledger
 
 
+@contextmanager
+def open_ledgers(app: App) -> Iterator[tuple[Ledger, ...]]:
+    """The ledgers of all devices that are meant, read-only. A device without a ledger has no boosts, beside others.
+
+    Raises ElastioError if none has a ledger, or one cannot be read.
+    """
+    with ExitStack() as stack:
+        found, missing = [], ElastioError()
+        for each in all_devices(app):
+            try:
+                found.append(stack.enter_context(open_ledger(each)))
+            except ElastioError as error:
+                if error.code != "ledger.missing":
+                    raise
+                missing = error
+        if not found:
+            raise missing
+        yield tuple(found)
+
+
 def state_dir(app: App) -> Path:
     """Where the agent keeps its state; the default one if there is no valid configuration."""
     try:
         return app.config().agent.state_dir
     except ConfigError:
-        return DEFAULT_STATE_DIR
+        return state_dir_of(name_of(app.config_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ import click
 
 from elastio import __version__
 from elastio.cli.app import App
-from elastio.config.schema import DEFAULT_PATH
+from elastio.cli.which_device import with_device
+from elastio.config.paths import DEFAULT_PATH
 from elastio.control.exit_codes import exit_of, sentence
 from elastio.errors import ElastioError
 
@@ -72,7 +74,7 @@ class Commands(click.Group):
             return None
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is not a command")
-        return command
+        return with_device(cmd_name, command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -125,8 +127,11 @@ def _load(entry: EntryPoint) -> object:
     help="Control socket of the agent  [default: as configured]",
 )
 @click.option("--sim", is_flag=True, help="Ask the simulated machine of elastiod --sim.")
+@click.option(
+    "--device", metavar="DEVICE", help="Device, where there are several: its name, UUID, /dev/bcacheN or mount point."
+)
 @click.pass_context
-def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool) -> None:
+def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool, device: str | None) -> None:
     """Ride I/O peaks on a short-lived fast volume.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 wrong configuration, 4 the agent does not answer, 5 refused,
@@ -139,4 +144,7 @@ def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool) 
 
         socket = default_socket()
     if ctx.obj is None:
-        ctx.obj = App(config_path=config_path, socket=socket)
+        is_chosen = config_path != DEFAULT_PATH or socket is not None
+        ctx.obj = App(config_path=config_path, socket=socket, directory=None if is_chosen else DEFAULT_PATH.parent)
+    if device is not None:
+        ctx.obj = replace(ctx.obj, wanted=device)

@@ -15,19 +15,17 @@ from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import open_ledger
 from elastio.cli.output_file import write_whole
+from elastio.cli.which_device import all_devices
 from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
 from elastio.core.policy import Caps
 from elastio.errors import ConfigError, ElastioError
-from elastio.metrics.document import document
+from elastio.metrics.document import Known, document
 from elastio.metrics.ledger_values import Bills
 
 
 @click.command()
-@click.option(
-    "--device", metavar="UUID", help="UUID of the backing device  [default: all that are configured, one today]"
-)
 @click.option(
     "--output",
     metavar="FILE",
@@ -35,20 +33,23 @@ from elastio.metrics.ledger_values import Bills
     help="Replace FILE as a whole instead of printing, for node_exporter's textfile collector.",
 )
 @click.pass_obj
-def metrics(app: App, device: str | None, output: Path | None) -> None:
-    """Print metrics in Prometheus' text format. Without a running agent: elastio_up 0, and what the ledger has."""
-    config, seen = _config(app), _status(app)
-    served = _device(config, seen)
-    if device is not None and device != served:
-        known = f"the device of this machine is {served}" if served else "no device is configured"
-        raise ElastioError(f"{device} is not a device of elastio here: {known}", code="device.unknown")
+def metrics(app: App, output: Path | None) -> None:
+    """Print metrics in Prometheus' text format. Without a running agent: elastio_up 0, and what the ledger has.
+
+    Those of all devices, unless one is named.
+    """
     wall = app.clock.wall()
-    bills = _bills(app, served, wall, config.policy().caps if config else None)
-    text = document(seen, bills, wall=wall, device=served, version=__version__)
+    text = document([_known(each, wall) for each in all_devices(app)], wall=wall, version=__version__)
     if output is None:
         click.echo(text, nl=False)
     else:
         write_whole(output, text)
+
+
+def _known(app: App, wall: float) -> Known:
+    config, seen = _config(app), _status(app)
+    served = _device(config, seen)
+    return Known(served, seen, _bills(app, served, wall, config.policy().caps if config else None))
 
 
 def _config(app: App) -> Config | None:

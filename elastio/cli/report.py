@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
@@ -14,10 +16,11 @@ from elastio.accounting.history_store import read_loads, read_samples
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import Report, build
 from elastio.accounting.report_render import to_csv, to_dict, to_text
+from elastio.accounting.rows import CycleRow
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.busy import busy
-from elastio.cli.ledger import begin_of, open_ledger, since_option
+from elastio.cli.ledger import begin_of, open_ledgers, since_option
 from elastio.cli.status import credits_text
 from elastio.codec import encode
 from elastio.control.status import CreditsPart
@@ -38,14 +41,17 @@ from elastio.units import format_size
 @since_option
 @click.pass_obj
 def report(app: App, as_json: bool, as_csv: bool, html_path: Path | None, since: datetime | timedelta | None) -> None:
-    """Show what was saved, and the cost of boosts, days and the VM, beside volumes always slow or always fast."""
+    """Show what was saved, and the cost of boosts, days and the VM, beside volumes always slow or always fast.
+
+    Of all devices together, unless one is named.
+    """
     if as_json + as_csv + (html_path is not None) > 1:
         raise click.UsageError("give one of --json, --csv and --html")
     end = time.time()
     zone = local_zone()
-    with busy("reading the ledger"), open_ledger(app) as ledger:
-        made = _report(ledger, begin_of(since, zone, end), end, zone)
-        page = None if html_path is None else _page(app, ledger, made)
+    with busy("reading the ledger"), open_ledgers(app) as ledgers:
+        made = _report(ledgers, begin_of(since, zone, end), end, zone)
+        page = None if html_path is None else _page(app, ledgers, made)
     if html_path is not None and page is not None:
         write(html_path, page)
         return
@@ -62,19 +68,29 @@ def report(app: App, as_json: bool, as_csv: bool, html_path: Path | None, since:
         click.echo(f"\n{_sentence(credits)}")
 
 
-def _report(ledger: Ledger, begin: float, end: float, zone: tzinfo) -> Report:
-    loads = read_loads(ledger.file, begin)
-    return build(ledger.cycles(begin, end), ledger.spans(begin, end), begin, end, zone, loads)
+def _report(ledgers: Sequence[Ledger], begin: float, end: float, zone: tzinfo) -> Report:
+    rows = [row for ledger in ledgers for row in _rows(ledger, begin, end)]
+    spans = sorted((s for ledger in ledgers for s in ledger.spans(begin, end)), key=lambda s: s.first_wall)
+    loads = {token: load for ledger in ledgers for token, load in read_loads(ledger.file, begin).items()}
+    return build(tuple(rows), tuple(spans), begin, end, zone, loads)
 
 
-def _page(app: App, ledger: Ledger, made: Report) -> str:
+def _rows(ledger: Ledger, begin: float, end: float) -> tuple[CycleRow, ...]:
+    """The cycles of one ledger. That of a rejected cycle, which has no volume, is the only device of its ledger."""
+    rows, devices = ledger.cycles(begin, end), {span.device_uuid for span in ledger.spans(begin, end)}
+    return tuple(replace(row, device_uuid=next(iter(devices))) for row in rows) if len(devices) == 1 else rows
+
+
+def _page(app: App, ledgers: Sequence[Ledger], made: Report) -> str:
     from elastio.accounting import report_page  # noqa: PLC0415  the other forms need no pictures
     from elastio.accounting.boost_picture import Course, window  # noqa: PLC0415
 
     credits = _credits(app)
     courses = {}
+    owner = {row.token: each for each in ledgers for row in each.cycles(0.0, made.until, with_steps=False)}
     for boost in report_page.pictured(made):
         row = boost.row
+        ledger = owner[row.token]
         runs = read_samples(ledger.file, *window(row, made.until)).get(row.device_uuid, ())
         spans = [s for s in ledger.spans(row.started_wall, row.started_wall + 1) if s.device_uuid == row.device_uuid]
         backing = spans[0].backing_mb_s if spans else None
@@ -97,6 +113,8 @@ def _sentence(credits: CreditsPart) -> str:
 
 def _credits(app: App) -> CreditsPart | None:
     """The credits of the backing volume now; None: it has none, or no agent answers, which a report does not need."""
+    if app.several:
+        return None  # each device has its own: `elastio status` shows them
     try:
         return app.client().status().credits
     except ElastioError:

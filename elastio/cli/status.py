@@ -204,6 +204,8 @@ def _volumes(seen: Status) -> str:
 
 def _volume(volume: VolumePart) -> str:
     kept = f" (kept: tagged {volume.tag})" if volume.kept else ""
+    if volume.backing_uuid and not volume.kept:
+        kept = f" (of backing device {volume.backing_uuid})"
     return f"{volume.id} {volume.state} {format_size(volume.size_bytes)}{kept}"
 
 

@@ -32,7 +32,7 @@ ANSWER_S = 3.0
     show_default=True,
     help="Time between two questions to the agent.",
 )
-@click.option("--device", "with_device", is_flag=True, help="Show also the devices: backing, cache, volumes, machine.")
+@click.option("--devices", "with_device", is_flag=True, help="Show also the devices: backing, cache, volumes, machine.")
 @click.option("--once", is_flag=True, help="Show it once and end.")
 @click.pass_obj
 def watch(app: App, interval_s: float, with_device: bool, once: bool) -> None:

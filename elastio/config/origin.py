@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from elastio.config.files import overlay, read_layers
+from elastio.config.paths import name_of
 from elastio.config.schema import RENAMED, SECTIONS, Config, keys_of, parse
 from elastio.config.text import toml
 
@@ -45,7 +46,7 @@ def settings(path: Path) -> tuple[Setting, ...]:
     document: dict[str, Any] = {}
     for _, layer in layers:
         document = overlay(document, layer)
-    config = parse(document)
+    config = parse(document, name_of(path))
     made = [
         Setting(section, spec.name, getattr(_section(config, section), spec.name), _source(layers, section, spec.name))
         for section in SECTIONS

@@ -7,26 +7,26 @@ reference page use this declaration. An unknown key is an error, because a missp
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elastio.config.agent import AgentSection
+from elastio.config.caps import CapsSection, lowest
 from elastio.config.device import DeviceSection, check_credits
 from elastio.config.files import read_merged
+from elastio.config.neighbours import sharing_with, uuids_beside
+from elastio.config.paths import DEFAULT_PATH, DEVICES, common_dir, name_of, socket_of, state_dir_of
 from elastio.config.rules import Flag, Number, Text, refuse, whole
 from elastio.config.rules import key as _key
 from elastio.core.policy import Ahead, Caps, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
 
-DEFAULT_PATH = Path("/etc/elastio/elastio.toml")
-DEFAULT_STATE_DIR = Path("/var/lib/elastio")
-DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")
 ENDS = ("leave", "flush")
 MACHINE_ENDS = ("auto", "flush", "leave")
 MODELS = tuple(model.value for model in Model)
-LOG_LEVELS = ("debug", "info", "warning", "error")
 # Names of [policy] keys in release 0.1.0, and their names now. Both are read.
 RENAMED = {
     "hold_s": "trigger_delay_s",
@@ -128,26 +128,6 @@ class PolicySection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapsSection:
-    """[caps]: limits on spending in a local day and in a local month. A cap that is not set does not limit."""
-
-    max_boosts_per_day: int | None = _key(whole("maximum number of boosts a day", least=0), None)
-    max_agbs_per_day: float | None = _key(Number("maximum adjusted GB seconds (MB/s x GB x s) a day", least=0), None)
-    max_cost_per_day: float | None = _key(Number("maximum cost a day, in the currency of the provider", least=0), None)
-    max_boosts_per_month: int | None = _key(whole("maximum number of boosts a month", least=0), None)
-    max_agbs_per_month: float | None = _key(
-        Number("maximum adjusted GB seconds (MB/s x GB x s) a month", least=0), None
-    )
-    max_cost_per_month: float | None = _key(
-        Number("maximum cost a month, in the currency of the provider", least=0), None
-    )
-    ends_boosts: bool = _key(
-        Flag("end a running boost before its bill passes a cap on AGBs or cost; its cache is flushed and released"),
-        True,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSection:
     """[value]: what time is worth. Without it, only costs are compared."""
 
@@ -192,27 +172,6 @@ class ShutdownSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSection:
-    """[agent]: the daemon."""
-
-    sample_interval_s: float = _key(Number("interval between throughput samples, in seconds", least=0.2, most=60), 1.0)
-    state_dir: Path = field(
-        default=DEFAULT_STATE_DIR,
-        metadata={"rule": Text("directory of journal and ledger; must not be on the adaptive device", "path")},
-    )
-    socket: Path = field(default=DEFAULT_SOCKET, metadata={"rule": Text("path of the control socket", "path")})
-    socket_group: str = _key(
-        Text("group whose members may use the control socket; empty: root only", "group"), "elastio"
-    )
-    history_days: float = _key(Number("retention of throughput samples, in days", above=0, most=3650), 30.0)
-    history_rows: int = _key(
-        whole("maximum number of samples kept; each sample under load is a row, a quiet hour is one row", least=1000),
-        500_000,
-    )
-    log_level: str = _key(Text("lowest severity of the messages that are logged", "choice", LOG_LEVELS), "info")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSection:
     """[provider]: the cloud. Settings of the provider itself are in the table [provider.<name>]."""
 
@@ -232,6 +191,7 @@ class Config:
     shutdown: ShutdownSection
     agent: AgentSection
     provider: ProviderSection
+    neighbours: frozenset[str] = frozenset()  # UUIDs of the backing devices of the files beside this one
 
     def policy(self) -> Policy:
         """The settings as the core uses them."""
@@ -264,6 +224,7 @@ class Config:
             tags_volumes=True,
             detach_throttle_after_s=policy.detach_throttle_after_s or None,
             backing_uuid=self.device.backing_uuid,
+            neighbours=self.neighbours,
             caps=Caps(max_size_bytes=_bytes(cache.max_size_gib), **asdict(self.caps)),
             model=Model(policy.model),
             backing_credits=self.device.bucket,
@@ -302,9 +263,32 @@ def keys_of(section: str) -> tuple[Field[Any], ...]:
 def load(path: Path = DEFAULT_PATH) -> Config:
     """The configuration of the file and of every `*.toml` in `<path>.d`, merged in the order of their names.
 
-    Raises ConfigError; its code is the key, or `file.*` if a file cannot be used.
+    Where caps are shared, the lowest limit of each kind that one of the devices sets. Raises ConfigError; its code is
+    the key, or `file.*` if a file cannot be used.
     """
-    return parse(read_merged(path))
+    config = parse(read_merged(path), name_of(path))
+    config = replace(config, neighbours=uuids_beside(path) - {config.device.backing_uuid})
+    if not config.caps.shared:
+        return config
+    return replace(config, caps=lowest(_caps_beside(path, config), config.caps))
+
+
+def _caps_beside(path: Path, config: Config) -> Iterator[CapsSection]:
+    """The caps of the devices that share them. Raises ConfigError if one would keep its statement elsewhere."""
+    for other, document in sharing_with(path):
+        agent = document.get("agent")
+        given = agent.get("state_dir") if isinstance(agent, Mapping) else None
+        state_dir = Path(given) if isinstance(given, str) else state_dir_of(name_of(other))
+        if common_dir(state_dir) != common_dir(config.agent.state_dir):
+            raise ConfigError(
+                f"{path} and {other} share their caps, and their state directories lie in different places: set "
+                f"agent.state_dir to {common_dir(config.agent.state_dir)}/{DEVICES}/NAME in both",
+                code="agent.state_dir",
+            )
+        try:
+            yield _section(CapsSection, "caps", document)
+        except ConfigError:
+            continue  # the agent of that device does not start
 
 
 # --- parsing -----------------------------------------------------------------------------------------------
@@ -312,13 +296,13 @@ def load(path: Path = DEFAULT_PATH) -> Config:
 S = TypeVar("S")
 
 
-def parse(document: Mapping[str, Any]) -> Config:
-    """The configuration from a TOML document. Raises ConfigError; its code is the key."""
-    for name, table in document.items():
-        if name not in SECTIONS:
-            raise ConfigError(f"[{name}] is not a section{_did_you_mean(name, SECTIONS)}", code=name)
+def parse(document: Mapping[str, Any], name: str = "") -> Config:
+    """The configuration of the device with this name from a TOML document. Raises ConfigError; its code is the key."""
+    for section, table in document.items():
+        if section not in SECTIONS:
+            raise ConfigError(f"[{section}] is not a section{_did_you_mean(section, SECTIONS)}", code=section)
         if not isinstance(table, Mapping):
-            raise ConfigError(f"{name} is a section: write [{name}] and its keys below it", code=name)
+            raise ConfigError(f"{section} is a section: write [{section}] and its keys below it", code=section)
     config = Config(
         device=_section(DeviceSection, "device", document),
         cache=_section(CacheSection, "cache", document),
@@ -326,7 +310,7 @@ def parse(document: Mapping[str, Any]) -> Config:
         caps=_section(CapsSection, "caps", document),
         value=_section(ValueSection, "value", document),
         shutdown=_section(ShutdownSection, "shutdown", document),
-        agent=_section(AgentSection, "agent", document),
+        agent=_section(AgentSection, "agent", _with_places(document, name)),
         provider=_provider(document),
     )
     _check_together(config)
@@ -343,6 +327,14 @@ def _section(kind: type[S], name: str, document: Mapping[str, Any]) -> S:
         if key not in table and spec.default is MISSING:
             raise ConfigError(f"{name}.{key} is not set: {spec.metadata['rule'].meaning}", code=f"{name}.{key}")
     return kind(**{key: known[key].metadata["rule"].read(f"{name}.{key}", value) for key, value in table.items()})
+
+
+def _with_places(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The document with the directories of a device that has a name, where it sets no others."""
+    if not name:
+        return document
+    places = {"state_dir": str(state_dir_of(name)), "socket": str(socket_of(name))}
+    return {**document, "agent": {**places, **document.get("agent", {})}}
 
 
 def _with_current_names(section: str, table: Mapping[str, Any]) -> dict[str, Any]:

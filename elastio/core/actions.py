@@ -21,6 +21,7 @@ from elastio.core.model import (
     VolumeSpec,
     VolumeTag,
 )
+from elastio.core.spending import SharedLimits
 
 
 class Worker(StrEnum):
@@ -39,7 +40,7 @@ class CreateVolume:
 
     Refused if the cloud rounds `spec` up to more than `max_size_bytes`, if a cap in currency needs the price
     (`needs_price`) and it is unknown, or if `least_s` of the volume, or the least billed time, cost more than
-    `most_cost` (None: no limit).
+    `most_cost` (None: no limit). `shared`: the caps that other agents share; refused unless they have room for it.
     """
 
     token: str
@@ -48,6 +49,7 @@ class CreateVolume:
     needs_price: bool = False
     most_cost: float | None = None
     least_s: float = 0.0
+    shared: SharedLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ boost goes on. Only what falls into the cap's own day or month counts. A bill in
 What was spent is read from the ledger from time to time (`Observation.spend`, at `spend_at`). The bill of the running
 cache is computed here from its own cycle, so that neither an old value nor a ledger that cannot be written hides it.
 
+Where several agents share the caps, what the others have spent and reserved counts in addition, and the bill at the end
+of the release must be reserved (`Observation.spend.others`, see `statements`).
+
 A boost that a cap has ended is remembered (`AgentState.capped`) until the day or the month is over or the cap is
 changed. Otherwise the rest below the cap would buy one cache after the other, each too short to be of use.
 """
@@ -28,16 +31,19 @@ from dataclasses import dataclass, replace
 from elastio.core import ahead
 from elastio.core.cycle import Cycle
 from elastio.core.governor import LIMITED
-from elastio.core.model import Period, Spend, Spent
+from elastio.core.model import NO_OTHERS, Period, Spend, Spent
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
 from elastio.core.policy import refusal as refusal_by_spending
 from elastio.core.state import AgentState, Capped
+from elastio.core.statements import Bill
 from elastio.units import MB, agbs, format_duration
 
 # Measured times to release that are kept, and what is added to a prediction: the next one may take longer.
 KEPT = 8
 MARGIN = 1.1
+# The key of what ends a boost where nothing more could be reserved under shared caps, see `statements`.
+SHARED = "caps.shared"
 # Until the decision takes effect: a sample, a scan, and a write to sysfs.
 SLACK_S = 2.0
 # A cache takes writes at its full rate for so long, unseen, before they are limited.
@@ -45,29 +51,15 @@ UNSEEN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Bill:
-    """What one volume costs: `per_s` a second from `opened_wall` on, for at least `minimum_s`."""
-
-    opened_wall: float
-    per_s: float
-    minimum_s: float = 0.0
-
-    def owed(self, wall: float) -> float:
-        return 0.0 if wall <= self.opened_wall else self.per_s * max(wall - self.opened_wall, self.minimum_s)
-
-    def between(self, since: float, until: float) -> float:
-        return self.owed(until) - self.owed(since)
-
-
-@dataclass(frozen=True, slots=True)
 class _Cap:
-    """One cap, and what was spent under it when the ledger was read."""
+    """One cap, what was spent under it when the ledger was read, and what other agents have spent and reserved."""
 
     key: str
     most: float
     period: Period
     spent: float
     is_cost: bool
+    others: float = 0.0
 
 
 def release_s(state: AgentState, policy: Policy) -> float:
@@ -117,32 +109,39 @@ def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None
         bill = _bill(cycle, is_cost=cap.is_cost)
         if bill is None or _passes(cap, bill, cycle.wall_at(obs.spend_at), cycle.wall_at(obs.now), until):
             return Capped(cap.key, cap.most, cap.period, has_price=bill is not None)
-    return None
+    others = obs.spend.others
+    if others is None or others.granted_until_wall is None or until <= others.granted_until_wall:
+        return None
+    return Capped(SHARED, 0.0, obs.spend.day)
 
 
 def _caps(caps: Caps, spend: Spend) -> Iterator[_Cap]:
     """Every cap in AGBs or currency that is set. The number of boosts does not grow while one runs."""
     today = Spent(spend.boosts, spend.agbs, spend.currency)
-    periods = (("day", spend.day, caps.per_day, today), ("month", spend.this_month, caps.per_month, spend.month))
-    for name, period, (_, max_agbs, max_cost), spent in periods:
+    others = spend.others or NO_OTHERS
+    for name, period, (_, max_agbs, max_cost), spent, beside in (
+        ("day", spend.day, caps.per_day, today, others.today),
+        ("month", spend.this_month, caps.per_month, spend.month, others.month),
+    ):
         if max_agbs is not None:
-            yield _Cap(f"caps.max_agbs_per_{name}", max_agbs, period, spent.agbs, is_cost=False)
+            yield _Cap(f"caps.max_agbs_per_{name}", max_agbs, period, spent.agbs, is_cost=False, others=beside.agbs)
         if max_cost is not None:
-            yield _Cap(f"caps.max_cost_per_{name}", max_cost, period, spent.currency, is_cost=True)
+            amount = beside.currency
+            yield _Cap(f"caps.max_cost_per_{name}", max_cost, period, spent.currency, is_cost=True, others=amount)
 
 
-def _bill(cycle: Cycle, *, is_cost: bool) -> _Bill | None:
+def _bill(cycle: Cycle, *, is_cost: bool) -> Bill | None:
     """The bill of the cycle's volume; None: its price is not known."""
     opened = cycle.started_wall if cycle.opened_wall is None else cycle.opened_wall
     sold, quote = cycle.provisioned, cycle.quote
     if not is_cost:
-        return _Bill(opened, agbs(sold.bandwidth_mb_s, sold.size_bytes, 1.0))
+        return Bill(opened, agbs(sold.bandwidth_mb_s, sold.size_bytes, 1.0))
     if quote is None or not quote.price_known:
         return None
-    return _Bill(opened, quote.price_per_hour / 3600, quote.minimum_s)
+    return Bill(opened, quote.price_per_hour / 3600, quote.minimum_s)
 
 
-def _passes(cap: _Cap, bill: _Bill, read: float, now: float, until: float) -> bool:
+def _passes(cap: _Cap, bill: Bill, read: float, now: float, until: float) -> bool:
     """The cap would be passed at `until`, and the bill still grows. Times are those of the cycle's clock.
 
     `read` is when the ledger was read. It may lack the running cache, whose own bill is then the least that was spent.
@@ -151,7 +150,7 @@ def _passes(cap: _Cap, bill: _Bill, read: float, now: float, until: float) -> bo
     spent = max(
         cap.spent + bill.between(cap.period.clip(read), end), bill.between(cap.period.clip(bill.opened_wall), end)
     )
-    return spent > cap.most and bill.between(cap.period.clip(now), end) > 0
+    return spent + cap.others > cap.most and bill.between(cap.period.clip(now), end) > 0
 
 
 def sentence(capped: Capped) -> str:
@@ -163,6 +162,8 @@ def what_ends(capped: Capped) -> str:
     """Why the cap ends a boost, or a hold, for people."""
     if not capped.has_price:
         return f"the price of this cache is not known, and a cap limits the cost ({capped.key})"
+    if capped.key == SHARED:
+        return f"the caps that several devices share leave no more for this cache, or cannot be read ({SHARED})"
     return f"the cap of {capped.most:g} ({capped.key}) would be passed by what this cache costs until it is released"
 
 

@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from elastio.core.spending import NO_OTHERS as NO_OTHERS  # noqa: PLC0414  re-exported
+from elastio.core.spending import Others as Others  # noqa: PLC0414  re-exported
+from elastio.core.spending import Period as Period  # noqa: PLC0414  re-exported
+from elastio.core.spending import Spend as Spend  # noqa: PLC0414  re-exported
+from elastio.core.spending import Spent as Spent  # noqa: PLC0414  re-exported
+
 VolumeId = NewType("VolumeId", str)
 Serial = NewType("Serial", str)
 CacheSetUuid = NewType("CacheSetUuid", str)
@@ -306,54 +312,6 @@ class Forecast:
     is_announced: bool = False
     lead_s: float | None = None
     kept_s: float | None = None
-
-
-# --- money -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What was spent in a period. `currency` is an amount, in the currency of the prices."""
-
-    boosts: int = 0
-    agbs: float = 0.0
-    currency: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """A local day or month: from `since_wall` to before `until_wall`."""
-
-    since_wall: float = float("-inf")
-    until_wall: float = float("inf")
-
-    def has(self, wall: float) -> bool:
-        """`wall` lies in the period."""
-        return self.since_wall <= wall < self.until_wall
-
-    def clip(self, wall: float) -> float:
-        """The time of the period that is nearest to `wall`."""
-        return min(max(wall, self.since_wall), self.until_wall)
-
-
-@dataclass(frozen=True, slots=True)
-class Spend:
-    """What was spent since local midnight. `known` False: the ledger cannot be read, and it may be more.
-
-    `currency_name` is the currency of the amount `currency`, empty if nothing with a price was billed. `unpriced` is
-    how many boosts were billed without a known price. `month` is what was spent since the first of the local month,
-    today included. `day` and `this_month` are the periods of the amounts.
-    """
-
-    boosts: int = 0
-    agbs: float = 0.0
-    currency: float = 0.0
-    known: bool = True
-    currency_name: str = ""
-    unpriced: int = 0
-    month: Spent = Spent()
-    day: Period = Period()
-    this_month: Period = Period()
 
 
 # --- requests of an operator --------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if cycle.volume_id is None or cycle.serial is None:
         most, least_s = cost_left(obs.spend, policy.caps), caps.least_s(state, policy)
         size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
-        create = CreateVolume(cycle.token, cycle.spec, size, needs_price, most, least_s)
+        create = CreateVolume(cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits)
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
 
 from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
 from elastio.core.market import Market
 from elastio.core.model import Forecast, Sample, Spend, Spent
+from elastio.core.spending import Limits, SharedLimits
 from elastio.core.state import LoadWatch
 from elastio.units import GIB, MB, agbs
-
-# The most boosts, AGBs and cost of a period; None: no limit.
-Limits: TypeAlias = tuple[int | None, float | None, float | None]
 
 
 class Model(StrEnum):
@@ -31,7 +28,8 @@ class Model(StrEnum):
 class Caps:
     """Upper limits per volume, per day and per month; None: no limit. Costs are in the currency of the prices.
 
-    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `elastio.core.caps`.
+    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `elastio.core.caps`. `shared`: they limit
+    what all agents of the VM that share them spend together, see `elastio.core.statements`.
     """
 
     max_size_bytes: int = 100 * GIB
@@ -42,6 +40,7 @@ class Caps:
     max_agbs_per_month: float | None = None
     max_cost_per_month: float | None = None
     ends_boosts: bool = True
+    shared: bool = False
 
     @property
     def per_day(self) -> Limits:
@@ -57,6 +56,11 @@ class Caps:
     def limits_spending(self) -> bool:
         """At least one limit per day or month is set."""
         return any(limit is not None for limit in (*self.per_day, *self.per_month))
+
+    @property
+    def shared_limits(self) -> SharedLimits | None:
+        """The limits that other agents share; None: they are shared with nobody."""
+        return SharedLimits(*self.per_day, *self.per_month) if self.shared else None
 
     @property
     def needs_price(self) -> bool:
@@ -91,7 +95,8 @@ class Policy:
 
     `cutoff` is the share of buckets up to which bcache absorbs asynchronous writes, used until the kernel shows its
     own (0.40: the module's default). `headroom` multiplies a learned size. Volumes with another `backing_uuid`
-    belong to another agent. `lead_s` is how long before an expected burst the cache is bought while no time to
+    belong to another agent; those of `neighbours` to one that runs in this VM.
+    `lead_s` is how long before an expected burst the cache is bought while no time to
     attach was measured yet, `release_s` how long a clean cache takes to be deleted while that was not measured yet,
     `least_confidence` the confidence that a forecast needs. `notice_poll_s` is the
     interval of polls for a notice (None: never), `notice_flush` whether a notice flushes the cache. `tags_volumes`:
@@ -132,6 +137,7 @@ class Policy:
     tags_volumes: bool = True
     detach_throttle_after_s: float | None = None
     backing_uuid: str = ""
+    neighbours: frozenset[str] = frozenset()
     caps: Caps = Caps()
     model: Model = Model.AGBS
     market: Market | None = None
@@ -222,10 +228,12 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy, least_s: float | None
         )
     if not spend.known and caps.limits_spending:
         return "the ledger cannot be read, so what was spent today is not known, and [caps] limits it"
+    if spend.others is not None and spend.others.trouble and caps.limits_spending:
+        return f"what other devices have spent under the shared caps is not known: {spend.others.trouble}"
     seconds = policy.least_boost_s if least_s is None else least_s
     least = agbs(policy.bought_bandwidth_mb_s, size_bytes, seconds)
-    today = Spent(spend.boosts, spend.agbs, spend.currency)
-    return _refusal("day", caps.per_day, today, least) or _refusal("month", caps.per_month, spend.month, least)
+    today, month = spend.under_caps_today, spend.under_caps_this_month
+    return _refusal("day", caps.per_day, today, least) or _refusal("month", caps.per_month, month, least)
 
 
 def _refusal(period: str, limits: Limits, spent: Spent, least_agbs: float) -> str:
@@ -242,7 +250,8 @@ def _refusal(period: str, limits: Limits, spent: Spent, least_agbs: float) -> st
 
 def cost_left(spend: Spend, caps: Caps) -> float | None:
     """What the caps in currency leave for one more boost; None: they do not limit it."""
-    pairs = ((caps.max_cost_per_day, spend.currency), (caps.max_cost_per_month, spend.month.currency))
+    today, month = spend.under_caps_today, spend.under_caps_this_month
+    pairs = ((caps.max_cost_per_day, today.currency), (caps.max_cost_per_month, month.currency))
     return min((most - spent for most, spent in pairs if most is not None), default=None)
 
 

@@ -36,8 +36,11 @@ class Sysfs:
     Plain strings and descriptors, no `Path`: one scan reads some fifty of these files, every second.
     """
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self.root = root
+    # The agent that limits applications through this object, by its device's name. Empty: one that shares with nobody.
+    owner = ""
+
+    def __init__(self, root: Path = Path("/"), owner: str = "") -> None:
+        self.root, self.owner = root, owner
         self._prefix = f"{str(root).rstrip('/')}/"
 
     def path(self, name: str) -> Path:

@@ -18,6 +18,10 @@ set a limit, those of the kernel's own threads (the root cgroup cannot be limite
 controller. dm-crypt and md submit requests from kernel threads. So requests are held back where processes submit them,
 on every device above, too.
 
+The limits of one agent look like those of another. So before an agent sets one it claims the numbers of its devices in
+a file of its own below /run, and what an agent removes are all limits of this kind but those that another agent has
+claimed. Without claims that is every limit: nothing is needed to free applications, neither configuration nor state.
+
 A limit ends by itself, whatever happens to the agent: see `guard`. Freezing cgroups would have the same effect, but if
 the agent were killed they would stay frozen.
 """
@@ -32,6 +36,7 @@ from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError
 from elastio.host import blockdev, guard
+from elastio.host.limit_claims import claim, claimed_by_others
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.units import MB
 
@@ -133,6 +138,7 @@ def limited(
 
 
 def _put(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Reach:
+    claim(sysfs, [sysfs.read(f"sys/block/{device}/dev") for device in devices])
     took = [_limit(sysfs, group, device, limit) for device in devices for group in _groups(sysfs)]
     if all(took):
         return Reach.ALL if took else Reach.NOBODY
@@ -155,9 +161,11 @@ def _limit(sysfs: Sysfs, group: str, device: str, limit: str) -> bool:
 def release(sysfs: Sysfs) -> tuple[str, ...]:
     """Remove every limit of ours, also those of a killed predecessor; returns the cgroups that had one.
 
-    Takes no lock of bcache. Raises HostError after trying all.
+    Those of another device's agent stay. Takes no lock of bcache. Raises HostError after trying all.
     """
-    found = tuple((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if is_ours(limits))
+    spared = claimed_by_others(sysfs)
+    shown = ((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if is_ours(limits))
+    found = tuple((group, number) for group, number in shown if number not in spared)
     failed = []
     for group, number in found:
         try:

@@ -92,7 +92,8 @@ def flush_left_s(seen: Status, backing: BackingPart) -> float:
 
 def _volumes(seen: Status) -> Iterator[Value]:
     """The list of the cloud is older than the boost: its volume is added."""
-    owned = seen.owned or ()
+    # Without those that an agent beside this one has bought.
+    owned = tuple(v for v in seen.owned or () if v.kept or not v.backing_uuid)
     there = {volume.id for volume in owned if volume.state not in _GONE}
     if seen.cycle is not None and seen.cycle.volume_id:
         there.add(seen.cycle.volume_id)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from elastio.control.status import Status
 from elastio.metrics.agent_values import agent_values
-from elastio.metrics.exposition import Value, render
+from elastio.metrics.exposition import Value, render_all
 from elastio.metrics.ledger_values import Bills, ledger_values
 
 
-def document(seen: Status | None, bills: Bills | None, *, wall: float, device: str, version: str) -> str:
-    """The metrics at `wall`. `seen` None: no agent answers; `bills` None: the ledger cannot be read.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of one device. `seen` None: no agent answers; `bills` None: the ledger cannot be read."""
+
+    device: str
+    seen: Status | None
+    bills: Bills | None
+
+
+def document(devices: Iterable[Known], *, wall: float, version: str) -> str:
+    """The metrics of all these devices at `wall`.
 
     `version` is that of the command, which stands in for the agent's while none answers.
     """
-    return render(_values(seen, bills, wall, version), device)
+    return render_all((each.device, _values(each.seen, each.bills, wall, version)) for each in devices)
 
 
 def _values(seen: Status | None, bills: Bills | None, wall: float, version: str) -> Iterator[Value]:

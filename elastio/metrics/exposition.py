@@ -22,9 +22,15 @@ def render(values: Iterable[Value], device: str) -> str:
 
     Raises KeyError for a metric that is not in the table, ValueError for labels that are not the metric's.
     """
+    return render_all([(device, values)])
+
+
+def render_all(devices: Iterable[tuple[str, Iterable[Value]]]) -> str:
+    """`render` of several devices: the values of one metric stand together, as the format requires."""
     found: dict[str, list[str]] = {}
-    for value in values:
-        found.setdefault(value.name, []).append(_line(BY_NAME[value.name], value, device))
+    for device, values in devices:
+        for value in values:
+            found.setdefault(value.name, []).append(_line(BY_NAME[value.name], value, device))
     blocks = ("".join([_head(metric), *found[metric.name]]) for metric in METRICS if metric.name in found)
     return "".join(blocks)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elastio import __version__, registry
 from elastio.agent.device_credits import policy_of
-from elastio.config.paths import GUARDS
+from elastio.config.paths import GUARDS, common_dir
 from elastio.config.schema import Config
 from elastio.control.client import ControlClient
 from elastio.control.protocol import UnreachableError
@@ -139,7 +139,7 @@ def state_place(machine: Machine, config: Config) -> CheckResult:
 
 def guard(machine: Machine, config: Config) -> list[CheckResult]:
     """udev must find the mount guard's file before filesystems are mounted. Empty if its rule is not installed."""
-    name, folder = "guard", config.agent.state_dir / GUARDS
+    name, folder = "guard", common_dir(config.agent.state_dir) / GUARDS
     rule = next((f"{f}/{GUARD}" for f in RULES if machine.sysfs.exists(f"{f}/{GUARD}")), None)
     if rule is None:
         return []

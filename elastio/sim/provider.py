@@ -71,6 +71,8 @@ class SimProvider:
         self.volumes: dict[VolumeId, CloudVolume] = {}
         self.announced: Notice | None = None
         self.gone: set[str] = set()  # machines that can never start again
+        # The same cloud, as the agents of other devices of this machine call it: each of them plugs its own disks.
+        self.beside: tuple[SimProvider, ...] = ()
         self._timers = Timers(clock)
         timing = timing or CallTiming()
         self.calls = FaultInjector(faults or FaultPlan(), self._timers.later, CLOUD_ERRORS, timing.meter)
@@ -95,19 +97,19 @@ class SimProvider:
         return self._call("create", lambda fault: self._create(token, spec, tags, fault))
 
     def attach(self, volume_id: VolumeId) -> None:
-        self._call("attach", lambda fault: self._attach(volume_id, fault))
+        self._call("attach", lambda fault: self._of(volume_id)._attach(volume_id, fault))
 
     def detach(self, volume_id: VolumeId) -> None:
         """A disk in use makes the volume BUSY until the guest releases it."""
-        self._call("detach", lambda fault: self._detach(volume_id, fault))
+        self._call("detach", lambda fault: self._of(volume_id)._detach(volume_id, fault))
 
     def delete(self, volume_id: VolumeId) -> None:
         """Refused while attached, and for volumes of others."""
-        self._call("delete", lambda fault: self._delete(volume_id, fault))
+        self._call("delete", lambda fault: self._of(volume_id)._delete(volume_id, fault))
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
         """A new volume can be described only some time after its purchase."""
-        return self._call("describe", lambda _: self._describe(volume_id))
+        return self._call("describe", lambda _: self._of(volume_id)._describe(volume_id))
 
     def list_owned(self) -> tuple[Volume, ...]:
         return self._call("list_owned", lambda _: self._list())
@@ -141,7 +143,7 @@ class SimProvider:
         return volume.view(self.account.instance_id)
 
     def _tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
-        volume = self.volumes.get(volume_id)
+        volume = self._of_machine(volume_id)
         if volume is not None:
             self._require_own(volume)
             volume.tag = tag
@@ -240,6 +242,14 @@ class SimProvider:
         self.volumes[volume.id] = volume
         return volume
 
+    def _of_machine(self, volume_id: VolumeId) -> CloudVolume | None:
+        """The volume, also one that another agent of this machine has bought: the cloud does not tell them apart."""
+        return next((p.volumes[volume_id] for p in (self, *self.beside) if volume_id in p.volumes), None)
+
+    def _of(self, volume_id: VolumeId) -> SimProvider:
+        """The one whose disks the volume belongs to."""
+        return next((p for p in self.beside if volume_id in p.volumes), self)
+
     def _attach(self, volume_id: VolumeId, fault: Fault | None) -> None:
         volume = self.volumes.get(volume_id)
         if volume is None or not self._shows(volume):
@@ -296,8 +306,8 @@ class SimProvider:
         return volume.view(self.account.instance_id) if volume is not None and self._shows(volume) else None
 
     def _list(self) -> tuple[Volume, ...]:
-        mine = (v for v in self.volumes.values() if v.owner == self.account.instance_id)
-        return tuple(v.view(self.account.instance_id) for v in mine if self._shows(v))
+        every = (v for p in (self, *self.beside) for v in p.volumes.values() if p._shows(v))
+        return tuple(v.view(self.account.instance_id) for v in every if v.owner == self.account.instance_id)
 
     # --- inside: what follows --------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from elastio.accounting.shared_caps import SharedCaps
+from elastio.agent.cap_sharing import CapSharing
 from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Owner
 from elastio.agent.loop import Agent, Serials, Workers
@@ -93,8 +95,10 @@ def ignore(point: str) -> None:
 class Simulation:
     """A world and its agent. `agent` is None while none runs. Journal and recorder outlive it, as files do.
 
-    So does the adviser: a real one reads the same bursts from the ledger again.
+    So does the adviser: a real one reads the same bursts from the ledger again. `account`: the caps that it shares.
     """
+
+    account: SharedCaps | None = None
 
     def __init__(
         self,
@@ -161,6 +165,8 @@ class Simulation:
         self.agent.forecaster = self._forecaster
         self.agent.adviser = self._adviser
         self.agent.reporter = self._reporter
+        if self.account is not None:
+            self.agent.sharing = CapSharing(self.account)
 
     def _open_journal(self) -> MemoryJournal:
         """The journal, owned by the machine and the backing device of now."""
@@ -218,7 +224,7 @@ class Simulation:
 
     def _open_workers(self) -> Workers:
         world = self.world
-        executor = Executor(world.host, lambda: world.provider, seconds=lambda: world.meter.seconds)
+        executor = Executor(world.host, lambda: world.provider, lambda: world.meter.seconds, self.account)
 
         def scan(serials: Serials) -> HostView | str:
             try:

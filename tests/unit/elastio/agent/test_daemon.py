@@ -103,7 +103,7 @@ def held_back(tmp_path: Path) -> Path:
 def test_whatever_keeps_the_agent_from_starting_io_limits_are_cleared(
     held_back: Path, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elastiod, "Sysfs", lambda: Sysfs(tmp_path))
+    monkeypatch.setattr(elastiod, "Sysfs", lambda owner: Sysfs(tmp_path, owner))
     path = tmp_path / "elastio.toml"
     path.write_text(written)
     assert CliRunner().invoke(elastiod.main, ["--config", str(path)]).exit_code == Exit.CONFIG

@@ -35,7 +35,9 @@ def backing_with(dirty_bytes: int) -> BackingView:
     return backing(state=CacheState.DIRTY if dirty_bytes else CacheState.NO_CACHE, dirty_bytes=dirty_bytes)
 
 
-def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Status:
+def published(
+    state: AgentState, *, dirty_bytes: int = 0, neighbours: frozenset[str] = frozenset(), **around: Any
+) -> Status:
     """The status document of an agent that has been up for 7620 s."""
     obs = Observation(
         now=8000.0,
@@ -45,7 +47,7 @@ def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Stat
         spend=Spend(2, 1234.5, 0.12),
     )
     known = {"identity": Identity("aws", "i-0123", "eu-west-1a", "eu-west-1", "m5.large"), **around}
-    return status_of(state, obs, POLICY, RuntimeInfo("0.1.0", 380.0, **known))
+    return status_of(state, obs, replace(POLICY, neighbours=neighbours), RuntimeInfo("0.1.0", 380.0, **known))
 
 
 def standing(phase: Phase, *, fault: str = "", **changes: Any) -> AgentState:

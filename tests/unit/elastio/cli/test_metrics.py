@@ -76,8 +76,8 @@ def test_without_anything_it_says_that_nothing_is_up(shell: Shell) -> None:
 
 def test_the_device_is_the_agents_own_and_no_other_is_accepted(ledger: Path, agent: FakeAgent, shell: Shell) -> None:
     agent.statuses = [replace(SITUATIONS["idle"], device_uuid="of-the-agent")]
-    assert 'elastio_up{device="of-the-agent"} 1' in shell("metrics", "--device", "of-the-agent").stdout
-    result = shell("metrics", "--device", UUID)
+    assert 'elastio_up{device="of-the-agent"} 1' in shell("metrics", "--device", UUID).stdout
+    result = shell("metrics", "--device", "of-the-agent")
     assert (result.exit_code, result.stdout) == (Exit.FAILED, "")
 
 

@@ -9,7 +9,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.request_handler import RequestHandler
 from elastio.cli.metrics import bills_of
-from elastio.metrics.document import document
+from elastio.metrics.document import Known, document
 from elastio.sim.records import IN_MEMORY
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
@@ -40,4 +40,4 @@ class Recorded:
         agent, wall = self.sim.agent, self.sim.world.clock.wall()
         seen = None if agent is None else RequestHandler(agent, IN_MEMORY, self._started_at).status()
         bills = bills_of(self.ledger, KERNEL.backing_uuid, wall, self.sim.policy.caps)
-        return document(seen, bills, wall=wall, device=KERNEL.backing_uuid, version="0")
+        return document([Known(KERNEL.backing_uuid, seen, bills)], wall=wall, version="0")

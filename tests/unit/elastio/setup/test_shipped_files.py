@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config.paths import GUARDS
-from elastio.config.schema import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
+from elastio.config.agent import AgentSection
+from elastio.config.paths import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, GUARDS, socket_of, state_dir_of
 from elastio.control.exit_codes import Exit
 from elastio.setup.agent_checks import METADATA, METADATA_RULES
 from elastio.setup.kernel_checks import CUTOFFS
@@ -83,13 +83,39 @@ def test_the_service_has_what_it_needs_and_gives_up_the_rest(key: str, value: st
 
 
 @pytest.mark.runs_programs
-@pytest.mark.parametrize(("name", "most"), [("elastiod.service", 3.0), ("elastio-metrics.service", 1.5)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("elastiod.service", 3.0), ("elastiod@.service", 3.0), ("elastio-metrics.service", 1.5)]
+)
 def test_systemd_finds_the_service_little_exposed(name: str, most: float) -> None:
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(SHIPPED / name)]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    found = re.search(rf"Overall exposure level for {re.escape(name)}: ([0-9.]+)", said)
+    found = re.search(rf"Overall exposure level for {re.escape(name.replace('@.', '@i.'))}: ([0-9.]+)", said)
     assert found, said
     assert float(found[1]) <= most
+
+
+def test_the_units_of_a_named_device_differ_from_those_of_the_single_one_in_its_name_alone() -> None:
+    one, named = unit(), unit("elastiod@.service")
+    assert named["Unit"]["ConditionPathExists"] == str(DEFAULT_PATH.with_stem("%i"))
+    assert named["Service"]["ExecStart"] == f"/usr/bin/elastiod --config {DEFAULT_PATH.with_stem('%i')}"
+    folders = [Path("/var/lib") / folder for folder in named["Service"]["StateDirectory"].split()]
+    assert folders == [DEFAULT_STATE_DIR, state_dir_of("%i")]
+    assert Path("/run") / named["Service"]["RuntimeDirectory"] == socket_of("%i").parent
+    for key in ("ExecStartPre", "ExecStopPost"):
+        assert named["Service"][key] == "-/usr/bin/elastio free --device %i", "not the limits of other devices"
+    own = {"ExecStart", "ExecStartPre", "ExecStopPost", "StateDirectory"}
+    keys = {*one["Service"], *named["Service"]} - own
+    assert [key for key in keys if one["Service"].get(key) != named["Service"].get(key)] == [], (
+        "a change of one unit is one of both"
+    )
+
+
+def test_at_a_shutdown_each_device_is_asked_by_its_name() -> None:
+    one, named = unit("elastio-shutdown.service"), unit("elastio-shutdown@.service")
+    assert one["Service"]["ExecStop"] == f"-/usr/bin/elastio --device {DEFAULT_PATH.stem} shutdown"
+    assert named["Service"]["ExecStop"] == "-/usr/bin/elastio --device %i shutdown"
+    assert named["Unit"]["After"] == "elastiod@%i.service"
+    assert unit("elastiod@.service")["Install"]["Also"] == "elastio-shutdown@%i.service"
 
 
 def test_the_group_of_the_socket_is_made_at_installation() -> None:

@@ -1,0 +1,106 @@
+"""What was spent in a day and a month, by the own device and by others. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+# The most boosts, AGBs and cost of a period; None: no limit.
+Limits: TypeAlias = tuple[int | None, float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimits:
+    """The caps of a day and of a month that several agents share; None: no limit."""
+
+    max_boosts_per_day: int | None = None
+    max_agbs_per_day: float | None = None
+    max_cost_per_day: float | None = None
+    max_boosts_per_month: int | None = None
+    max_agbs_per_month: float | None = None
+    max_cost_per_month: float | None = None
+
+    @property
+    def day(self) -> Limits:
+        return self.max_boosts_per_day, self.max_agbs_per_day, self.max_cost_per_day
+
+    @property
+    def month(self) -> Limits:
+        return self.max_boosts_per_month, self.max_agbs_per_month, self.max_cost_per_month
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was spent in a period. `currency` is an amount, in the currency of the prices."""
+
+    boosts: int = 0
+    agbs: float = 0.0
+    currency: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A local day or month: from `since_wall` to before `until_wall`."""
+
+    since_wall: float = float("-inf")
+    until_wall: float = float("inf")
+
+    def has(self, wall: float) -> bool:
+        """`wall` lies in the period."""
+        return self.since_wall <= wall < self.until_wall
+
+    def clip(self, wall: float) -> float:
+        """The time of the period that is nearest to `wall`."""
+        return min(max(wall, self.since_wall), self.until_wall)
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What the other agents of this VM that share the caps have spent, and reserved for boosts that run.
+
+    `trouble`: why that is not known; empty: it is. `granted_until_wall`: the bill of the own boost is reserved until
+    then, by the clock of its cycle; None: nothing is reserved.
+    """
+
+    today: Spent = Spent()
+    month: Spent = Spent()
+    trouble: str = ""
+    granted_until_wall: float | None = None
+
+
+NO_OTHERS = Others()
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What was spent since local midnight. `known` False: the ledger cannot be read, and it may be more.
+
+    `currency_name` is the currency of the amount `currency`, empty if nothing with a price was billed. `unpriced` is
+    how many boosts were billed without a known price. `month` is what was spent since the first of the local month,
+    today included. `day` and `this_month` are the periods of the amounts. All of this is the own device's; `others`
+    is what counts beside it; None: the caps are not shared.
+    """
+
+    boosts: int = 0
+    agbs: float = 0.0
+    currency: float = 0.0
+    known: bool = True
+    currency_name: str = ""
+    unpriced: int = 0
+    month: Spent = Spent()
+    day: Period = Period()
+    this_month: Period = Period()
+    others: Others | None = None
+
+    @property
+    def under_caps_today(self) -> Spent:
+        """What counts under the caps of a day."""
+        return self._with((self.others or NO_OTHERS).today, Spent(self.boosts, self.agbs, self.currency))
+
+    @property
+    def under_caps_this_month(self) -> Spent:
+        """What counts under the caps of a month."""
+        return self._with((self.others or NO_OTHERS).month, self.month)
+
+    def _with(self, others: Spent, own: Spent) -> Spent:
+        return Spent(others.boosts + own.boosts, others.agbs + own.agbs, others.currency + own.currency)

@@ -1,0 +1,45 @@
+"""Whose limits on applications are whose: which devices the agent of each adaptive device limits.
+
+One file for each agent, below /run: `NAME.limits`, with the numbers (`major:minor`) of its adaptive device and of those
+above it, one a line. It is written before the first limit, and stays: a limit that its agent left behind is removed by
+the next run of that agent, or by `elastio free` for its device, and not by the agents of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
+
+DIRECTORY = "run/elastio"
+SUFFIX = ".limits"
+
+
+def claim(sysfs: Sysfs, numbers: Collection[str]) -> None:
+    """Claim these devices, and no others. Raises HostError if the file cannot be written: then set no limit."""
+    folder = sysfs.path(DIRECTORY)
+    if not sysfs.owner or not folder.is_dir():
+        return
+    path, text = folder / f"{sysfs.owner}{SUFFIX}", "".join(f"{number}\n" for number in sorted(numbers))
+    if _numbers(sysfs, path.name) == set(numbers):
+        return
+    new = path.with_suffix(f"{SUFFIX}.new")
+    try:
+        new.write_text(text)
+        new.replace(path)
+    except OSError as error:
+        text = f"cannot write {path}: {error.strerror}; no application was held back"
+        raise HostError(text, code="limit.claim") from error
+
+
+def claimed_by_others(sysfs: Sysfs) -> frozenset[str]:
+    """The devices that agents of other adaptive devices limit, and this one does not."""
+    names = [name for name in sysfs.names(DIRECTORY) if name.endswith(SUFFIX)]
+    own = f"{sysfs.owner}{SUFFIX}" if sysfs.owner else ""
+    found = {number for name in names if name != own for number in _numbers(sysfs, name)}
+    return frozenset(found - (_numbers(sysfs, own) if own else set()))
+
+
+def _numbers(sysfs: Sysfs, name: str) -> set[str]:
+    return set(sysfs.read_or(f"{DIRECTORY}/{name}", "").split())

@@ -1,0 +1,72 @@
+"""Limits on applications belong to one of several agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import HostError
+from elastio.host import throttle
+from elastio.host.limit_claims import claim, claimed_by_others
+from elastio.host.sysfs import Sysfs
+from tests.fixtures.errors import refused
+
+HELD = f"{throttle.STOP} riops=max wiops=max"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two adaptive devices, and one cgroup."""
+    for disk, number in (("bcache0", "251:0"), ("bcache1", "251:128")):
+        (tmp_path / "sys/block" / disk).mkdir(parents=True)
+        (tmp_path / "sys/block" / disk / "dev").write_text(number)
+    (tmp_path / "run/elastio").mkdir(parents=True)
+    group = tmp_path / throttle.CGROUPS / "user.slice"
+    group.mkdir(parents=True)
+    (group / "io.max").write_text("")
+    return tmp_path
+
+
+def limits(root: Path) -> str:
+    return (root / throttle.CGROUPS / "user.slice/io.max").read_text()
+
+
+def test_an_agent_that_ends_its_limits_leaves_those_of_another(root: Path) -> None:
+    ours, others = Sysfs(root, "elastio"), Sysfs(root, "data")
+    with throttle.limited(others, ("bcache1",), throttle.STOP):
+        (root / throttle.CGROUPS / "user.slice/io.max").write_text(f"251:128 {HELD}\n")
+        assert throttle.release(ours) == ()
+        with throttle.limited(ours, ("bcache0",), throttle.STOP):
+            pass
+        assert limits(root).startswith(f"251:0 {throttle.STOP}"), "its own is written"
+        (root / throttle.CGROUPS / "user.slice/io.max").write_text(f"251:0 {HELD}\n251:128 {HELD}\n")
+        assert throttle.release(ours) == ("user.slice",)
+        assert limits(root).startswith(f"251:0 {throttle.FREE}")
+
+
+def test_what_a_killed_agent_left_is_removed_by_its_next_run_and_by_nobody_else(root: Path) -> None:
+    claim(Sysfs(root, "data"), ["251:128"])
+    (root / throttle.CGROUPS / "user.slice/io.max").write_text(f"251:128 {HELD}\n")
+    assert throttle.release(Sysfs(root, "elastio")) == ()
+    assert throttle.release(Sysfs(root, "data")) == ("user.slice",)
+
+
+def test_a_limit_that_nobody_has_claimed_is_removed_by_anybody(root: Path) -> None:
+    """That of a release before claims, or of the only agent of a machine."""
+    (root / throttle.CGROUPS / "user.slice/io.max").write_text(f"251:7 {HELD}\n")
+    assert throttle.release(Sysfs(root, "elastio")) == ("user.slice",)
+
+
+def test_a_device_that_two_have_claimed_is_freed_by_both(root: Path) -> None:
+    """The numbers of devices change with each registration: a claim may be old."""
+    for owner in ("elastio", "data"):
+        claim(Sysfs(root, owner), ["251:0"])
+    assert claimed_by_others(Sysfs(root, "data")) == frozenset()
+
+
+def test_no_limit_is_set_that_cannot_be_claimed(root: Path) -> None:
+    (root / "run/elastio/data.limits.new").mkdir()
+    with refused(HostError, "limit.claim"), throttle.limited(Sysfs(root, "data"), ("bcache1",), throttle.STOP):
+        pytest.fail("it was limited")
+    assert limits(root) == ""
