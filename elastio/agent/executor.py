@@ -47,15 +47,8 @@ from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
 from elastio.core.model import NoticeView, Purchase, Quote, Serial, Volume
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
-from elastio.ports import (
-    CacheHost,
-    NoReservations,
-    Reservations,
-    TagsVolumes,
-    TakesOver,
-    TellsNotices,
-    VolumeProvider,
-)
+from elastio.optional_ports import TagsVolumes, TakesOver, TellsNotices
+from elastio.ports import CacheHost, NoReservations, Reservations, VolumeProvider
 from elastio.units import format_size
 
 # Errors for which a retry within this boost will not help.

@@ -22,7 +22,6 @@ UMOUNT_S = 120.0
 @click.command()
 @click.option("--volume", metavar="ID", help="Cache volume, if the agent cannot tell which one it is.")
 @click.option("--foreign", metavar="ID", help="Cache volume of a machine that is gone: take it over, flush, release.")
-@click.option("--device", metavar="PATH", help="With --foreign: refuse if this is not the agent's backing device.")
 @click.option("--umount", is_flag=True, help="Unmount the adaptive device without confirmation.")
 @click.option(
     "--accept-data-loss",
@@ -36,7 +35,6 @@ def recover(
     app: App,
     volume: str | None,
     foreign: str | None,
-    device: str | None,
     umount: bool,
     accept_data_loss: bool,
     yes: bool,
@@ -54,12 +52,9 @@ def recover(
     if foreign is not None:
         if volume is not None:
             raise click.UsageError("give --foreign or --volume")
-        take_over(
-            app, Order(foreign, device, accept_data_loss, yes), wait_s, lambda missing: _umount(app, missing, umount)
-        )
+        order = Order(foreign, accept_data_loss, yes)
+        take_over(app, order, wait_s, lambda missing: _umount(app, missing, umount))
         return
-    if device is not None:
-        raise click.UsageError("--device needs --foreign")
     seen = app.client().status()
     for line in plan(seen):
         click.echo(line)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
@@ -17,8 +16,7 @@ from elastio.cli.app import App, describe
 from elastio.control.protocol import RefusedByAgentError
 from elastio.control.status import MissingPart, Status
 from elastio.core.state import FaultKind
-from elastio.errors import ConfigError, ElastioError
-from elastio.host import superblock
+from elastio.errors import ElastioError
 
 # What the order itself cures; every other fault needs an operator first.
 CURED = (FaultKind.CACHE_MISSING, FaultKind.FOREIGN_CACHE, FaultKind.CACHE_FAILED)
@@ -26,10 +24,9 @@ CURED = (FaultKind.CACHE_MISSING, FaultKind.FOREIGN_CACHE, FaultKind.CACHE_FAILE
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What was asked for. `device`: the path of the backing device, to be compared; None: not given."""
+    """What was asked for. `accepts_loss`: also if the cache may be older than the device; `is_agreed`: do not ask."""
 
     volume: str
-    device: str | None
     accepts_loss: bool
     is_agreed: bool
 
@@ -37,8 +34,6 @@ class Order:
 def take_over(app: App, order: Order, wait_s: float, umount: Callable[[MissingPart], None]) -> None:
     """Raises RefusedByAgentError if the volume is not taken over, TimedOutError after `wait_s` without the device."""
     seen = app.client().status()
-    if order.device is not None:
-        require_device(Path(order.device), seen)
     if order.accepts_loss and not order.is_agreed:
         _confirm(order.volume)
     if seen.missing is not None and seen.missing.waits_for_umount:
@@ -48,19 +43,6 @@ def take_over(app: App, order: Order, wait_s: float, umount: Callable[[MissingPa
     if _wait_for_device(app, order.volume, wait_s).cycle is not None:
         flush.wait_for_release(app, flush.WAIT_S)
     click.echo(f"all data of volume {order.volume} is on the backing device, and the volume is deleted")
-
-
-def require_device(path: Path, seen: Status) -> None:
-    """Raises ConfigError unless the superblock on the device is that of the agent's backing device."""
-    found = superblock.read(path)
-    if found is None or found.role is not superblock.Role.BACKING:
-        raise ConfigError(f"{path} is not a backing device of bcache: nothing was changed", code="device.superblock")
-    if found.uuid != seen.device_uuid:
-        text = (
-            f"{path} is backing device {found.uuid}, and the agent drives {seen.device_uuid}: nothing was changed; "
-            f"configure an agent for it (`elastio init --device {path}`)"
-        )
-        raise ConfigError(text, code="device.backing_uuid")
 
 
 def _confirm(volume: str) -> None:

@@ -25,7 +25,9 @@ KERNEL_S = 15.0
 # Shown for one device after the other.
 EACH = frozenset({"status", "why", "history", "doctor", "events"})
 # These read all devices by themselves, or none.
-ALL = frozenset({"metrics", "report", "state", "prices", "janitor", "device", "init", "simulate", "audit"})
+ALL = frozenset({"audit", "device", "init", "janitor", "metrics", "prices", "report", "setup", "simulate", "state"})
+# Of other distributions: they are about an account.
+ACCOUNTS = frozenset({"aws", "openstack"})
 # Of the commands in EACH: what goes on without an end, or is one document.
 FOR_ONE = ("as_json", "as_csv", "follow")
 
@@ -38,7 +40,7 @@ def with_device(name: str, command: click.Command) -> click.Command:
         return command
     if any("--device" in p.opts for p in command.params) or name == "observe":
         return command
-    choose = functools.partial(_choose, needs_one=name not in EACH | ALL)
+    choose = functools.partial(_choose, needs_one=name not in EACH | ALL | ACCOUNTS)
     command.params.append(
         click.Option(
             ["--device"],

@@ -16,7 +16,8 @@ from elastio.core.model import Identity, Quote, VolumeSpec
 from elastio.errors import ConfigError, ElastioError
 from elastio.host.blockdev import serial_of
 from elastio.host.sysfs import Sysfs
-from elastio.ports import TellsBandwidth, VolumeProvider
+from elastio.optional_ports import TellsBandwidth
+from elastio.ports import VolumeProvider
 from elastio.setup.candidates import Candidate
 from elastio.units import format_size
 

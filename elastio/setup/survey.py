@@ -9,7 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from elastio.config.schema import DEFAULT_STATE_DIR, Config, load
+from elastio.config.paths import DEFAULT_STATE_DIR
+from elastio.config.schema import Config, load
 from elastio.errors import ConfigError, HostError, NotOursError
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs

@@ -15,7 +15,8 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
 from elastio import registry
 from elastio.core.model import Serial, VolumeId, VolumeSpec
-from elastio.ports import TagsVolumes, TellsNotices, VolumeProvider
+from elastio.optional_ports import TagsVolumes, TellsNotices
+from elastio.ports import VolumeProvider
 from elastio.sim import faults as sim_faults
 from elastio.sim import provider as sim
 from elastio.units import GIB

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -50,10 +49,6 @@ def test_cache_that_may_be_older_is_used_by_typing_its_name(
     assert [m.get("accepts_loss") for m in agent.asked if m["command"] == "recover"] == ([True] if not code else [])
 
 
-def test_device_is_compared_before_anything_is_asked(agent: FakeAgent, elastio: Shell, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.write_bytes(bytes(8192))
-    assert elastio("recover", "--foreign", "vol-7", "--device", str(disk)).exit_code == Exit.CONFIG
-    assert [m["command"] for m in agent.asked] == ["status"]
-    for wrong in (("--foreign", "vol-7", "--volume", "vol-8"), ("--device", str(disk))):
-        assert elastio("recover", *wrong).exit_code == Exit.USAGE
+def test_a_volume_is_foreign_or_this_machines_own(agent: FakeAgent, elastio: Shell) -> None:
+    assert elastio("recover", "--foreign", "vol-7", "--volume", "vol-8").exit_code == Exit.USAGE
+    assert agent.asked == []
