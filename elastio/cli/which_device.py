@@ -43,7 +43,7 @@ def with_device(name: str, command: click.Command) -> click.Command:
     choose = functools.partial(_choose, needs_one=name not in EACH | ALL | ACCOUNTS)
     command.params.append(
         click.Option(
-            ["--device"],
+            ["which_device", "--device"],  # a command may have an argument of that name
             metavar="DEVICE",
             expose_value=False,
             callback=choose,
