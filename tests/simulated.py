@@ -31,6 +31,8 @@ POLICY = Policy(
 )
 # At the simulator's prices. An hour of waiting is cheap enough that a cache is held for a minute or two, not for hours.
 MARKET = Market(TARIFF, 1e-5, Offer(in_ratio(25, 80), least_bytes=GIB, most_bytes=8 * GIB))
+# Waiting is cheaper than room: a full cache is given up under its load.
+DEAR_ROOM = replace(MARKET, tariff=Tariff("USD", per_gib_hour=0.1), waiting_per_s=1e-6)
 QUIET = Segment(1e9, 0)
 BURST = (Segment(2, 0), Segment(12, 60), QUIET)
 # Above the threshold, and with instants without a request in flight: a detach needs one.

@@ -23,7 +23,7 @@ from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MB, agbs
 from tests import simulated
-from tests.simulated import KERNEL, QUIET, by_money
+from tests.simulated import DEAR_ROOM, KERNEL, QUIET, by_money
 
 from .known_bursts import remember_bursts
 
@@ -164,6 +164,7 @@ SCENARIOS = {
         policy=by_money(POLICY),
         blocks=FEW_BLOCKS,
     ),
+    "filled": Scenario((Segment(2, 0), Segment(90, 60), QUIET), policy=by_money(POLICY, DEAR_ROOM)),
     "learned": Scenario(
         (Segment(25, 0), Segment(9, 60), QUIET),
         policy=replace(POLICY, ahead=Ahead.LEARNED),

@@ -20,11 +20,10 @@ from elastio.core.market import RELEASE_S, Market
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Caps, Model
 from elastio.core.state import Phase
-from elastio.core.tariff import Tariff
 from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
-from tests.simulated import KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, in_phase, machine, path
+from tests.simulated import DEAR_ROOM, KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, in_phase, machine, path
 from tests.unit.elastio.agent.test_market import config
 from tests.values import present
 
@@ -169,8 +168,7 @@ def test_the_plan_follows_the_past_bursts() -> None:
 
 def test_a_full_cache_is_given_up_under_a_load_that_does_not_end() -> None:
     """Room is dear and waiting cheap: what a full cache costs in a minute is more than the flush of its data."""
-    dear = replace(MARKET, tariff=Tariff("USD", per_gib_hour=0.1), waiting_per_s=1e-6)
-    sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), dear)
+    sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), DEAR_ROOM)
     in_phase(sim, Phase.BOOSTING)
     in_phase(sim, Phase.IDLE, 900.0)
     assert sim.world.clock.elapsed() < 900, "under the load"
@@ -181,8 +179,7 @@ def test_a_full_cache_is_given_up_under_a_load_that_does_not_end() -> None:
 
 @pytest.mark.parametrize("ends", [Simulation.start_agent, Simulation.power_cut])
 def test_a_full_cache_that_is_given_up_loses_nothing_when_the_agent_ends(ends: Callable[[Simulation], None]) -> None:
-    dear = replace(MARKET, tariff=Tariff("USD", per_gib_hour=0.1), waiting_per_s=1e-6)
-    sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), dear)
+    sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), DEAR_ROOM)
     in_phase(sim, Phase.FLUSHING, 900.0)
     sim.run_for(1)
     ends(sim)
