@@ -54,6 +54,16 @@ def test_it_is_better_on_average_than_what_is_best_for_any_one_size(terms: Terms
     assert mean_ratio(terms, offer, found) <= mean_ratio(terms, offer, of_size) + 1e-3
 
 
+def test_large_bursts_do_not_count_for_more_than_small_ones() -> None:
+    """Where the two differ, a mean of costs would buy twice the room."""
+    dearer = replace(HOURLY, tariff=replace(BY_HOUR, per_gib_hour=0.15 / 730))
+    found = present(first_plan(dearer, ONE_SPEED))
+    assert mean_ratio(dearer, ONE_SPEED, found) <= min(
+        mean_ratio(dearer, ONE_SPEED, best_plan(dearer, ONE_SPEED, bursts(size))) for size in SIZES_MB
+    )
+    assert found.spec.size_bytes < 40 * GIB
+
+
 def test_where_room_is_dear_hardly_any_is_bought_or_none() -> None:
     found = first_plan(AGBS, OF_AGBS)
     assert found is None or found.spec.size_bytes <= 4 * GIB
