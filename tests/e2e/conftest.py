@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ import pytest
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Setup
 from elastio_testbed.image import build_guest_image
-from elastio_testbed.machine import DATA, SMALL_MIB, Guest
-from elastio_testbed.trial import Plan, running_guest
+from elastio_testbed.machine import DATA, INSTANCE_TYPE, SMALL_MIB, Guest, new_disk
+from elastio_testbed.scratch import scratch_folder
+from elastio_testbed.trial import Plan, open_endpoint, running_guest
 
+BOOT_S = 240.0
 CYCLE_S = 300.0
+SECOND = "vm0second"
 NOISE, NOISE_MIB = "/var/tmp/noise", 20
 DD = "bs=1M iflag=fullblock conv=fsync status=none"
 
@@ -69,10 +73,32 @@ class Lab:
         return done.returncode, (done.stdout + done.stderr).decode(errors="replace").strip()
 
 
+PLAN = Plan("demo", (Setup.ADAPTIVE,), scale=0.12)
+
+
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12)
-    running = running_guest(plan, Setup.ADAPTIVE, build_guest_image(), sample_interval_s=1, memory_mib=SMALL_MIB)
+    running = running_guest(PLAN, Setup.ADAPTIVE, build_guest_image(), sample_interval_s=1, memory_mib=SMALL_MIB)
     with running as (guest, cloud):
-        guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)
+        make_noise(guest)
         yield Lab(guest, cloud)
+
+
+@pytest.fixture(scope="module")
+def blank() -> Iterator[Lab]:
+    """A guest with two blank disks, on which nothing is set up, and a cloud that it can reach."""
+    scaled, image = PLAN.scaled(), build_guest_image()
+    with scratch_folder("elastio-e2e-") as name, open_endpoint(PLAN, scaled, Path(name) / "cloud") as cloud:
+        folder = Path(name) / "vm"
+        guest = Guest(image, folder, "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1, memory_mib=SMALL_MIB)
+        with guest.vm:
+            guest.vm.start(BOOT_S)
+            second = new_disk(folder, SECOND, scaled.backing_bytes)
+            guest.vm.plug(SECOND, second.path, bytes_per_second=scaled.cache_bytes_s)
+            guest.instance_id = cloud.add_instance(guest.vm, instance_type=INSTANCE_TYPE)
+            make_noise(guest)
+            yield Lab(guest, cloud)
+
+
+def make_noise(guest: Guest) -> None:
+    guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)
