@@ -95,6 +95,7 @@ def blank() -> Iterator[Lab]:
             guest.vm.start(BOOT_S)
             second = new_disk(folder, SECOND, scaled.backing_bytes)
             guest.vm.plug(SECOND, second.path, bytes_per_second=scaled.cache_bytes_s)
+            guest.vm.set_limit(SECOND, None)
             guest.instance_id = cloud.add_instance(guest.vm, instance_type=INSTANCE_TYPE)
             make_noise(guest)
             yield Lab(guest, cloud)

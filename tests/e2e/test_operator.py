@@ -13,16 +13,19 @@ from typing import Any
 import pytest
 
 from elastio.units import MB
-from elastio_testbed.machine import DATA, config_text
-from tests.e2e.conftest import BOOT_S, CYCLE_S, DD, SECOND, Lab, content
+from elastio_testbed.machine import DATA, MAKE_FILESYSTEM, config_text
+from tests.e2e.conftest import BOOT_S, DD, NOISE, SECOND, Lab, content
 
 pytestmark = pytest.mark.guest
 
+WAIT_S = 150.0
 SETTINGS = "/etc/elastio"
 PLACES = {"elastio": DATA, "b": "/scratch"}
 UNITS = {"elastio": "elastiod", "b": "elastiod@b"}
 # More than can be flushed within the inactivity delay, and long enough for two purchases on a busy machine.
 MIB = 280
+# Long enough for a purchase to begin.
+SHORT_MIB = 120
 LEFT_OUT = ("/usr/share/doc", "/usr/share/man")
 PROBE = """import json, socket, sys
 for name in sys.argv[1:]:
@@ -80,7 +83,10 @@ def both(first: Lab) -> Lab:
     share_caps(first, "max_cost_per_day = 1")
     succeed(first, "elastio", "device", "create", device, "--yes")
     adaptive = shell(first, f"echo /dev/$(basename $(readlink /sys/block/{device.removeprefix('/dev/')}/bcache/dev))")
-    shell(first, f"mkfs.ext4 -q {adaptive} && mkdir -p {PLACES['b']} && mount {adaptive} {PLACES['b']}")
+    shell(
+        first,
+        f"{' '.join(MAKE_FILESYSTEM['ext4'])} {adaptive} && mkdir -p {PLACES['b']} && mount {adaptive} {PLACES['b']}",
+    )
     succeed(first, "elastio", "--config", f"{SETTINGS}/b.toml", "init", f"--device={adaptive}", *bandwidths(first))
     succeed(first, "systemctl", "enable", "--now", UNITS["b"])
     succeed(first, "systemctl", "reload", UNITS["elastio"])
@@ -103,14 +109,14 @@ def share_caps(lab: Lab, *caps: str) -> None:
 
 def wait_until(lab: Lab, condition: Callable[[dict[str, Any]], bool], *names: str) -> None:
     """Wait until it is true of the status of every device (or of those with these names) at once."""
-    names, end, seen = names or tuple(PLACES), time.monotonic() + CYCLE_S, ""
+    names, end, seen = names or tuple(PLACES), time.monotonic() + WAIT_S, ""
     while time.monotonic() < end:
         code, seen = lab.run("python3", "-S", "-c", PROBE, *names)
         if code == 0 and all(condition(json.loads(line)) for line in seen.splitlines()):
             return
         time.sleep(0.5)
     logs = shell(lab, "journalctl --no-pager -n 40 -o cat -u elastiod -u 'elastiod@*'")
-    raise AssertionError(f"waited {CYCLE_S:.0f} s: {seen}\n{logs}")
+    raise AssertionError(f"waited {WAIT_S:.0f} s: {seen}\n{logs}")
 
 
 def is_at_rest(status: dict[str, Any]) -> bool:
@@ -132,7 +138,7 @@ def load(lab: Lab, file: str, mib: int) -> None:
 
 def wait_for_writes(lab: Lab, file: str) -> None:
     for name in PLACES:
-        shell(lab, f"while systemctl -q is-active load-{file}-{name}; do sleep 0.3; done", CYCLE_S)
+        shell(lab, f"while systemctl -q is-active load-{file}-{name}; do sleep 0.3; done", WAIT_S)
         shell(lab, f"! systemctl -q is-failed load-{file}-{name}")
 
 
@@ -155,7 +161,7 @@ def compare(lab: Lab, file: str, mib: int) -> None:
     for serial in (lab.guest.serial, SECOND):
         lab.guest.vm.set_limit(serial, None)
     for name, place in PLACES.items():
-        shell(lab, f"{content(name, mib)} | cmp - {place}/{file}", timeout_s=CYCLE_S)
+        shell(lab, f"{content(name, mib)} | cmp - {place}/{file}", timeout_s=WAIT_S)
     for serial in (lab.guest.serial, SECOND):
         lab.guest.vm.set_limit(serial, lab.guest.cap_bytes_s)
     wait_until(lab, lambda status: bool(status["load"]["utilization"] == 0))
@@ -213,3 +219,30 @@ def test_two_devices_boost_at_once_and_both_are_flushed_and_released(both: Lab) 
     wait_for_rest(both)
     assert len(both.cloud.volumes()) >= bought + 2
     compare(both, "at-once", MIB)
+
+
+def test_gc_for_one_device_leaves_the_volume_of_another(both: Lab) -> None:
+    # Without a load, the boost would be over before the command has begun.
+    write = f"while :; do dd if={NOISE} of={PLACES['b']}/gc bs=1M oflag=direct status=none; sleep 0.2; done"
+    succeed(both, "systemd-run", "--unit=load-gc", "sh", "-c", write)
+    wait_until(both, is_boosting, "b")
+    wait_until(both, is_at_rest, "elastio")
+    (volume,) = both.cloud.live_volumes()
+    shown = succeed(both, "elastio", "gc", "--device", "elastio")
+    assert volume.id in shown
+    assert [v.id for v in both.cloud.live_volumes()] == [volume.id]
+    wait_until(both, is_boosting, "b")
+    succeed(both, "systemctl", "stop", "load-gc")
+    wait_for_rest(both)
+    shell(both, f"cmp -n $(stat -c %s {PLACES['b']}/gc) {NOISE} {PLACES['b']}/gc")
+
+
+def test_a_shared_cap_with_room_for_one_boost_lets_one_of_two_devices_buy(both: Lab) -> None:
+    bought = len(both.cloud.volumes())
+    share_caps(both, f"max_boosts_per_day = {bought + 1}")
+    succeed(both, "systemctl", "reload", *UNITS.values())
+    load(both, "capped", SHORT_MIB)
+    wait_for_writes(both, "capped")
+    wait_for_rest(both)
+    assert len(both.cloud.volumes()) == bought + 1
+    compare(both, "capped", SHORT_MIB)
