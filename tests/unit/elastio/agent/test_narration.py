@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastio.agent.log_events import Kind, Priority
+from elastio.agent.narration import KINDS
+from elastio.core.detection import Event
 from elastio.core.model import RequestKind
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Caps, Policy
@@ -47,6 +49,15 @@ def test_a_boost_for_a_load_tells_each_step_once_and_one_summary(told: Told) -> 
     hours = max(60.0, present(over.billed_s)) / 3600
     assert over.cost == pytest.approx(present(over.price_per_hour) * hours, abs=1e-6)
     assert {e.cycle for e in told.events[1:]} == {over.cycle}
+
+
+def test_every_event_of_the_table_is_told() -> None:
+    by_the_cycle, beside, by_the_phase = (
+        {Event.RELEASED, Event.CACHE_ATTACHED},
+        {Event.BOOST_CAPPED},
+        {Event.ENDANGERED},
+    )
+    assert set(Event) - set(KINDS) == by_the_cycle | beside | by_the_phase | {Event.CAP_REACHED}
 
 
 def test_the_journal_tells_the_same_afterwards(told: Told) -> None:
