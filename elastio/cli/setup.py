@@ -57,7 +57,7 @@ def setup(
     place = mountpoint.resolve() if mountpoint.is_absolute() else mountpoint
     wanted = _wanted(device, place, app, options)
     machine = Machine(app.sysfs(), app.run)
-    for warning in require_ready(machine):
+    for warning in require_ready(machine, wanted.unit):
         click.echo(f"elastio: {warning.sentence}: {warning.remedy}", err=True)
     facts = survey(wanted, machine.sysfs, app.run)
     config = None if facts.is_configured else _first_config(app, wanted, facts)

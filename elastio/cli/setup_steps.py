@@ -19,7 +19,7 @@ from elastio.setup.candidates import Candidate
 from elastio.setup.filesystem import Filesystem
 from elastio.setup.first_config import FirstConfig
 from elastio.setup.format_backing import format_backing, verify
-from elastio.setup.plan import UNIT, Facts, StepName, Wanted, described
+from elastio.setup.plan import Facts, StepName, Wanted, described
 from elastio.setup.survey import FSTAB
 from elastio.units import format_duration
 
@@ -110,14 +110,15 @@ def _configuration(work: Work) -> str:
 
 
 def _agent(work: Work) -> str:
-    with busy(f"starting {UNIT}"):
-        work.app.run(["systemctl", "enable", "--now", UNIT], timeout_s=START_S)
+    unit = work.wanted.unit
+    with busy(f"starting {unit}"):
+        work.app.run(["systemctl", "enable", "--now", unit], timeout_s=START_S)
     try:
-        work.app.run(["systemctl", "is-active", "--quiet", UNIT], timeout_s=SYSTEMCTL_S)
+        work.app.run(["systemctl", "is-active", "--quiet", unit], timeout_s=SYSTEMCTL_S)
     except HostError as error:
-        text = f"{UNIT} does not run: see `journalctl -u {UNIT}`"
+        text = f"{unit} does not run: see `journalctl -u {unit}`"
         raise HostError(text, code="setup.not_running") from error
-    return f"enabled and started {UNIT}"
+    return f"enabled and started {unit}"
 
 
 def _idle(work: Work) -> str:

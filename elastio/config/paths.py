@@ -33,6 +33,11 @@ def name_of(path: Path) -> str:
     return path.stem if named and NAME.fullmatch(path.stem) else ""
 
 
+def unit_of(name: str) -> str:
+    """The unit of the agent."""
+    return f"elastiod@{name}.service" if name else "elastiod.service"
+
+
 def state_dir_of(name: str) -> Path:
     """The default of `agent.state_dir`."""
     return DEFAULT_STATE_DIR / DEVICES / name if name else DEFAULT_STATE_DIR

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from elastio.config.paths import name_of, unit_of
 from elastio.setup.candidates import Candidate
 from elastio.setup.filesystem import Filesystem
 from elastio.setup.first_config import FirstConfig
 from elastio.units import format_size
-
-UNIT = "elastiod.service"
 
 
 class StepName(StrEnum):
@@ -43,6 +42,11 @@ class Wanted:
     cache_mb_s: float | None = None
     max_cost_per_day: float | None = None
     provider: str | None = None
+
+    @property
+    def unit(self) -> str:
+        """The unit that runs the agent of this configuration."""
+        return unit_of(name_of(self.config_path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class Step:
 
 def plan(wanted: Wanted, facts: Facts, config: FirstConfig | None) -> tuple[Step, ...]:
     """All steps. `config`: what is to be written, None if there is a configuration."""
-    return (_device(wanted, facts), *_filesystem(wanted, facts), _configuration(wanted, config), *_agent(facts))
+    return (_device(wanted, facts), *_filesystem(wanted, facts), _configuration(wanted, config), *_agent(wanted, facts))
 
 
 def _device(wanted: Wanted, facts: Facts) -> Step:
@@ -118,8 +122,8 @@ def described(config: FirstConfig) -> str:
     )
 
 
-def _agent(facts: Facts) -> tuple[Step, ...]:
-    text = f"{UNIT} is enabled and runs" if facts.runs else f"enable and start {UNIT}"
+def _agent(wanted: Wanted, facts: Facts) -> tuple[Step, ...]:
+    text = f"{wanted.unit} is enabled and runs" if facts.runs else f"enable and start {wanted.unit}"
     return Step(StepName.AGENT, facts.runs, text), Step(StepName.IDLE, False, "wait until the agent is idle")
 
 

@@ -6,6 +6,7 @@ Everything that would stop a later step is an error here, so that nothing is hal
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from elastio.setup.candidates import Candidate, candidates
 from elastio.setup.check_result import CheckResult, Machine, Verdict
 from elastio.setup.filesystem import Filesystem
 from elastio.setup.format_backing import verify
-from elastio.setup.plan import UNIT, Facts, Wanted
+from elastio.setup.plan import Facts, Wanted
 from elastio.setup.subprocess_timeout import call_with_timeout
 
 KERNEL_S = 15.0
@@ -28,8 +29,11 @@ DEFAULT_KIND = "ext4"
 FSTAB = "etc/fstab"
 
 
-def require_ready(machine: Machine) -> tuple[CheckResult, ...]:
-    """Those of doctor's checks on which setup depends. Returns the warnings; raises HostError for a failure."""
+def require_ready(machine: Machine, unit: str) -> tuple[CheckResult, ...]:
+    """Those of doctor's checks on which setup depends, and the agent's unit. Returns the warnings.
+
+    Raises HostError for a failure.
+    """
     if os.geteuid() != 0:
         raise HostError("only root can set a device up: use sudo", code="setup.root")
     checks = (kernel_checks.kernel, kernel_checks.module, kernel_checks.cutoffs, kernel_checks.tools)
@@ -37,8 +41,9 @@ def require_ready(machine: Machine) -> tuple[CheckResult, ...]:
     failed = next((result for result in found if result.verdict is Verdict.FAIL), None)
     if failed is not None:
         raise HostError(f"{failed.sentence}: {failed.remedy}", code=f"setup.{failed.name}")
-    if not any(machine.sysfs.exists(f"{folder}/{UNIT}") for folder in kernel_checks.UNITS):
-        raise HostError(f"{UNIT} is not installed: see docs/how-to/install.md", code="setup.unit")
+    file = re.sub("@.*[.]", "@.", unit)  # that of an instance is its template
+    if not any(machine.sysfs.exists(f"{folder}/{file}") for folder in kernel_checks.UNITS):
+        raise HostError(f"{file} is not installed: see docs/how-to/install.md", code="setup.unit")
     return tuple(result for result in found if result.verdict is Verdict.WARN)
 
 
@@ -55,7 +60,7 @@ def survey(wanted: Wanted, sysfs: Sysfs, run: Run) -> Facts:
         kind = wanted.filesystem or DEFAULT_KIND
         filesystem.require_maker(kind, sysfs)
         fstab.require_free(text, wanted.place)
-        return Facts(verified.size_bytes, kind, runs=_runs(run))
+        return Facts(verified.size_bytes, kind, runs=_runs(run, wanted.unit))
     made = filesystem.found_on(adaptive, sysfs, run)
     kind = _kind(wanted, made, sysfs)
     if made is None:
@@ -68,7 +73,7 @@ def survey(wanted: Wanted, sysfs: Sysfs, run: Run) -> Facts:
         has_line=made is not None and fstab.has_line(text, made.uuid, adaptive, wanted.place),
         is_mounted=filesystem.is_mounted(adaptive, wanted.place, sysfs),
         is_configured=config is not None,
-        runs=_runs(run),
+        runs=_runs(run, wanted.unit),
     )
 
 
@@ -105,7 +110,7 @@ def _config(wanted: Wanted, backing: Candidate | None) -> Config | None:
     if backing is None or config.device.backing_uuid != backing.uuid:
         raise ConfigError(
             f"{wanted.config_path} is for the backing device {config.device.backing_uuid}, not for {wanted.device}: "
-            "an agent has one device",
+            "name another file for it (elastio --config /etc/elastio/NAME.toml setup ...)",
             code="setup.other_device",
         )
     options: Mapping[str, tuple[object, object]] = {
@@ -121,11 +126,11 @@ def _config(wanted: Wanted, backing: Candidate | None) -> Config | None:
     return config
 
 
-def _runs(run: Run) -> bool:
+def _runs(run: Run, unit: str) -> bool:
     """Whether the unit is enabled and active."""
     for question in ("is-enabled", "is-active"):
         try:
-            run(["systemctl", question, "--quiet", UNIT], timeout_s=SYSTEMCTL_S)
+            run(["systemctl", question, "--quiet", unit], timeout_s=SYSTEMCTL_S)
         except HostError as error:
             if error.code != "program.failed":
                 raise

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio.config.paths import DEFAULT_PATH
 from elastio.config.schema import load
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
@@ -186,7 +187,7 @@ def test_an_unknown_bandwidth_is_asked_for(simulated: Shell, machine: BlankMachi
     ],
     ids=["no price for a cap on cost", "no room for a cache", "slower than the volume"],
 )
-def test_what_could_not_be_kept_is_refused_before_anything_changes(
+def test_what_could_not_be_kept_is_lackingbefore_anything_changes(
     settings: str, more: tuple[str, ...], simulated: Shell, machine: BlankMachine, tmp_path: Path
 ) -> None:
     (tmp_path / "elastio.toml.d").mkdir()
@@ -334,6 +335,16 @@ def test_what_is_not_installed_is_named(simulated: Shell, machine: BlankMachine)
     result = simulated(*options(machine, "--filesystem", "xfs"))
     assert (result.exit_code, machine.changes) == (Exit.FAILED, [])
     assert "xfsprogs" in result.stderr
+
+
+def test_the_unit_is_that_of_the_configuration(simulated: Shell, machine: BlankMachine) -> None:
+    named = Shell(replace(simulated.app, config_path=DEFAULT_PATH.with_name("scratch.toml")))
+    lacking = named(*options(machine, "--dry-run"))
+    assert (lacking.exit_code, "elastiod@.service" in lacking.stderr) == (Exit.FAILED, True)
+    (template,) = machine.root.rglob("elastiod.service")
+    template.with_name("elastiod@.service").touch()
+    assert "elastiod@scratch.service" in named(*options(machine, "--dry-run")).stdout
+    assert "elastiod.service" in simulated(*options(machine, "--dry-run")).stdout
 
 
 @pytest.mark.parametrize("missing", ["usr/sbin/make-bcache", "usr/lib/udev/rules.d/69-bcache.rules"])
