@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -25,6 +27,7 @@ VERSIONS = (
     "print(json.dumps([{d.name: d.version for d in m.distributions()}, {n: m.requires(n) or [] for n in bundled}]))\n"
 )
 STATE = "var/lib/elastio"
+WITH_LOCAL = ("env", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 
 
 def canonical(name: str) -> str:
@@ -154,3 +157,34 @@ def test_an_upgrade_with_an_open_cycle_keeps_state_and_what_is_enabled(system: S
     assert not (system.root / "etc/systemd/system/multi-user.target.wants/elastiod.service").exists()
     assert system.run("dpkg", "--verify", "elastio") == ""
     assert "not released" in system.fails("elastio", "state")
+
+
+@pytest.fixture
+def asked(system: System) -> Iterator[Callable[[], list[str]]]:
+    """What the maintainer scripts ask of the service manager, which seems to run."""
+    programs, log = system.root / "usr/local/bin", "/tmp/asked"
+    for name in ("deb-systemd-invoke", "systemctl"):
+        (programs / name).write_text(f'#!/bin/sh\necho "$@" >>{log}\n')
+        (programs / name).chmod(0o755)
+    (system.root / "run/systemd/system").mkdir(parents=True, exist_ok=True)
+    (system.root / log.lstrip("/")).write_text("")
+    yield lambda: system.run("cat", log).splitlines()
+    shutil.rmtree(system.root / "run/systemd/system")
+    for path in programs.iterdir():
+        path.unlink()
+
+
+def test_an_upgrade_restarts_the_agent_and_stops_nothing(
+    system: System, newer: str, asked: Callable[[], list[str]]
+) -> None:
+    """To stop elastio-shutdown.service means to flush the cache; a stopped timer would not be started again."""
+    system.run(*WITH_LOCAL, "dpkg", "--install", newer)
+    assert asked()[-2:] == ["try-restart elastiod.service", "--system try-restart elastiod@*.service"]
+    assert [line for line in asked() if "restart" not in line] == ["--system daemon-reload"]
+
+
+def test_a_removal_stops_every_unit(system: System, asked: Callable[[], list[str]]) -> None:
+    units = {path.name for path in (system.root / "usr/lib/systemd/system").glob("elastio*")}
+    system.run(*WITH_LOCAL, "dpkg", "--remove", "elastio")
+    stopped = {unit.replace("@*", "@") for line in asked() if " stop " in f" {line} " for unit in line.split()}
+    assert units <= stopped

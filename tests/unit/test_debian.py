@@ -119,4 +119,4 @@ def test_the_shutdown_unit_is_never_restarted_by_an_upgrade() -> None:
     """To stop it means to flush the cache and to inhibit boosts, as if the machine went down."""
     postinst = (DEBIAN / "elastio.postinst").read_text()
     assert re.findall(r"deb-systemd-invoke (.+?) \|\|", postinst) == ["try-restart elastiod.service"]
-    assert "dh_installsystemd --no-start\n" in (DEBIAN / "rules").read_text()
+    assert "dh_installsystemd --no-start --no-stop-on-upgrade\n" in (DEBIAN / "rules").read_text()
