@@ -45,10 +45,12 @@ Tables = Mapping[str, Mapping[str, object]]
 class Guest:
     """A virtual machine with one data volume, static or adaptive.
 
-    `ahead`: how the agent learns of bursts before they begin; to be set before `prepare`.
+    `ahead`: how the agent learns of bursts before they begin; to be set before `prepare`. `device_option`: what names
+    the data device to commands, where there is another one.
     """
 
     ahead: Ahead | None = None
+    device_option: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -83,8 +85,7 @@ class Guest:
 
     def prepare(self, endpoint: Ec2Endpoint, *, boot_s: float = 240.0) -> None:
         """Boot, create device and file system, start the agent, and set the bandwidth limits."""
-        self.vm.start(boot_s)
-        self._copy_programs()
+        self.boot(boot_s)
         device = f"/dev/{self.disk_name()}"
         if self.setup is Setup.ADAPTIVE:
             device = self._make_adaptive(device)
@@ -102,6 +103,11 @@ class Guest:
         if self.fast_serial:
             self.vm.set_limit(self.fast_serial, self.scaled.cache_bytes_s)
         self.check(["systemd-run", "--unit=recorder", "python3", f"{PROGRAMS}/recorder.py", TIMELINE, "0.5"])
+
+    def boot(self, boot_s: float = 240.0) -> None:
+        """Boot with the laboratory's programs; nothing is set up."""
+        self.vm.start(boot_s)
+        self._copy_programs()
 
     def _copy_programs(self) -> None:
         """Copy two programs that are run by their paths, and the package of the workload's program."""
@@ -240,9 +246,15 @@ class Guest:
 
     # --- the agent ---------------------------------------------------------------------------------------
 
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.check(["python3", "-S", "/opt/testbed/status_probe.py"], timeout_s=90))
+    def status(self, device: str = "elastio") -> dict[str, Any]:
+        """The status of the agent of the device with this name; the single one has that of `elastio.toml`."""
+        probe = ["python3", "-S", f"{PROGRAMS}/status_probe.py", device]
+        found: dict[str, Any] = json.loads(self.check(probe, timeout_s=90))
         return found
+
+    def elastio(self, *arguments: str) -> list[str]:
+        """A command of the agent's program that acts on the data device."""
+        return ["elastio", *arguments, *self.device_option]
 
     def report(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.check(["elastio", "report", "--json"], timeout_s=60))
@@ -252,12 +264,12 @@ class Guest:
         found: list[dict[str, Any]] = json.loads(self.check(["elastio", "why", "-n", "200", "--json"], timeout_s=60))
         return found
 
-    def wait_for(self, condition: Any, seconds: float, what: str) -> dict[str, Any]:
-        """Poll the agent's status until the condition is true. Raises GuestError after `seconds`."""
+    def wait_for(self, condition: Any, seconds: float, what: str, *, device: str = "elastio") -> dict[str, Any]:
+        """Poll the status of the device's agent until the condition is true. Raises GuestError after `seconds`."""
         end = time.monotonic() + seconds
         while True:
             try:
-                status = self.status()
+                status = self.status(device)
                 if condition(status):
                     return status
             except GuestError as error:

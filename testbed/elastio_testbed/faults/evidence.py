@@ -15,12 +15,13 @@ from elastio_testbed.hypervisor import HypervisorError
 MOST_BYTES = 1 << 20
 # Commands to be run in the guest, as far as it still responds.
 COMMANDS: Mapping[str, list[str]] = {
-    "agent.log": ["journalctl", "--no-pager", "-u", "elastiod", "-o", "short-precise"],
+    "agent.log": ["journalctl", "--no-pager", "-u", "elastiod", "-u", "elastiod@*", "-o", "short-precise"],
     "kernel.log": ["journalctl", "--no-pager", "-k", "-o", "short-monotonic"],
     "records.log": ["journalctl", "--no-pager", "-u", "records", "-o", "short-precise"],
     "journal.jsonl": ["cat", "/var/lib/elastio/journal.jsonl"],
     "status.json": ["python3", "-S", "/opt/testbed/status_probe.py"],
     "bcache.txt": ["sh", "-c", "grep -rs . /sys/block/*/bcache/{state,cache_mode,running,dirty_data}; lsblk; mount"],
+    "network.txt": ["sh", "-c", "networkctl status -a --no-pager; journalctl --no-pager -b -u systemd-networkd"],
     "tasks.txt": ["sh", "-c", "ps -eo pid,stat,wchan:32,args | grep -v ' S ' | head -50"],
 }
 

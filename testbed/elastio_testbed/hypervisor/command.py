@@ -11,7 +11,7 @@ from elastio_testbed.image.build import ROOT_LABEL
 
 # A port takes one hot-pluggable device.
 PORTS = tuple(f"port{index}" for index in range(16))
-AGENT_CHARDEV = "agent"
+AGENT_CHARDEV, NETWORK = "agent", "net"
 # The first slots of the root bus hold the fixed devices.
 _FIRST_PORT_SLOT = 8
 # Units that delay the boot of a guest or disturb measurements.
@@ -26,10 +26,11 @@ _MASKED_UNITS = (
     *("lvm2-monitor.service", "lvm2-lvmpolld.socket", "dm-event.socket", "blk-availability.service"),
 )
 # Ports are hot-plugged through ACPI: the services of native PCIe ports take a fifth of the boot. Compaction for huge
-# pages occupied an emulated processor for seconds once the page cache was full.
+# pages occupied an emulated processor for seconds once the page cache was full. The network interface keeps its name:
+# networkd may wait for the renaming for ever (systemd issue 24975), and the guest then reaches no cloud.
 _KERNEL = (
     "quiet mitigations=off audit=0 apparmor=0 selinux=0 nokaslr fsck.mode=skip 8250.nr_uarts=1 pcie_ports=compat"
-    " transparent_hugepage=never sysctl.vm.compaction_proactiveness=0"
+    " transparent_hugepage=never sysctl.vm.compaction_proactiveness=0 net.ifnames=0"
 )
 
 
@@ -114,7 +115,7 @@ def _root_and_network(wiring: Wiring) -> list[str]:
     return [
         *("-blockdev", json.dumps(root), "-device", "virtio-blk-pci,drive=root"),
         # The guest reaches the host's loopback as 10.0.2.2.
-        *("-netdev", "user,id=net,ipv6=off", "-device", "virtio-net-pci,netdev=net,romfile="),
+        *("-netdev", f"user,id={NETWORK},ipv6=off", "-device", f"virtio-net-pci,netdev={NETWORK},romfile="),
         *("-device", "virtio-rng-pci"),
     ]
 

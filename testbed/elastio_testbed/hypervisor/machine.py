@@ -13,7 +13,7 @@ from typing import Self
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.hypervisor.channel import ChannelClosed, ChannelTimeout, CommandRefused
-from elastio_testbed.hypervisor.command import AGENT_CHARDEV, PORTS, Hardware
+from elastio_testbed.hypervisor.command import AGENT_CHARDEV, NETWORK, PORTS, Hardware
 from elastio_testbed.hypervisor.disk import Disk, Driver, Power
 from elastio_testbed.hypervisor.errors import GuestHoldsDisk, HypervisorError
 from elastio_testbed.hypervisor.process import Qemu, launch
@@ -118,6 +118,16 @@ class VirtualMachine:
         with self._lock:
             return {serial: disk.bytes_per_second for serial, (disk, _) in self._plugged.items()}
 
+    def forward(self, host_port: int, guest_port: int) -> None:
+        """Pass connections to this port of the host's loopback on to the guest, until it is switched off.
+
+        Raises HypervisorError if the port is taken.
+        """
+        rule = f"hostfwd_add {NETWORK} tcp:127.0.0.1:{host_port}-:{guest_port}"
+        said = str(self._running().command("human-monitor-command", {"command-line": rule})).strip()
+        if said:
+            raise HypervisorError(f"port {host_port} is not forwarded: {said}")
+
     def moved_bytes(self, serial: str) -> int:
         """Bytes that the guest has read from and written to a disk since it was plugged, or since the last start."""
         device = f"/{self._disk(serial).device_id}"
@@ -213,9 +223,9 @@ class VirtualMachine:
         disk = self._disk(serial)
         while True:
             qemu = self._qemu
-            if self.alive:
-                self._remove_device(disk, timeout_s)
-                self._remove_backend(disk)
+            if qemu is not None and qemu.alive:
+                self._remove_device(qemu, disk, timeout_s)
+                self._remove_backend(qemu, disk)
             with self._starting, self._lock:
                 if self._qemu in (qemu, None):
                     del self._plugged[serial]
@@ -248,7 +258,8 @@ class VirtualMachine:
         with self._lock:
             self._plugged[serial] = (disk, self._plugged[serial][1])
 
-    def _remove_device(self, disk: Disk, timeout_s: float) -> None:
+    def _remove_device(self, qemu: Qemu, disk: Disk, timeout_s: float) -> None:
+        # Of this process only: after a power cycle the next one has the disk again, and is asked by the next `unplug`.
         deadline = time.monotonic() + timeout_s
         refusal: CommandRefused | None = None
         while True:
@@ -256,7 +267,7 @@ class VirtualMachine:
             if remaining_s <= 0:
                 raise GuestHoldsDisk(f"the guest has not released disk {disk.serial} in time") from refusal
             try:
-                event = self._running().monitor.execute_and_await(
+                event = qemu.monitor.execute_and_await(
                     "device_del",
                     {"id": disk.device_id},
                     events=_UNPLUG_EVENTS,
@@ -275,8 +286,7 @@ class VirtualMachine:
                 return
             raise GuestHoldsDisk(f"the guest refuses to release disk {disk.serial}")
 
-    def _remove_backend(self, disk: Disk) -> None:
-        qemu = self._running()
+    def _remove_backend(self, qemu: Qemu, disk: Disk) -> None:
         # This removes the file node, too, but not a node that has replaced it.
         qemu.command("blockdev-del", {"node-name": disk.node_name})
         if disk.serial in self._dead:

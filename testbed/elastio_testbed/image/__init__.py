@@ -4,8 +4,8 @@ Two layers, each cached under the digest of its inputs: the Debian root, which d
 image itself, which depends on the checkout. Both exist also with the applications of the larger experiments (`tools`).
 """
 
-from elastio_testbed.image.build import GuestImage, build_guest_image
+from elastio_testbed.image.build import GuestImage, build_guest_image, checkout_package
 from elastio_testbed.image.cloud import build_cloud_image
 from elastio_testbed.image.tools import ImageError
 
-__all__ = ["GuestImage", "ImageError", "build_cloud_image", "build_guest_image"]
+__all__ = ["GuestImage", "ImageError", "build_cloud_image", "build_guest_image", "checkout_package"]

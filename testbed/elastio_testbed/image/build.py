@@ -8,7 +8,7 @@ from pathlib import Path
 from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
 from elastio_testbed.image.debian import chosen_suite, debian_root
 from elastio_testbed.image.install import install
-from elastio_testbed.image.package import dependencies
+from elastio_testbed.image.package import build_package, dependencies
 from elastio_testbed.image.tools import chroot, run
 
 ROOT_LABEL = "elastio-root"
@@ -16,6 +16,7 @@ ROOT_LABEL = "elastio-root"
 _ROOT_SIZE = "4G"
 # Each change of the checkout creates another image of about 600 MB, or 950 MB with the tools.
 _KEPT_IMAGES = 8
+_KEPT_PACKAGES = 3
 _CHECKOUT = Path(__file__).resolve().parents[3]
 # What the package is built from, except its documents.
 _SOURCES = (
@@ -64,6 +65,23 @@ def build_guest_image(*, tools: bool = False, suite: str | None = None) -> Guest
         bootloader=directory / "bootx64.efi",
         digest=digest,
     )
+
+
+def checkout_package() -> Path:
+    """The Debian package of this checkout; if the cache has none, it is built, which needs the network.
+
+    Raises ImageError.
+    """
+    cache = cache_directory()
+    entry = cache / f"deb-{digest_of(trees=[_CHECKOUT / name for name in _SOURCES])}"
+    (package,) = cached(entry, _build_package).glob("*.deb")
+    prune(cache, "deb-*", keep=_KEPT_PACKAGES)
+    return package
+
+
+def _build_package(directory: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="elastio-deb-", dir=directory.parent) as work:
+        shutil.move(build_package(_CHECKOUT, Path(work)), directory)
 
 
 def _build(directory: Path, debian: Path, cache: Path) -> None:

@@ -67,7 +67,7 @@ def prune(directory: Path, pattern: str, *, keep: int) -> None:
     entries = [path for path in directory.glob(pattern) if path.is_dir()]
     for entry in sorted(entries, key=lambda path: path.stat().st_mtime, reverse=True)[keep:]:
         with _locked(entry.with_name(entry.name + ".lock")):
-            shutil.rmtree(entry)
+            shutil.rmtree(entry, ignore_errors=True)  # another process may have deleted it meanwhile
 
 
 def _feed(update: Callable[[bytes], None], data: bytes) -> None:

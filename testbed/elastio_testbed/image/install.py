@@ -6,7 +6,7 @@ from pathlib import Path
 from elastio_testbed.image.package import install_package
 from elastio_testbed.image.tools import chroot
 
-_OVERLAY = Path(__file__).parent / "overlay"
+OVERLAY = Path(__file__).parent / "overlay"
 _TIMEOUT_S = 300
 # The modules of the package, and the AWS provider's trimmed SDK data: creating it takes half a minute in an emulated
 # guest.
@@ -15,7 +15,7 @@ _MODULES, _SDK_DATA = "/usr/share/elastio", "/var/cache/elastio/botocore"
 
 def install(root: Path, checkout: Path) -> None:
     """Install the guest's own files and elastio into the Debian root at `root`. Raises ImageError."""
-    shutil.copytree(_OVERLAY, root, dirs_exist_ok=True, copy_function=_copy_plain)
+    shutil.copytree(OVERLAY, root, dirs_exist_ok=True, copy_function=_copy_plain)
     (root / "boot/efi").mkdir(exist_ok=True)
     # After the overlay: the package's trigger makes the initramfs, which contains copies of both.
     install_package(root, checkout)

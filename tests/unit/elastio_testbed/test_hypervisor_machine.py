@@ -1,5 +1,6 @@
 """The machine with a real QEMU whose guest only halts, so it never releases a disk."""
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -187,3 +188,33 @@ def test_a_disk_that_is_unplugged_while_power_comes_back_leaves_the_machine_that
         assert vm.disks() == (SERIAL,)
         with pytest.raises(GuestTimeout):
             started.result()
+
+
+def test_a_port_is_forwarded_while_the_machine_runs_and_refused_if_it_is_taken(vm: VirtualMachine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(HypervisorError):
+            vm.forward(taken.getsockname()[1], 9100)
+        port = taken.getsockname()[1]
+    vm.forward(port, 9100)
+    with socket.create_connection(("127.0.0.1", port), 10):
+        vm.kill()
+    with pytest.raises(HypervisorError):
+        vm.forward(port, 9100)
+
+
+def test_an_unplug_ends_with_the_power_and_does_not_touch_the_machine_that_boots_next(
+    vm: VirtualMachine, volume: Path
+) -> None:
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    with ThreadPoolExecutor() as pool:
+        # QEMU refuses the second request while the first is pending: the unplug then asks again and again.
+        unplug = pool.submit(vm.unplug, SERIAL, 30)
+        with pytest.raises(TimeoutError):
+            unplug.result(3.5)
+        vm.kill()
+        with pytest.raises(GuestTimeout):
+            vm.start(0.3)
+        with pytest.raises(HypervisorError) as raised:
+            unplug.result(5)
+    assert raised.type is not GuestHoldsDisk
+    assert vm.disks() == (SERIAL,)
