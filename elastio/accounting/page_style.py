@@ -41,8 +41,10 @@ thead th { color: var(--quiet); font-weight: normal; }
 tbody th { font-weight: normal; }
 th:first-child, .text { text-align: left; }
 td.text { white-space: normal; min-width: 9rem; }
-svg { display: block; width: 100%; height: auto; }
-svg.key { display: inline-block; width: .9rem; height: .9rem; margin-right: .4rem; vertical-align: -.1rem; }
+svg { display: block; width: 100%; min-width: 40rem; height: auto; }
+svg.key {
+  display: inline-block; width: .9rem; min-width: 0; height: .9rem; margin-right: .4rem; vertical-align: -.1rem;
+}
 svg text { font: 12px system-ui, sans-serif; fill: var(--quiet); }
 .end { text-anchor: end; }
 .middle { text-anchor: middle; }
@@ -71,6 +73,7 @@ svg .name.dirty { fill: var(--dirty); }
 @media print {
   body { max-width: none; margin: 0; font-size: 10pt; }
   .wide { overflow: visible; }
+  svg { min-width: 0; }
   table { font-size: 7.5pt; }
   thead { display: table-header-group; }
   tr { break-inside: avoid; }

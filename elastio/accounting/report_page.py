@@ -73,7 +73,7 @@ def _stamp(wall: float, tz: tzinfo) -> str:
 
 
 def _content(report: Report, courses: Mapping[str, Course]) -> list[Element]:
-    made = [_sums(report), *(tag("p", line, class_="note") for line in notes(report)), _month(report)]
+    made = [_sums(report), *(_prose(line, class_="note") for line in notes(report)), _month(report)]
     drawn = [courses[b.row.token] for b in reversed(pictured(report)) if b.row.token in courses]
     if drawn:
         lines = {b.row.token: b for b in report.boosts}
@@ -99,7 +99,16 @@ def _sums(report: Report) -> Element:
     listed = tag("dl", class_="sums")
     for name, text in figures:
         listed.append(tag("div", tag("dt", name), tag("dd", text)))
-    return tag("section", listed, tag("p", saved(report)))
+    return tag("section", listed, _prose(saved(report)))
+
+
+def _prose(text: str, **attributes: str) -> Element:
+    """A paragraph; what stands between backquotes is a command."""
+    parts = text.split("`")
+    commands = len(parts) // 2 if len(parts) % 2 else 0
+    if not commands:
+        return tag("p", text, **attributes)
+    return tag("p", *(tag("code", part) if n % 2 else part for n, part in enumerate(parts)), **attributes)
 
 
 def _month(report: Report) -> Element:
@@ -114,7 +123,7 @@ def _month(report: Report) -> Element:
         "figure",
         tag("h2", "Cost of each day"),
         _legend("bar", {"backing": "backing volume", "cache": "caches", "fast": "always fast"}),
-        cost_picture.picture(report.days),
+        tag("div", cost_picture.picture(report.days), class_="wide"),
         tag("figcaption", said, class_="note"),
     )
 
@@ -136,12 +145,12 @@ def _boost(course: Course, boost: BoostLine, tz: tzinfo) -> Element:
     through = f", {row.written_through_bytes / GB:.2f} GB written through" if row.written_through_bytes else ""
     said = (
         f"{row.volume_id or 'no volume'}, {row.provisioned_size_bytes / GIB:.1f} GiB at {row.bandwidth_mb_s:.0f} MB/s"
-        f"{attached}, {end}{cost}, at most {format_size(row.peak_dirty_bytes)} dirty{through}. Asked by {row.trigger}."
+        f"{attached}, {end}{cost}, at most {format_size(row.peak_dirty_bytes)} dirty{through}. Begun by {row.trigger}."
     )
     return tag(
         "figure",
         tag("h3", _stamp(row.started_wall, tz)),
-        boost_picture.picture(course, tz),
+        tag("div", boost_picture.picture(course, tz), class_="wide"),
         tag("figcaption", said, class_="note"),
         tag("p", row.failure, class_="failure") if row.failure else None,
     )

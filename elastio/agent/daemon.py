@@ -336,19 +336,12 @@ class Daemon:
 
 
 class StatusReporter:
-    """Shows every change of phase to systemd. A fault whose cause has changed meanwhile is logged again."""
+    """Shows every change of phase to systemd."""
 
     def __init__(self, notifier: Notifier) -> None:
-        self._notifier = notifier
-        self._phase, self._fault = "", ""
+        self._notifier, self._phase = notifier, ""
 
     def report(self, agent: Agent) -> None:
-        state = agent.state
-        phase, fault, before = state.phase.value, str(state.fault or ""), self._fault
-        if (phase, fault) == (self._phase, self._fault):
-            return
-        if phase != self._phase:
+        if (phase := agent.state.phase.value) != self._phase:
             self._notifier.send(f"STATUS={phase}")
-        self._phase, self._fault = phase, fault
-        if before and fault and fault != before:
-            _log.error("an operator must decide: %s", fault)
+            self._phase = phase

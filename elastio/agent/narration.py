@@ -140,7 +140,7 @@ KINDS: dict[str, Kind] = {
 def _of_transition(seen: Transition, cycle: Cycle | None, at: Moment) -> Iterator[LogEvent]:
     """RELEASED and CACHE_ATTACHED are told by what the cycle shows; a cap is told beside what it caused."""
     if seen.is_capped:
-        message = seen.reason if seen.before is Phase.IDLE else f"the boost ends: {seen.reason}"
+        message = seen.reason if seen.event == Event.BOOST_CAPPED else f"the boost ends: {seen.reason}"
         yield replace(_event(Kind.BOOST_CAPPED, message, cycle, seen.after, at), reason=seen.reason)
     kind = KINDS.get(seen.event)
     if seen.after is Phase.FAULTED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastio.accounting.rows import row_of
 from elastio.control.status import (
@@ -15,6 +15,7 @@ from elastio.control.status import (
     LoadPart,
     MissingPart,
     MonthPart,
+    OthersPart,
     PurchasesPart,
     SpendPart,
     Status,
@@ -24,7 +25,7 @@ from elastio.control.status import (
 from elastio.core import backing_credits, caps, holding, waste
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
-from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume, VolumeState
+from elastio.core.model import BackingView, HostView, Identity, Others, Rates, Sample, Spend, Volume, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Model, Policy
 from elastio.core.state import AgentState, Phase
@@ -143,6 +144,18 @@ def _spend(spend: Spend, policy: Policy) -> SpendPart:
         currency=spend.currency_name,
         unpriced=spend.unpriced,
         month=MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *most.per_month),
+        others=None if spend.others is None else _others(spend.others),
+    )
+
+
+def _others(others: Others) -> OthersPart:
+    today, month = others.today, others.month
+    return OthersPart(
+        today.boosts,
+        today.agbs,
+        today.currency,
+        MonthPart(month.boosts, month.agbs, month.currency),
+        others.trouble,
     )
 
 
@@ -237,13 +250,23 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
 
 
 def _owned(state: AgentState, policy: Policy) -> tuple[VolumePart, ...] | None:
-    """The volumes of this agent that exist: as listed last, and that of the cycle as it was seen last."""
+    """The volumes of this agent that exist: as listed last, and that of the cycle as it was seen last.
+
+    The cloud is not asked again about a volume whose disk the kernel shows.
+    """
     if state.owned is None:
         return None
     current = state.cycle.volume if state.cycle is not None else None
+    if current is not None and current.state is VolumeState.ATTACHING and _is_seen(state.cycle):
+        current = replace(current, state=VolumeState.ATTACHED)
     listed = tuple(v for v in state.owned if current is None or v.id != current.id)
     volumes = (*(() if current is None else (current,)), *listed, *state.others)
     return tuple(_volume(v, state, policy) for v in volumes if v.state is not VolumeState.GONE)
+
+
+def _is_seen(cycle: Cycle | None) -> bool:
+    """The kernel has shown the disk of the cycle's volume."""
+    return cycle is not None and cycle.times.appeared is not None
 
 
 def _volume(volume: Volume, state: AgentState, policy: Policy) -> VolumePart:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from elastio.cli.busy import ProgressLine, busy
 from elastio.config.neighbours import Device
-from elastio.config.paths import DEFAULT_PATH, name_of, socket_of
+from elastio.config.paths import DEFAULT_PATH, NAME, name_of, socket_of
 from elastio.config.schema import Config, load
 from elastio.control.client import ControlClient
 from elastio.control.exit_codes import TimedOutError
@@ -78,6 +78,18 @@ class App:
     def on(self, device: Device) -> App:
         """The same for this device alone."""
         return replace(self, config_path=device.path, several=())
+
+    def named(self, name: str | None) -> App:
+        """The same for a device that is to be configured: NAME.toml, beside the file that is meant otherwise.
+
+        Raises ConfigError `device.name` for what cannot be a name.
+        """
+        if name is None:
+            return self
+        if not NAME.fullmatch(name):
+            text = f"{name!r} cannot be the name of a device: use letters, digits, _ and -, at most 64, and no - first"
+            raise ConfigError(text, code="device.name")
+        return replace(self, config_path=self.config_path.with_name(f"{name}{DEFAULT_PATH.suffix}"), several=())
 
     def sysfs(self) -> Sysfs:
         return Sysfs(self.root)

@@ -28,7 +28,7 @@ WAIT_S = 300.0
 )
 @click.option("--dry-run", is_flag=True, help="Show what it would buy and cost; buy nothing.")
 @click.option("--drill", is_flag=True, help="Prove that boosts work: buy the smallest cache, use, flush and delete it.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result of --dry-run as one JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result of --dry-run or --drill as one JSON document.")
 @wait_options(WAIT_S)
 @click.pass_obj
 def boost(app: App, size_gib: float | None, dry_run: bool, drill: bool, as_json: bool, wait_s: float | None) -> None:
@@ -37,19 +37,19 @@ def boost(app: App, size_gib: float | None, dry_run: bool, drill: bool, as_json:
     The exit code is 5 if the agent refuses, for example because a cap is reached.
     """
     size_bytes = None if size_gib is None else int(size_gib * GIB)
-    if drill and (dry_run or as_json or size_gib is not None or wait_s is not None):
-        raise click.UsageError("--drill takes no other option")
+    if drill and (dry_run or size_gib is not None or wait_s is not None):
+        raise click.UsageError("--drill takes no other option than --json")
     if dry_run and wait_s is not None:
         raise click.UsageError("give --dry-run or --wait, not both")
-    if as_json and not dry_run:
-        raise click.UsageError("--json needs --dry-run")
+    if as_json and not (dry_run or drill):
+        raise click.UsageError("--json needs --dry-run or --drill")
     if dry_run:
         _show_quote(app, size_bytes, as_json)
         return
     if drill:
         from elastio.cli.drill import run  # noqa: PLC0415  a boost needs no provider
 
-        run(app)
+        run(app, as_json=as_json)
         return
     fields = {} if size_bytes is None else {"size_bytes": size_bytes}
     click.echo(app.client().ask("boost", **fields)["text"])

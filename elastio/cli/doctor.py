@@ -13,7 +13,7 @@ from elastio.config.doubts import doubts
 from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
-from elastio.setup import agent_checks, device_checks, kernel_checks
+from elastio.setup import agent_checks, device_checks, kernel_checks, neighbour_checks
 from elastio.setup.check_result import CheckResult, Machine, Verdict, fail, ok, warn
 from elastio.setup.subprocess_timeout import call_with_timeout
 
@@ -77,6 +77,7 @@ def examine(app: App) -> Iterator[CheckResult]:
     yield from found
     yield agent_checks.daemon(app.client())
     yield from agent_checks.credits(app.client())
+    yield from neighbour_checks.neighbours(app.config_path, config)
 
 
 def _of_the_device(machine: Machine, config: Config) -> list[CheckResult]:

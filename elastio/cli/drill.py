@@ -9,7 +9,10 @@ a device that hangs cannot be interrupted.
 
 from __future__ import annotations
 
+import functools
+import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import click
@@ -36,6 +39,8 @@ LIST_S = 300.0
 # Each new list is a request to the cloud.
 RELIST_POLLS = 4
 
+Say = Callable[[str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Bill:
@@ -45,6 +50,20 @@ class Bill:
     cost: float | None
     currency: str
     is_estimate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A drill that succeeded. `cycle` is as it was when the cache was attached; `took_s`: until the volume was gone.
+
+    `has_later`: another boost has begun since. `is_compared` False: there is no filesystem for a file.
+    """
+
+    cycle: CyclePart
+    took_s: float
+    bill: Bill
+    has_later: bool
+    is_compared: bool
 
 
 def obstacle(seen: Status) -> RefusedByAgentError | None:
@@ -93,8 +112,21 @@ def left_over(seen: Status, token: str) -> tuple[VolumePart, ...]:
 # --- the drill ---------------------------------------------------------------------------------------------
 
 
-def run(app: App) -> None:
-    """Carry out the drill, and print each step. Raises ElastioError; then no boost of the drill goes on."""
+def run(app: App, *, as_json: bool = False) -> None:
+    """Carry out the drill, and print each step. Raises ElastioError; then no boost of the drill goes on.
+
+    `as_json`: the steps on stderr, and the result as one document on stdout.
+    """
+    result = carry_out(app, functools.partial(click.echo, err=as_json))
+    if as_json:
+        click.echo(json.dumps(to_dict(result), indent=2))
+        return
+    for line in summary(result.cycle, result.bill, has_later=result.has_later):
+        click.echo(line)
+
+
+def carry_out(app: App, say: Say) -> Result:
+    """The whole drill; `say` gets a sentence for each step. Raises as `run`."""
     before = app.client().status()
     refused = obstacle(before)
     if refused is not None:
@@ -105,21 +137,20 @@ def run(app: App) -> None:
         found = ask(app, policy.min_size_bytes, time.time())
     if found.refused:
         raise RefusedByAgentError(f"the boost would be refused: {found.refused}", code="drill.cap")
-    place = drill_file.place_of(app, config.device.backing_uuid, is_simulated=before.agent.cloud == "sim")
+    place = drill_file.place_of(app, config.device.backing_uuid, say, is_simulated=before.agent.cloud == "sim")
     blocks = drill_file.blocks_for(policy, config.agent.sample_interval_s)
-    click.echo(_offer(found))
+    say(_offer(found))
     with ended_by_signals(), drill_file.removed(place, blocks) as file:
         limit_s = policy.attach_timeout_s + policy.start_jitter_s + ATTACH_SLACK_S
-        cycle = _boosted(app, policy.min_size_bytes, limit_s, file)
+        cycle = _boosted(app, policy.min_size_bytes, limit_s, file, say)
         took_s = _released(app, cycle)
-        click.echo(f"the cache is flushed and its volume deleted (after {format_duration(took_s)})")
+        say(f"the cache is flushed and its volume deleted (after {format_duration(took_s)})")
         if file is not None:
             file.compare()
-            click.echo("read the file back from the backing volume: it is what was written")
+            say("read the file back from the backing volume: it is what was written")
     after = _listed(app, cycle.token)
     spent = bill(before.spend, after.spend, found.quote, took_s)
-    for line in summary(cycle, spent, has_later=is_later(after, cycle.token)):
-        click.echo(line)
+    return Result(cycle, took_s, spent, is_later(after, cycle.token), file is not None)
 
 
 def _offer(found: BoostQuote) -> str:
@@ -130,14 +161,14 @@ def _offer(found: BoostQuote) -> str:
     return f"{what}, {found.cost(3600.0):.4f} {quote.currency} an hour"
 
 
-def _boosted(app: App, size_bytes: int, limit_s: float, file: drill_file.DrillFile | None) -> CyclePart:
+def _boosted(app: App, size_bytes: int, limit_s: float, file: drill_file.DrillFile | None, say: Say) -> CyclePart:
     """Boost, write the file and ask for the flush. The cycle as it was when the cache was attached."""
-    click.echo(app.client().ask("boost", size_bytes=size_bytes)["text"])
+    say(app.client().ask("boost", size_bytes=size_bytes)["text"])
     try:
-        cycle = _attached(app, limit_s)
+        cycle = _attached(app, limit_s, say)
         if file is not None:
             file.write()
-            click.echo(f"wrote {file.blocks} MiB to {file.path}")
+            say(f"wrote {file.blocks} MiB to {file.path}")
         app.client().ask("flush")
     except RefusedByAgentError:
         raise  # another boost is not the drill's to flush
@@ -147,14 +178,14 @@ def _boosted(app: App, size_bytes: int, limit_s: float, file: drill_file.DrillFi
     return cycle
 
 
-def _attached(app: App, limit_s: float) -> CyclePart:
+def _attached(app: App, limit_s: float, say: Say) -> CyclePart:
     for seen in app.watch(limit_s, lambda _: "the cache is not attached"):
         cycle = seen.cycle
         if cycle is not None and cycle.trigger != Trigger.OPERATOR:
             raise RefusedByAgentError(f"a boost for {cycle.trigger} began before the drill's", code="drill.busy")
         if seen.phase == Phase.BOOSTING and cycle is not None:
             took = "" if cycle.boosted_after_s is None else f" (after {format_duration(cycle.boosted_after_s)})"
-            click.echo(f"the cache is attached{took}: volume {cycle.volume_id}")
+            say(f"the cache is attached{took}: volume {cycle.volume_id}")
             return cycle
         if seen.phase != Phase.ATTACHING:
             raise ElastioError(f"the boost failed: {_reason(app, seen)}", code="drill.boost_failed")
@@ -216,3 +247,22 @@ def summary(cycle: CyclePart, spent: Bill, *, has_later: bool) -> list[str]:
     left = "0 volumes left" + (", beside that of a boost that has begun since" if has_later else "")
     rows = (("first boost", first), ("cost", f"{about}{money}, {spent.agbs:.0f} AGBs"), ("left", left))
     return [f"{name:<13}{text}" for name, text in rows]
+
+
+def to_dict(result: Result) -> dict[str, object]:
+    """The result as JSON values. `cost` is null if the price is not known."""
+    cycle, spent = result.cycle, result.bill
+    return {
+        "volume_id": cycle.volume_id,
+        "size_bytes": cycle.size_bytes,
+        "bandwidth_mb_s": cycle.bandwidth_mb_s,
+        "attached_after_s": cycle.boosted_after_s,
+        "deleted_after_s": result.took_s,
+        "agbs": spent.agbs,
+        "cost": spent.cost,
+        "currency": spent.currency,
+        "is_estimate": spent.is_estimate,
+        "is_compared": result.is_compared,
+        "volumes_left": 0,
+        "has_later_boost": result.has_later,
+    }

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from elastio.cli.app import App
 from elastio.core.policy import Policy
 from elastio.errors import ElastioError, HostError
@@ -80,7 +78,7 @@ def blocks_for(policy: Policy, sample_interval_s: float) -> int:
     return max(1, min(MOST_BLOCKS, int(load_bytes / 2 / BLOCK_BYTES)))
 
 
-def place_of(app: App, backing_uuid: str, *, is_simulated: bool) -> Path | None:
+def place_of(app: App, backing_uuid: str, say: Callable[[str], None], *, is_simulated: bool) -> Path | None:
     """Where the filesystem of the adaptive device is mounted. None for a simulated machine without such a device.
 
     Raises HostError if it is not mounted.
@@ -88,7 +86,7 @@ def place_of(app: App, backing_uuid: str, *, is_simulated: bool) -> Path | None:
     sysfs = app.sysfs()
     names = call_with_timeout(lambda: _adaptive(sysfs, backing_uuid), KERNEL_S)
     if not names and is_simulated:
-        click.echo("the machine is simulated and has no filesystem: no file is written")
+        say("the machine is simulated and has no filesystem: no file is written")
         return None
     for name in names:
         for place in mounted_at(sysfs, name):

@@ -10,6 +10,7 @@ from elastio.accounting.rows import MonthToDate
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import open_ledger
+from elastio.cli.others import others_of
 from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
@@ -109,6 +110,7 @@ def _spend_of(status: Status) -> Spend:
         today.currency,
         today.unpriced,
         Spent(month.boosts, month.agbs, month.cost),
+        others=None if today.others is None else others_of(today.others),
     )
 
 
@@ -165,10 +167,10 @@ def _caps(found: BoostQuote) -> str:
     if found.refused:
         return f"no boost begins: {found.refused}"
     caps: Caps = found.policy.caps
-    today = Spent(found.spend.boosts, found.spend.agbs, found.spend.currency)
+    today, month = found.spend.under_caps_today, found.spend.under_caps_this_month
     left = [
         f"{most - spent:{form}} {unit} {period}"
-        for period, limits, used in (("today", caps.per_day, today), ("this month", caps.per_month, found.spend.month))
+        for period, limits, used in (("today", caps.per_day, today), ("this month", caps.per_month, month))
         for most, spent, form, unit in zip(
             limits,
             (used.boosts, used.agbs, used.currency),

@@ -10,6 +10,7 @@ from elastio.cli.app import App
 from elastio.cli.busy import busy
 from elastio.config.doubts import doubts
 from elastio.config.files import read_drop_ins
+from elastio.config.paths import name_of, unit_of
 from elastio.config.text import exists, write
 from elastio.core.model import Identity
 from elastio.errors import ConfigError, ElastioError, HostError
@@ -36,6 +37,7 @@ NO_CACHE_BANDWIDTH = "the bandwidth to buy is not set: give --cache-bandwidth"
     "--cache-bandwidth", "cache_bandwidth_mb_s", metavar="MB/S", type=MB_S, help="Bandwidth to buy for a cache."
 )
 @click.option("--provider", metavar="NAME", help="Name of the cloud provider  [default: the detected one]")
+@click.option("--name", metavar="NAME", help="Name of a further device of this VM: its file is NAME.toml.")
 @click.option("--print", "print_only", is_flag=True, help="Print the configuration instead of writing it.")
 @click.option("--force", is_flag=True, help="Replace an existing configuration file.")
 @click.pass_obj
@@ -45,6 +47,7 @@ def init(
     bandwidth_mb_s: float | None,
     cache_bandwidth_mb_s: float | None,
     provider: str | None,
+    name: str | None,
     print_only: bool,
     force: bool,
 ) -> None:
@@ -52,6 +55,7 @@ def init(
 
     On a terminal, missing values are prompted for. Otherwise the exit code is 3, and stderr names every missing option.
     """
+    app = app.named(name)
     if app.config_path.exists() and not (force or print_only):
         raise exists(app.config_path)
     found, missing = _find_device(app, device)
@@ -73,7 +77,14 @@ def init(
         return
     write(app.config_path, text, replace=force)
     click.echo(f"wrote {app.config_path} for backing device {found}")
-    click.echo("next steps:\n  elastio doctor\n  systemctl enable --now elastiod")
+    click.echo("\n  ".join(("next steps:", *_next_steps(name or name_of(app.config_path)))))
+
+
+def _next_steps(name: str) -> tuple[str, ...]:
+    """With a name: the agents that run already have to learn of the new device."""
+    unit = unit_of(name).removesuffix(".service")
+    reload = (f"systemctl reload {unit_of('').removesuffix('.service')}",) if name else ()
+    return f"elastio doctor{f' --device {name}' if name else ''}", f"systemctl enable --now {unit}", *reload
 
 
 def _told(app: App, cloud: Cloud | None, found: Candidate | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from elastio.accounting.report import periods
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import open_ledger
+from elastio.cli.others import others_of
 from elastio.cli.output_file import write_whole
 from elastio.cli.which_device import all_devices
 from elastio.config.schema import Config
@@ -49,7 +51,9 @@ def metrics(app: App, output: Path | None) -> None:
 def _known(app: App, wall: float) -> Known:
     config, seen = _config(app), _status(app)
     served = _device(config, seen)
-    return Known(served, seen, _bills(app, served, wall, config.policy().caps if config else None))
+    bills = _bills(app, served, wall, config.policy().caps if config else None)
+    beside = seen.spend.others if seen is not None else None
+    return Known(served, seen, bills if bills is None or beside is None else replace(bills, others=others_of(beside)))
 
 
 def _config(app: App) -> Config | None:

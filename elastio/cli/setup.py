@@ -15,6 +15,7 @@ from elastio.cli.init import MB_S
 from elastio.cli.setup_steps import Work, carry_out
 from elastio.cli.waiting import seconds_option
 from elastio.config.files import read_drop_ins
+from elastio.config.paths import name_of
 from elastio.errors import ConfigError, ElastioError
 from elastio.setup.check_result import Machine
 from elastio.setup.filesystem import MAKERS
@@ -42,18 +43,28 @@ COST = click.FloatRange(min=0)
 @click.option("--bandwidth", metavar="MB/S", type=MB_S, help="Bandwidth of the volume  [default: as the cloud tells]")
 @click.option("--cache-bandwidth", metavar="MB/S", type=MB_S, help="Bandwidth of a cache  [default: 4 times as much]")
 @click.option("--provider", metavar="NAME", help="Name of the cloud provider  [default: the detected one]")
+@click.option("--name", metavar="NAME", help="Name of a further device of this VM: its file is NAME.toml.")
 @seconds_option("--timeout", "idle_s", IDLE_S, "Time to wait until the agent is idle.")
 @click.option("--yes", is_flag=True, help="Format without confirmation.")
 @click.option("--dry-run", is_flag=True, help="Print the steps and change nothing.")
 @click.pass_obj
 def setup(
-    app: App, /, device: Path, mountpoint: Path, idle_s: float, yes: bool, dry_run: bool, **options: object
+    app: App,
+    /,
+    device: Path,
+    mountpoint: Path,
+    idle_s: float,
+    name: str | None,
+    yes: bool,
+    dry_run: bool,
+    **options: object,
 ) -> None:
     """Make the blank volume DEVICE adaptive, mount it at MOUNTPOINT, configure the agent and start it.
 
     What is done already is left as it is: after a failure the same command goes on. A volume that is not blank is
     refused, and the exit code is 1.
     """
+    app = app.named(name)
     place = mountpoint.resolve() if mountpoint.is_absolute() else mountpoint
     wanted = _wanted(device, place, app, options)
     machine = Machine(app.sysfs(), app.run)
@@ -70,7 +81,8 @@ def setup(
     if not yes and (asked := question(wanted, facts)):
         click.confirm(asked, abort=True)
     _carry_out(Work(app, wanted, facts, config, idle_s), steps)
-    click.echo("next step:\n  elastio boost --drill")
+    called = name or name_of(app.config_path)
+    click.echo(f"next step:\n  elastio boost --drill{f' --device {called}' if called else ''}")
 
 
 def _wanted(device: Path, place: Path, app: App, options: dict[str, object]) -> Wanted:

@@ -15,6 +15,7 @@ from elastio.control.status import (
     ExpectedPart,
     InhibitionPart,
     MonthPart,
+    OthersPart,
     SpendPart,
     Status,
     VolumePart,
@@ -81,7 +82,7 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines += _cycle(seen.cycle)
     learned = seen.learned_size_bytes
     lines.append(("learned size", "none yet" if learned is None else format_size(learned)))
-    lines += [("today", _spend(seen)), *_month(seen), ("volumes", _volumes(seen))]
+    lines += [("today", _spend(seen)), *_month(seen), *_others(seen), ("volumes", _volumes(seen))]
     if seen.cloud_error:
         lines.append(("cloud", seen.cloud_error))
     if seen.last_error and seen.last_error != seen.cloud_error:
@@ -177,19 +178,35 @@ def _spend(seen: Status) -> str:
 def _month(seen: Status) -> list[tuple[str, str]]:
     """The month, if a cap limits it."""
     month = seen.spend.month
-    if (month.max_boosts, month.max_agbs, month.max_cost) == (None, None, None):
+    return [("this month", ", ".join(_sums(month, seen.spend.currency)))] if _is_limited(month) else []
+
+
+def _is_limited(month: MonthPart) -> bool:
+    return (month.max_boosts, month.max_agbs, month.max_cost) != (None, None, None)
+
+
+def _others(seen: Status) -> list[tuple[str, str]]:
+    """What other devices have spent and reserved under the shared caps, in the periods that are shown."""
+    spend, others = seen.spend, seen.spend.others
+    if others is None:
         return []
-    return [("this month", ", ".join(_sums(month, seen.spend.currency)))]
+    if others.trouble:
+        return [("others", f"what they have spent under the shared caps is not known: {others.trouble}")]
+    lines = [("others today", f"{', '.join(_sums(others, spend.currency))}, spent or reserved under the shared caps")]
+    if _is_limited(spend.month):
+        lines.append(("others, month", ", ".join(_sums(others.month, spend.currency))))
+    return lines
 
 
-def _sums(spent: SpendPart | MonthPart, currency: str) -> tuple[str, str, str]:
+def _sums(spent: SpendPart | MonthPart | OthersPart, currency: str) -> tuple[str, str, str]:
     """Boosts, AGBs and cost, each with its cap. Amounts in several currencies have no sum."""
-    cost = f"in {currency}" if " and " in currency else f"{spent.cost:.4f}{_cap(spent.max_cost)} {currency}".rstrip()
-    return (
-        f"{spent.boosts}{_cap(spent.max_boosts)} boosts",
-        f"{spent.agbs:.0f}{_cap(spent.max_agbs)} AGBs",
-        f"cost {cost}",
-    )
+    boosts, agbs, most = (None, None, None) if isinstance(spent, OthersPart) else _caps_of(spent)
+    cost = f"in {currency}" if " and " in currency else f"{spent.cost:.4f}{_cap(most)} {currency}".rstrip()
+    return f"{spent.boosts}{_cap(boosts)} boosts", f"{spent.agbs:.0f}{_cap(agbs)} AGBs", f"cost {cost}"
+
+
+def _caps_of(spent: SpendPart | MonthPart) -> tuple[int | None, float | None, float | None]:
+    return spent.max_boosts, spent.max_agbs, spent.max_cost
 
 
 def _cap(most: float | None) -> str:

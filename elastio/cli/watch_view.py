@@ -18,6 +18,8 @@ from elastio.control.status import CyclePart, Status
 from elastio.units import GIB, format_duration, format_size
 
 LABEL, GUTTER, TEXT = 14, 8, 44
+# The text behind a longer bar would be too far from its name.
+MOST_BAR = 60
 MOST_HEIGHT = 14
 MARKS = {
     **{"idle": ".", "attaching": "a", "boosting": "B", "flushing": "f", "detaching": "d", "faulted": "!"},
@@ -166,7 +168,7 @@ def _dirty_lines(seen: Watched, form: Format) -> list[Line]:
 
 def _bar_line(name: str, share: float, text: str, form: Format) -> Line:
     """A bar that leaves room for its text."""
-    room = max(3, form.columns - LABEL - TEXT - 6)
+    room = min(MOST_BAR, max(3, form.columns - LABEL - TEXT - 6))
     return Line(f"{name:<{LABEL}}{bar(share, room, form.symbols)} {share * 100:3.0f} % {text}")
 
 

@@ -64,8 +64,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _require_trusted(path: Path, status: os.stat_result) -> None:
     """Raises ConfigError if others can write the file: it decides what is bought and who gets credentials."""
-    if status.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path} is writable by every user and is not used: chmod o-w {path}", code="file.mode")
+    is_other_group = status.st_gid not in (0, os.getegid())
+    if status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if is_other_group else 0)):
+        raise ConfigError(f"{path} is writable by other users and is not used: chmod go-w {path}", code="file.mode")
     if status.st_uid not in (0, os.geteuid()):
         raise ConfigError(
             f"{path} belongs to user {status.st_uid} and is not used: chown root {path}", code="file.owner"

@@ -95,10 +95,25 @@ class MonthPart:
 
 
 @dataclass(frozen=True, slots=True)
+class OthersPart:
+    """What the other devices that share the caps have spent today, and reserved for boosts that run.
+
+    `month` is the same for the local month, without caps. `trouble`: why all that is not known; empty: it is.
+    """
+
+    boosts: int = 0
+    agbs: float = 0.0
+    cost: float = 0.0
+    month: MonthPart = MonthPart()
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SpendPart:
     """Spending since local midnight, and the caps; None: no cap. `known` False: the ledger cannot be read.
 
-    `currency` is that of `cost`; empty if nothing with a price was billed. `unpriced` boosts are not in `cost`.
+    `currency` is that of `cost`; empty if nothing with a price was billed. `unpriced` boosts are not in `cost`. All of
+    this is this device's; `others` counts under the caps as well. None: they are not shared.
     """
 
     boosts: int
@@ -111,6 +126,7 @@ class SpendPart:
     currency: str = ""
     unpriced: int = 0
     month: MonthPart = MonthPart()
+    others: OthersPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

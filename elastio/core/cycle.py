@@ -48,6 +48,7 @@ class FailureKind(StrEnum):
     LOST = "lost"  # the volume or its disk is gone or unusable
     TIMED_OUT = "timed out"
     WITHDRAWN = "withdrawn"  # the boost is no longer wanted
+    CAPPED = "capped"  # another device was faster to use up a shared cap: nothing was bought
     UNKNOWN = "unknown"  # read from a journal of 0.1.0, which records no kind
 
 

@@ -49,7 +49,7 @@ class Event(StrEnum):
 _MEANINGS = {
     Event.BOOST_WANTED: "Utilization was at or above the threshold for the trigger delay, the lead time of an "
     "expected burst has come, or an operator asked; no cap forbids the boost.",
-    Event.BOOST_CAPPED: "The same, but a cap forbids the boost.",
+    Event.BOOST_CAPPED: "The same, but a cap forbids the boost, or another device has used up a shared one.",
     Event.BOOST_DECLINED: "The same, but as far as past bursts show, the bill would be above the value of the "
     'time that is saved (only with `policy.model = "money"`, and not for an operator).',
     Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
@@ -225,10 +225,10 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
     if backing is not None and _is_boosted(cycle, backing):
         took = (cycle.times.boosted or obs.now) - cycle.started_at
         return Detection(Event.CACHE_ATTACHED, f"cache attached in writeback mode {took:.2f} s after the decision")
-    if cycle.failure is not None:
+    if (failure := cycle.failure) is not None:
         is_bought = cycle.volume_id is not None or cycle.create_unconfirmed_at is not None
-        event = Event.BOOST_ABANDONED if is_bought else Event.BOOST_REFUSED
-        return Detection(event, cycle.failure.text, failure=cycle.failure.kind)
+        unbought = Event.BOOST_CAPPED if failure.kind is FailureKind.CAPPED else Event.BOOST_REFUSED
+        return Detection(Event.BOOST_ABANDONED if is_bought else unbought, failure.text, failure=failure.kind)
     was_there = cycle.cache_set is not None or cycle.times.installing is not None
     if was_there and obs.host is not None and obs.host.disk(cycle.serial) is None:
         return _abandoned(FailureKind.LOST, f"the disk of volume {cycle.volume_id} disappeared after it was formatted")

@@ -4,7 +4,8 @@ Theory of operation. A cache is attached while no write is in flight to the back
 is in flight takes that volume's time: a filesystem submits requests of up to 8 MiB, some three at once, which is a
 second and a half at 16 MB/s, and a fifth of a second at 125 MB/s. If writes are held back that long before the disk
 appears, the backing volume works on at its full speed, and the attach need not wait. When the disk appears is known
-from the last boosts. If it does not, writes flow again after as much time as could have been gained. Pure.
+from the last boosts; on a slow backing volume that is sooner than its volume has been created. If it does not appear,
+writes flow again after as much time as could have been gained. Pure.
 """
 
 from __future__ import annotations
@@ -36,5 +37,5 @@ def window(state: AgentState, policy: Policy) -> tuple[float, float] | None:
 
 
 def _is_awaited(cycle: Cycle) -> bool:
-    """The cloud has accepted to attach the volume, for a load that is there."""
-    return cycle.trigger is Trigger.LOAD and cycle.times.asked is not None
+    """The cloud has accepted to create the volume, for a load that is there."""
+    return cycle.trigger is Trigger.LOAD and cycle.times.created is not None

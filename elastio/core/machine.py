@@ -84,6 +84,7 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.ORPHAN_FOUND): Phase.DETACHING,
     (Phase.ATTACHING, Event.CACHE_ATTACHED): Phase.BOOSTING,
     (Phase.ATTACHING, Event.BOOST_REFUSED): Phase.IDLE,
+    (Phase.ATTACHING, Event.BOOST_CAPPED): Phase.IDLE,
     (Phase.ATTACHING, Event.BOOST_ABANDONED): Phase.DETACHING,
     (Phase.ATTACHING, Event.BOOST_WITHDRAWN): Phase.DETACHING,
     (Phase.BOOSTING, Event.WENT_QUIET): Phase.FLUSHING,
@@ -130,11 +131,11 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     state = ahead.update(state, obs, policy)
     state, held = holding.noted(filling.noted(state, obs, policy), obs, policy)
     reason = inhibited or reason or _why_failed_clean(before, state) or held
-    state = _with_current_fault(state, obs)
+    state, new_fault = _with_current_fault(state, obs, seen)
     state, detected = _moved(state, _detect(state, obs, policy), obs, policy, seen)
     policy = money.in_force(configured, state.cycle)
     state, answers, ordered = _answer(state, obs, policy, seen)
-    reason = ordered or detected or reason
+    reason = ordered or detected or new_fault or reason
     if state.phase is Phase.IDLE and not ordered:
         state, wanted = _moved(state, boosting.wanted(state, obs, configured), obs, configured, seen)
         reason = wanted or reason
@@ -184,12 +185,18 @@ def _detect(state: AgentState, obs: Observation, policy: Policy) -> Detection | 
     return danger or detection.DETECTORS[state.phase](state, obs, policy)
 
 
-def _with_current_fault(state: AgentState, obs: Observation) -> AgentState:
-    """The state with its fault brought up to date: an operator or the kernel may have changed what is wrong."""
+def _with_current_fault(state: AgentState, obs: Observation, seen: list[Transition]) -> tuple[AgentState, str]:
+    """The state with its fault brought up to date, and the reason if it is another one than before.
+
+    An operator or the kernel may have changed what is wrong. Adds the transition to `seen`; it is not one of the table.
+    """
     if state.phase is not Phase.FAULTED or state.is_stopped:
-        return state
+        return state, ""
     danger = detection.danger(state, obs)
-    return state if danger is None else replace(state, fault=_fault(danger))
+    if danger is None or (fault := _fault(danger)) == state.fault:
+        return state, ""
+    seen.append(Transition(danger.event, state.phase, state.phase, danger.reason))
+    return replace(state, fault=fault), danger.reason
 
 
 def _fault(danger: Detection) -> Fault:
@@ -273,7 +280,8 @@ def _put_off(state: AgentState, event: Event, obs: Observation) -> AgentState:
     """The state after a boost that is not bought: a cap is asked again soon; a load that is not worth it, no more."""
     if event is Event.BOOST_DECLINED:
         return replace(state, declined_for=boosting.beginning(state, obs), declined_boosts=state.declined_boosts + 1)
-    return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S, capped_boosts=state.capped_boosts + 1)
+    cool_until = obs.now + FAILED_COOL_DOWN_S
+    return replace(state, cycle=None, cool_until=cool_until, capped_boosts=state.capped_boosts + 1)
 
 
 def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:

@@ -50,10 +50,20 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     Settings that the kernel lost come first (it loses most of them at a reboot): some of them make writeback safe.
     """
     plan = _next_action(state, obs, policy)
-    # Without a cache a notice changes nothing, and the cloud worker need not run.
-    is_of_interest = state.cycle is not None or state.notice is not None
-    asks = plan.action is None and policy.notice_poll_s is not None and is_of_interest
+    asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
     return _or_notice(plan, state, obs) if asks else plan
+
+
+def _may_concern(state: AgentState) -> bool:
+    """Whether a notice would change anything, so that the cloud's worker has to run for it.
+
+    Without a cache it changes nothing. A volume that is not being attached yet holds nothing, and must not wait for
+    the answer: the cloud's worker makes one call at a time, and a load waits for the next one.
+    """
+    cycle = state.cycle
+    if cycle is None:
+        return state.notice is not None
+    return state.phase is not Phase.ATTACHING or cycle.times.asked is not None or state.notice is not None
 
 
 def _or_notice(plan: NextAction, state: AgentState, obs: Observation) -> NextAction:

@@ -159,10 +159,16 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
         cycle = with_next_poll(_fold_done(cycle, outcome, obs), state.create_s, obs)
     elif outcome.kind is OutcomeKind.REFUSED:
         if state.phase is Phase.ATTACHING:
-            cycle = replace(cycle, failure=Failure(FailureKind.ERROR, outcome.error))
+            cycle = replace(cycle, failure=Failure(_why_refused(outcome), outcome.error))
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, create_unconfirmed_at=obs.now)
     return replace(state, cycle=cycle, create_s=shortest_create_s(state, cycle))
+
+
+def _why_refused(outcome: Outcome) -> FailureKind:
+    """A purchase that shared caps refuse is no failure of this device. Its code is the key of the cap."""
+    is_capped = isinstance(outcome.action, CreateVolume) and outcome.code.startswith("caps.")
+    return FailureKind.CAPPED if is_capped else FailureKind.ERROR
 
 
 def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:

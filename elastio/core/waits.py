@@ -46,6 +46,8 @@ LARGE_BYTES = 64 * KIB
 BUSY_SHARE = 0.5
 # A request that was served takes at least this long of a disk's time, which counts in whole milliseconds.
 LEAST_BUSY_S = 0.001
+# The scheduler counts in nanoseconds: what is less is a rounding error, and no ratio to it means anything.
+LEAST_SPENT_S = 1e-9
 CLASSES = 10
 # Of the standard error of samples: from here on a difference is significant.
 SIGMAS = 2.0
@@ -78,7 +80,7 @@ class Spent(NamedTuple):
     def with_run(self, ran_s: float) -> Spent:
         """The same time of one thread, of which it ran for `ran_s`; unchanged if it was never seen off a processor."""
         off_s, life_s = self.waited_s + self.slept_s, sum(self)
-        if off_s <= 0:
+        if off_s < LEAST_SPENT_S:
             return self
         factor = max(0.0, life_s - ran_s) / off_s
         return Spent(min(life_s, ran_s), self.waited_s * factor, self.slept_s * factor)
@@ -335,7 +337,7 @@ def refine(totals: Totals) -> tuple[Totals, bool]:
 def _by_scheduler(totals: Totals) -> Totals:
     """Scaled so that running, waiting and sleep are to each other as the scheduler's times show."""
     sampled, exact = totals.times
-    ran, waited, slept = (new / old if old > 0 else 1.0 for old, new in zip(sampled, exact, strict=True))
+    ran, waited, slept = (new / old if old >= LEAST_SPENT_S else 1.0 for old, new in zip(sampled, exact, strict=True))
     wait_s, asleep_s = _waited_s(totals), totals.asleep_s
     computing_s = max(0.0, totals.seconds - wait_s - asleep_s)
     whole = computing_s * ran + wait_s * waited + asleep_s * slept

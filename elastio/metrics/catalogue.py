@@ -125,7 +125,7 @@ METRICS = (
     _billed("period_boosts", "Boosts that began since local midnight or in the month.", "period"),
     _billed("period_unpriced_boosts", "Of these, those without a price, which are not in any cost.", "period"),
     _billed("cap", "The cap, by its key in [caps] of the configuration: boosts, AGBs, or an amount of money.", "cap"),
-    _billed("cap_used_ratio", "What was spent in the day or month over the cap.", "cap"),
+    _billed("cap_used_ratio", "What was spent in the day or month, by all that share the cap, over the cap.", "cap"),
     _billed("ahead_purchases", "Caches bought ahead of bursts in the last 30 days, by result.", "burst", "result"),
     _billed("ahead_hit_ratio", "Share of these that a load found, of those that are decided.", "burst"),
 )

@@ -16,11 +16,13 @@ from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import PAST_S
 from elastio.accounting.rows import CycleRow, spend_since
 from elastio.core.cycle import FailureKind, Trigger
-from elastio.core.model import Period, Spend
+from elastio.core.model import NO_OTHERS, Others, Period, Spend, Spent
 from elastio.core.policy import Caps
 from elastio.metrics.exposition import Value
 
 LAG_S = 60.0
+# Kinds of failed cycles that are no failed boosts: what was bought, or would have been, was not wanted or not allowed.
+NO_FAILURES = (FailureKind.WITHDRAWN, FailureKind.CAPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Bills:
     """What the ledger has at `wall`: all cycles, the loads of those of the last PAST_S, and the learned size.
 
     `day` and `month` are those of `wall`. `caps` None: they are not known, because the configuration cannot be read.
+    `others`: what other devices have spent and reserved under shared caps.
     """
 
     wall: float
@@ -37,6 +40,7 @@ class Bills:
     loads: dict[str, CycleLoad]
     learned_size_bytes: int | None = None
     caps: Caps | None = None
+    others: Others = NO_OTHERS
 
 
 def ledger_values(bills: Bills) -> Iterator[Value]:
@@ -54,14 +58,18 @@ def ledger_values(bills: Bills) -> Iterator[Value]:
 
 
 def _counters(boosts: Collection[CycleRow]) -> Iterator[Value]:
-    """Boosts by trigger and kind of failure, 0 for those that never were: an increase from nothing is not seen."""
+    """Boosts by trigger and kind of failure, 0 for those that never were: an increase from nothing is not seen.
+
+    Those that lost the race for a shared cap are counted by the agent, with all that a cap forbade.
+    """
+    boosts = [row for row in boosts if row.failure_kind != FailureKind.CAPPED]
     begun = Counter(row.trigger for row in boosts)
     failed = Counter(row.failure_kind for row in boosts if row.failure)
     for trigger in Trigger:
         if trigger is not Trigger.ORPHAN:
             yield Value("elastio_boosts_total", begun[trigger], (trigger,))
     for kind in FailureKind:
-        if kind is not FailureKind.WITHDRAWN:
+        if kind not in NO_FAILURES:
             yield Value("elastio_boosts_failed_total", failed[kind], (kind,))
     yield Value("elastio_boosts_withdrawn_total", failed[FailureKind.WITHDRAWN])
 
@@ -85,15 +93,16 @@ def _periods(bills: Bills) -> Iterator[Value]:
             own = [row for row in recent if row.currency == currency]
             cost = spend_since(period.since_wall, bills.wall, own).currency
             yield Value("elastio_period_cost", cost, (name, currency))
-        yield from _caps(name, spent, bills.caps)
+        beside = bills.others.today if name == "day" else bills.others.month
+        yield from _caps(name, spent, beside, bills.caps)
 
 
-def _caps(name: str, spent: Spend, caps: Caps | None) -> Iterator[Value]:
+def _caps(name: str, spent: Spend, beside: Spent, caps: Caps | None) -> Iterator[Value]:
     """Each cap that is set. Its share is 1 where it allows nothing."""
     if caps is None:
         return
     limits = caps.per_day if name == "day" else caps.per_month
-    used = (spent.boosts, spent.agbs, spent.currency)
+    used = (spent.boosts + beside.boosts, spent.agbs + beside.agbs, spent.currency + beside.currency)
     for what, most, amount in zip(("boosts", "agbs", "cost"), limits, used, strict=True):
         if most is not None:
             key = f"max_{what}_per_{name}"

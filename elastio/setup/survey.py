@@ -110,7 +110,7 @@ def _config(wanted: Wanted, backing: Candidate | None) -> Config | None:
     if backing is None or config.device.backing_uuid != backing.uuid:
         raise ConfigError(
             f"{wanted.config_path} is for the backing device {config.device.backing_uuid}, not for {wanted.device}: "
-            "name another file for it (elastio --config /etc/elastio/NAME.toml setup ...)",
+            "give it a name of its own (elastio setup --name NAME ...)",
             code="setup.other_device",
         )
     options: Mapping[str, tuple[object, object]] = {

@@ -104,6 +104,8 @@ def test_of_two_boosts_that_begin_together_one_is_bought_where_the_cap_has_room_
     agents = pair(tmp_path, Caps(max_boosts_per_day=1), (LONG, LONG))
     together(agents, 60)
     assert sorted(len(a.world.provider.volumes) for a in agents) == [0, 1]
+    (late,) = (a.state for a in agents if not a.world.provider.volumes)
+    assert (late.failures, late.capped_boosts > 0) == (0, True), "to be late is no failure"
 
 
 def test_two_loads_without_an_end_use_the_cap_together_and_do_not_pass_it(tmp_path: Path) -> None:

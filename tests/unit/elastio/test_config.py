@@ -329,13 +329,26 @@ def test_a_folder_in_the_files_place_is_refused(tmp_path: Path) -> None:
     assert refused_file(tmp_path) == "file.unreadable"
 
 
+@pytest.mark.parametrize("mode", [0o646, 0o664])
 @pytest.mark.parametrize("name", ["elastio.toml", "elastio.toml.d/a.toml"])
-def test_a_file_that_every_user_can_change_is_not_used(name: str, tmp_path: Path) -> None:
+def test_a_file_that_other_users_can_change_is_not_used(
+    name: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its group is neither root's nor the caller's own."""
     path = written(tmp_path, a="[caps]\nmax_boosts_per_day = 1\n")
-    (tmp_path / name).chmod(0o646)
+    os.chown(tmp_path / name, -1, os.getegid() or 65534)
+    monkeypatch.setattr(os, "getegid", lambda: 12345)
+    (tmp_path / name).chmod(mode)
     assert refused_file(path) == "file.mode"
     (tmp_path / name).chmod(0o644)
     assert load(path).caps.max_boosts_per_day == 1
+
+
+def test_a_file_that_the_own_group_can_change_is_used(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    os.chown(path, -1, os.getegid())
+    path.chmod(0o664)
+    assert load(path).device.backing_uuid
 
 
 def test_a_configuration_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,3 +253,8 @@ def test_an_axis_has_at_most_five_steps_and_holds_the_largest_value(most: float)
     assert end >= most * (1 - 1e-6)
     assert round(end / step) <= 5
     assert end < 5 * most
+
+
+def test_a_command_in_a_sentence_is_shown_as_one() -> None:
+    made = report_of([cycle(NOON, NOON + 100)], [span(NOON, NOON + 200)], NOON + 200)
+    assert "<code>elastio prices</code>" in to_html(made, {}, "vm")

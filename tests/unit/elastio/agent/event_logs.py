@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+
+import pytest
 
 from elastio.agent.event_reader import Narrator
 from elastio.agent.log_events import Kind, LogEvent
@@ -46,6 +47,7 @@ def kinds(events: list[LogEvent]) -> list[str]:
     return [event.kind.label for event in events]
 
 
-def comparable(events: list[LogEvent]) -> list[Any]:
-    """The events with the precision of the journal."""
-    return [replace(event, wall=round(event.wall, 1)) for event in events]
+def assert_the_same(told: list[LogEvent], read: list[LogEvent]) -> None:
+    """The events are equal, and their times with the precision of the journal."""
+    assert [replace(event, wall=0.0) for event in told] == [replace(event, wall=0.0) for event in read]
+    assert [event.wall for event in told] == pytest.approx([event.wall for event in read], abs=0.1)

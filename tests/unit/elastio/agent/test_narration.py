@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 from elastio.agent.log_events import Kind, Priority
-from elastio.agent.narration import KINDS
+from elastio.agent.narration import KINDS, Moment, narrate
 from elastio.core.detection import Event
+from elastio.core.machine import decide
 from elastio.core.model import RequestKind
-from elastio.core.observation import Decision, Observation
+from elastio.core.observation import Course, Decision, Observation, Transition
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError, JournalError
 from elastio.sim.workload import Segment
-from tests.simulated import BURST, QUIET, STEADY, in_phase, machine
-from tests.values import present
+from tests.simulated import BURST, POLICY, QUIET, STEADY, in_phase, machine
+from tests.values import BOOSTED, NOW, UNBOUGHT, VOLUME_ID, WALL, cycle, faulted, host, present, seen
 
-from .event_logs import Told, comparable, kinds, read
+from .event_logs import Told, assert_the_same, kinds, read
 
 WHOLE = [
     "boost-wanted",
@@ -64,7 +65,7 @@ def test_the_journal_tells_the_same_afterwards(told: Told) -> None:
     sim.run_until_settled()
     sim.run_for(120)
     assert kinds(told.events).count("boost-over") == 2
-    assert comparable(told.events) == comparable(read(sim))
+    assert_the_same(told.events, read(sim))
 
 
 def test_a_boost_that_somebody_asked_for_names_who_in_every_record(told: Told) -> None:
@@ -111,6 +112,13 @@ def test_a_cap_that_forbids_a_boost_is_a_warning(told: Told) -> None:
     assert (capped.volume, capped.kind.priority) == (None, Priority.WARNING)
 
 
+def test_a_boost_that_lost_the_race_for_a_shared_cap_is_capped_and_is_not_said_to_end() -> None:
+    lost = Transition(Event.BOOST_CAPPED, Phase.ATTACHING, Phase.IDLE, "no room", is_capped=True)
+    course = Course((lost,), ended=UNBOUGHT)
+    (event,) = narrate(UNBOUGHT, None, Phase.IDLE, lost.reason, course, Moment(NOW, WALL, "device"))
+    assert (event.kind, event.message, event.volume) == (Kind.BOOST_CAPPED, lost.reason, None)
+
+
 def test_a_purchase_that_is_refused_is_told_without_a_bill(told: Told) -> None:
     sim = machine(faults="create#1x1=quota", reporter=told)
     sim.run_for(20)
@@ -129,8 +137,8 @@ def test_a_fault_is_an_error_and_its_end_is_told(told: Told) -> None:
     assert fault.volume is not None
     sim.run_until(lambda: sim.phase is not Phase.FAULTED, 300)
     assert len(told.of(Kind.RECOVERED)) == 1
-    assert comparable(told.of(Kind.FAULT, Kind.RECOVERED)) == comparable(
-        [e for e in read(sim) if e.kind in (Kind.FAULT, Kind.RECOVERED)]
+    assert_the_same(
+        told.of(Kind.FAULT, Kind.RECOVERED), [e for e in read(sim) if e.kind in (Kind.FAULT, Kind.RECOVERED)]
     )
 
 
@@ -143,6 +151,16 @@ def test_a_start_into_a_fault_tells_it_again(told: Told) -> None:
     sim.start_agent()
     sim.run_for(10)
     assert len(told.of(Kind.FAULT)) == 2
+
+
+def test_a_fault_that_becomes_another_is_told_once_more(told: Told) -> None:
+    before, view = faulted(cycle(times=BOOSTED)), seen(host(None))
+    decision = decide(before, view, POLICY)
+    told.decided(before, decision, now=NOW, wall=WALL)
+    (fault,) = told.of(Kind.FAULT)
+    assert (fault.reason, fault.volume) == (present(decision.state.fault).text, VOLUME_ID)
+    again = decide(decision.state, view, POLICY)
+    assert (again.reason, again.course.transitions) == ("", ())
 
 
 def test_a_broken_rule_is_a_fault(told: Told) -> None:
@@ -176,8 +194,8 @@ def test_an_error_ends_when_the_same_action_works(told: Told) -> None:
     in_phase(sim, Phase.BOOSTING)
     assert present(sim.agent).last_error == ""
     assert kinds(told.of(Kind.ERROR, Kind.ERROR_OVER)) == ["error", "error-over"]
-    assert comparable(told.of(Kind.ERROR, Kind.ERROR_OVER)) == comparable(
-        [e for e in read(sim) if e.kind in (Kind.ERROR, Kind.ERROR_OVER)]
+    assert_the_same(
+        told.of(Kind.ERROR, Kind.ERROR_OVER), [e for e in read(sim) if e.kind in (Kind.ERROR, Kind.ERROR_OVER)]
     )
 
 

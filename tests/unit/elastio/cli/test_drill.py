@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -79,6 +80,24 @@ def test_buys_the_smallest_cache_uses_it_and_leaves_nothing(
     assert figures["left"] == "0 volumes left"
     assert float(figures["cost"].split()[0]) > 0
     assert float(figures["cost"].split()[2]) > 0
+
+
+def test_prints_one_document_for_programs(start: Start, elastio: Shell, data: Path) -> None:
+    machine = start()
+    result = elastio("boost", "--drill", "--json")
+    assert result.exit_code == Exit.OK, result.output
+    machine.stop()
+    found = json.loads(result.stdout)
+    assert (found["size_bytes"], found["volumes_left"], found["is_compared"]) == (GIB, 0, True)
+    assert 0 < found["attached_after_s"] < found["deleted_after_s"]
+    assert found["volume_id"] in result.stderr, "the steps are told there"
+    assert min(found["cost"], found["agbs"]) > 0
+
+
+def test_a_drill_that_fails_prints_no_document(start: Start, elastio: Shell, data: Path) -> None:
+    start(settings={"faults": "create#1=quota"})
+    result = elastio("boost", "--drill", "--json")
+    assert (result.exit_code, result.stdout) == (Exit.FAILED, "")
 
 
 def test_a_load_that_begins_meanwhile_has_a_boost_of_its_own(start: Start, elastio: Shell, data: Path) -> None:
@@ -195,7 +214,7 @@ def test_an_idle_agent_without_volumes_is_no_obstacle() -> None:
     assert drill.obstacle(idle()) is None
 
 
-@pytest.mark.parametrize("option", [("--size", "1"), ("--dry-run",), ("--wait",), ("--json",)])
+@pytest.mark.parametrize("option", [("--size", "1"), ("--dry-run",), ("--wait",)])
 def test_takes_no_other_option(option: tuple[str, ...], agent: FakeAgent, elastio: Shell) -> None:
     assert elastio("boost", "--drill", *option).exit_code == Exit.USAGE
     assert agent.asked == []

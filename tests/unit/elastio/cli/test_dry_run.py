@@ -15,6 +15,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.cli import dry_run
 from elastio.cli.dry_run import BoostQuote
 from elastio.control.exit_codes import Exit
+from elastio.control.status import OthersPart
 from elastio.core.model import Quote, Spend, Spent, VolumeSpec
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import Phase
@@ -130,6 +131,17 @@ def test_a_cap_that_forbids_the_boost_is_named(
     assert result.exit_code == Exit.REFUSED
     assert key in result.stdout
     assert json.loads(elastio("boost", "--dry-run", "--json").stdout)["refused"] != ""
+
+
+def test_what_other_devices_have_spent_counts_under_shared_caps(
+    configure: Configure, agent: FakeAgent, elastio: Shell
+) -> None:
+    configure(caps="max_boosts_per_day = 4")
+    assert elastio("boost", "--dry-run").exit_code == Exit.OK
+    seen = published(standing(Phase.IDLE))
+    agent.statuses = [replace(seen, spend=replace(seen.spend, others=OthersPart(boosts=2)))]
+    result = elastio("boost", "--dry-run")
+    assert (result.exit_code, "caps.max_boosts_per_day" in result.stdout) == (Exit.REFUSED, True)
 
 
 def test_what_is_sold_must_not_be_larger_than_the_cap(configure: Configure, elastio: Shell) -> None:

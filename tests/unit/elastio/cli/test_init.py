@@ -73,6 +73,26 @@ def test_does_not_overwrite_a_configuration_unasked(elastio: Shell, tmp_path: Pa
     assert list(tmp_path.glob(".elastio.toml*")) == []
 
 
+def test_a_further_device_has_a_file_and_units_of_its_own(elastio: Shell, tmp_path: Path, golden: Golden) -> None:
+    other = UUID.replace("0123", "9999")
+    backing(tmp_path / "root")
+    backing(tmp_path / "root", "vdc", other, "bcache1")
+    (tmp_path / "elastio.toml").write_text("# the first one's\n")
+    result = elastio("init", "--name", "scratch", "--device", "/dev/bcache1", *GIVEN)
+    assert result.exit_code == Exit.OK, result.output
+    assert load(tmp_path / "scratch.toml").device.backing_uuid == other
+    assert (tmp_path / "elastio.toml").read_text() == "# the first one's\n"
+    golden("init_named.txt", result.stdout)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", "a.b", "-a", "a" * 65])
+def test_what_cannot_be_a_unit_is_no_name(elastio: Shell, tmp_path: Path, name: str) -> None:
+    backing(tmp_path / "root")
+    before = list(tmp_path.rglob("*"))
+    assert elastio("init", "--name", name, *GIVEN).exit_code == Exit.CONFIG
+    assert list(tmp_path.rglob("*")) == before
+
+
 def test_asks_on_a_terminal_for_what_is_missing(elastio: Shell, tmp_path: Path) -> None:
     backing(tmp_path / "root")
     on_terminal = Shell(replace(elastio.app, is_terminal=lambda: True))

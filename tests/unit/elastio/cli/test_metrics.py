@@ -12,6 +12,7 @@ import pytest
 from elastio.accounting.ledger import Ledger
 from elastio.cli.output_file import write_whole
 from elastio.control.exit_codes import Exit
+from elastio.control.status import OthersPart
 from elastio.core.cycle import Failure, FailureKind
 from elastio.errors import ElastioError
 from elastio.sim.clock import SimClock
@@ -79,6 +80,19 @@ def test_the_device_is_the_agents_own_and_no_other_is_accepted(ledger: Path, age
     assert 'elastio_up{device="of-the-agent"} 1' in shell("metrics", "--device", UUID).stdout
     result = shell("metrics", "--device", "of-the-agent")
     assert (result.exit_code, result.stdout) == (Exit.FAILED, "")
+
+
+def test_shared_caps_are_used_up_by_others_too(ledger: Path, agent: FakeAgent, shell: Shell) -> None:
+    def used() -> str:
+        shown = shell("metrics").stdout.splitlines()
+        (line,) = [each for each in shown if each.startswith("elastio_cap_used_ratio") and "boosts_per_day" in each]
+        return line.rpartition(" ")[2]
+
+    seen = replace(SITUATIONS["idle"], device_uuid=UUID)
+    agent.statuses = [seen]
+    assert used() == "0.25"
+    agent.statuses = [replace(seen, spend=replace(seen.spend, others=OthersPart(boosts=2)))]
+    assert used() == "0.75"
 
 
 def test_an_agent_of_another_release_is_not_said_to_be_down(agent: FakeAgent, shell: Shell, tmp_path: Path) -> None:

@@ -83,6 +83,15 @@ def test_a_second_run_changes_nothing(simulated: Shell, machine: BlankMachine, g
     golden("setup_again.txt", result.stdout)
 
 
+def test_a_further_device_has_a_file_of_its_own(simulated: Shell, machine: BlankMachine, tmp_path: Path) -> None:
+    (tmp_path / "elastio.toml").write_text(LEAST.replace("0123", "9999"))
+    planned = simulated(*options(machine, "--dry-run")).stderr
+    assert "--name" in planned, "the file that is there is for another device"
+    result = simulated(*options(machine, "--name", "scratch", "--dry-run"))
+    assert result.exit_code == Exit.OK, result.output
+    assert str(tmp_path / "scratch.toml") in result.stdout
+
+
 @pytest.mark.parametrize("program", CHANGING)
 def test_after_a_failure_the_same_command_goes_on(
     program: str, simulated: Shell, machine: BlankMachine, tmp_path: Path

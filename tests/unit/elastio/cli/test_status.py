@@ -10,17 +10,20 @@ import pytest
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
-from elastio.control.status import CreditsPart, MonthPart, Status
+from elastio.control.status import CreditsPart, MonthPart, OthersPart, Status
 from elastio.core.credits import CreditBalance, CreditBucket
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import (
     CacheSetUuid,
     HostView,
+    Others,
     Period,
     Quote,
     Rates,
     Sample,
     Serial,
+    Spend,
+    Spent,
     Volume,
     VolumeId,
     VolumeSpec,
@@ -89,6 +92,19 @@ SITUATIONS: dict[str, Status] = {
             PRICED.spend, currency="USD", unpriced=1, month=MonthPart(31, 40000.0, 1.25, max_boosts=200, max_cost=5.0)
         ),
     ),
+    "shared": replace(
+        PRICED,
+        spend=replace(
+            PRICED.spend,
+            currency="USD",
+            month=MonthPart(31, 40000.0, 1.25, max_cost=5.0),
+            others=OthersPart(3, 4567.0, 0.34, MonthPart(42, 90000.0, 2.5)),
+        ),
+    ),
+    "shared_unknown": replace(
+        UNKNOWN_SPEND,
+        spend=replace(UNKNOWN_SPEND.spend, others=OthersPart(trouble="/var/lib/elastio/caps/b.json cannot be read")),
+    ),
     "flushing": published(standing(Phase.FLUSHING, cycle=CYCLE, owned=(VOLUME,)), dirty_bytes=512 * MIB),
     "faulted": published(
         standing(Phase.FAULTED, fault="the cache is missing", waiting_for="an operator"),
@@ -126,6 +142,14 @@ def test_the_volume_of_the_cycle_is_listed_as_it_was_seen_last_and_a_deleted_one
     assert published(standing(Phase.BOOSTING, cycle=CYCLE)).owned is None
 
 
+def test_a_volume_whose_disk_the_kernel_shows_is_attached_though_the_cloud_was_not_asked_again() -> None:
+    coming = replace(VOLUME, state=VolumeState.ATTACHING)
+    for times, shown in ((Timestamps(), "attaching"), (Timestamps(appeared=7903.0), "attached")):
+        cycle = replace(CYCLE, volume=coming, times=times)
+        seen = published(standing(Phase.BOOSTING, cycle=cycle, owned=()))
+        assert [v.state for v in seen.owned or ()] == [shown]
+
+
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_prints_the_situation_and_the_document(name: str, agent: FakeAgent, elastio: Shell, golden: Golden) -> None:
     agent.statuses = [SITUATIONS[name]]
@@ -156,6 +180,14 @@ def test_credits_are_shown_once_they_are_known_with_the_bandwidth_in_force() -> 
     assert seen.credits == CreditsPart(0.0, 500 * GIB, 50 * GIB, 6.0, 40.0, 3.0)
     assert seen.load.backing_bandwidth_mb_s == 6.0
     assert status_of(known, obs, POLICY, around).credits is None
+
+
+def test_what_others_have_spent_under_shared_caps_is_in_the_document() -> None:
+    others = Others(Spent(1, 2.0, 0.3), Spent(4, 5.0, 0.6))
+    obs, around = Observation(now=2.0, wall=3.0, spend=Spend(others=others)), RuntimeInfo("0.1.0", 0.0)
+    seen = status_of(AgentState(), obs, POLICY, around).spend
+    assert seen.others == OthersPart(1, 2.0, 0.3, MonthPart(4, 5.0, 0.6))
+    assert status_of(AgentState(), replace(obs, spend=Spend()), POLICY, around).spend.others is None
 
 
 def test_a_price_that_is_not_known_is_not_shown() -> None:

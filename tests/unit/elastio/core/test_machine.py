@@ -65,8 +65,8 @@ CHOICE = Choice(80.0, 0.0, holding_s=0.0, quiet_s=2.0)
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
 
 
-def failed(kind: OutcomeKind) -> tuple[Outcome, ...]:
-    return (Outcome(CREATE, kind, error="no"),)
+def failed(kind: OutcomeKind, code: str = "") -> tuple[Outcome, ...]:
+    return (Outcome(CREATE, kind, error="no", code=code),)
 
 
 # What shows each event in each phase.
@@ -94,6 +94,10 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
     (Phase.ATTACHING, Event.BOOST_REFUSED): (
         state(Phase.ATTACHING, UNBOUGHT),
         seen(host(backing()), outcomes=failed(OutcomeKind.REFUSED)),
+    ),
+    (Phase.ATTACHING, Event.BOOST_CAPPED): (
+        state(Phase.ATTACHING, UNBOUGHT),
+        seen(host(backing()), outcomes=failed(OutcomeKind.REFUSED, "caps.max_boosts_per_day")),
     ),
     (Phase.ATTACHING, Event.BOOST_ABANDONED): (
         state(Phase.ATTACHING, cycle(started_at=NOW - POLICY.attach_timeout_s - 1)),

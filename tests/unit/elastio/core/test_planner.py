@@ -24,6 +24,7 @@ from elastio.core.actions import (
     MakeDurable,
     Outcome,
     OutcomeKind,
+    PollNotice,
     RegisterBacking,
     RegisterCache,
     StartWithoutCache,
@@ -37,7 +38,7 @@ from elastio.core.drain import HELD_MB_S, IN_FLIGHT_BYTES
 from elastio.core.governor import LIMITED
 from elastio.core.invariants import check
 from elastio.core.machine import decide
-from elastio.core.model import BackingView, CacheMode, CacheState, HostView, VolumeState, VolumeTag
+from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Notice, VolumeState, VolumeTag
 from elastio.core.observation import Decision
 from elastio.core.planner import GONE, LAST_S, OVERDUE, POLL_S, SLACK_S, next_action
 from elastio.core.policy import Caps
@@ -229,6 +230,7 @@ def test_nobody_is_slowed_down_in_any_other_phase(phase: Phase) -> None:
 
 # The disks appeared after some 4 s so far; what may be in flight on the backing volume takes some 0.2 s.
 DRAIN_S = IN_FLIGHT_BYTES / (POLICY.backing_bandwidth_mb_s * MB)
+NOTICED = replace(POLICY, notice_poll_s=5.0)
 ON_ITS_WAY = replace(cycle(volume=volume(VolumeState.ATTACHING), cache_set=None), tag=VolumeTag.DIRTY)
 
 
@@ -258,10 +260,37 @@ def test_writes_are_held_back_around_the_time_when_the_disk_is_expected(late_s: 
         awaited(4.0, replace(ON_ITS_WAY, trigger=Trigger.FORECAST)),
         replace(awaited(4.0), cycle=replace(present(awaited(4.0).cycle), times=Timestamps(decided=NOW - 4.0))),
     ],
-    ids=["nothing is known of the cloud", "there is no load", "the volume is not being attached"],
+    ids=["nothing is known of the cloud", "there is no load", "the volume is not being created"],
 )
 def test_writes_are_held_back_for_nothing_else(before: AgentState) -> None:
     assert not any(isinstance(action, LimitWrites) for action in awaiting(before, backing()))
+
+
+def test_writes_are_held_back_before_the_volume_is_attached_where_what_is_in_flight_takes_longer() -> None:
+    creating = cycle(volume=volume(VolumeState.CREATING), cache_set=None)
+    before = awaited(4.0, creating)
+    before = replace(before, cycle=replace(creating, times=replace(present(before.cycle).times, asked=None)))
+    assert LimitWrites(HELD_MB_S) in awaiting(before, backing())
+
+
+@pytest.mark.parametrize(
+    ("asked", "notice", "is_polled"),
+    [(None, None, False), (NOW, None, True), (None, Notice("stop", NOW + 60), True)],
+    ids=["the volume is not being attached", "it is", "a notice may be withdrawn"],
+)
+def test_no_call_of_an_attach_waits_for_a_first_notice(
+    asked: float | None, notice: Notice | None, is_polled: bool
+) -> None:
+    times = Timestamps(decided=NOW, created=NOW, asked=asked)
+    quiet = replace(ON_ITS_WAY, backoffs={"DescribeVolume": Backoff(1, NOW + 60)}, times=times)
+    before = replace(state(Phase.ATTACHING, quiet), notice=notice)
+    found = next_action(before, seen(host(backing())), NOTICED).action
+    assert (found == PollNotice()) is is_polled
+
+
+def test_notices_are_polled_for_a_cache_that_another_run_or_machine_has_attached() -> None:
+    before = state(Phase.BOOSTING, replace(boosted(), times=replace(BOOSTED, asked=None)))
+    assert next_action(before, seen(host(cached(writeback_running=False))), NOTICED).action == PollNotice()
 
 
 def test_the_agent_wakes_when_writes_are_to_be_held_back_and_when_no_longer() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elastio.core.waits import CLASSES, Account, Instant, Spent, Times, Totals, account, sample_of
@@ -161,6 +161,8 @@ SPENT = st.builds(Spent, st.floats(0, 5), st.floats(0, 5), st.floats(0, 5))
 
 
 @given(st.lists(STRETCHES, min_size=1, max_size=8), CAPS, st.booleans(), SPENT, st.floats(0, 9))
+@example([Stretch(1, waiting=1, mb_s=9)], None, True, Spent(5e-324, 5, 5), 9)
+@example([Stretch(1, waiting=1, mb_s=9)], None, True, Spent(5, 5e-324, 0), 1)
 def test_the_parts_are_all_of_the_time(
     run: list[Stretch], cap_mb_s: float | None, is_on: bool, sampled: Spent, ran_s: float
 ) -> None:

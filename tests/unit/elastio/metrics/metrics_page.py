@@ -8,6 +8,7 @@ from elastio.accounting.ahead_lines import KINDS
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.state import FaultKind, InhibitionReason, Phase
 from elastio.metrics.catalogue import METRICS, Metric, Source
+from elastio.metrics.ledger_values import NO_FAILURES
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
 
@@ -35,7 +36,7 @@ TITLES = {
 LABELS = {
     "version": ("a release, such as `0.1.0`",),
     "phase": tuple(Phase),
-    "kind": (*FaultKind, *(f"{kind} (of a failed boost)" for kind in FailureKind if kind is not FailureKind.WITHDRAWN)),
+    "kind": (*FaultKind, *(f"{kind} (of a failed boost)" for kind in FailureKind if kind not in NO_FAILURES)),
     "reason": tuple(InhibitionReason),
     "of": ("adaptive", "backing", "cache"),
     "direction": ("read", "write"),

@@ -9,7 +9,7 @@ import pytest
 
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow
-from elastio.core.model import Period
+from elastio.core.model import Others, Period, Spent
 from elastio.core.policy import Caps
 from elastio.metrics.ledger_values import LAG_S, Bills, ledger_values
 
@@ -40,12 +40,13 @@ def test_an_empty_ledger_has_its_counters_at_zero() -> None:
 def test_boosts_are_counted_by_trigger_and_failures_by_kind() -> None:
     refused = replace(ROW, opened_wall=None, failure="quota", failure_kind="error")
     withdrawn = replace(ROW, trigger="operator", failure="the load is over", failure_kind="withdrawn")
-    found = values(bills(ROW, refused, withdrawn, replace(ROW, trigger="orphan")))
+    late = replace(refused, failure_kind="capped")
+    found = values(bills(ROW, refused, withdrawn, late, replace(ROW, trigger="orphan")))
     assert (found["boosts_total", "load"], found["boosts_total", "operator"]) == (2, 1)
     assert found["boosts_failed_total", "error"] == 1
     assert found[("boosts_withdrawn_total",)] == 1
     assert ("boosts_total", "orphan") not in found
-    assert ("boosts_failed_total", "withdrawn") not in found
+    assert not {("boosts_failed_total", kind) for kind in ("withdrawn", "capped")} & set(found)
 
 
 def test_the_counter_of_cost_never_goes_down_when_a_running_bill_ends() -> None:
@@ -85,6 +86,14 @@ def test_each_cap_has_its_share() -> None:
     assert shares == {"max_boosts_per_day": 0.25, "max_agbs_per_day": 1.0, "max_cost_per_month": pytest.approx(0.5)}
     assert found["cap", "max_cost_per_month"] == 0.4
     assert not any(key[0].startswith("cap") for key in values(bills(ROW)))
+
+
+def test_what_others_have_spent_uses_up_a_shared_cap() -> None:
+    others = Others(Spent(1, 0.0, 0.1), Spent(5, 0.0, 0.2))
+    found = values(bills(ROW, caps=Caps(max_boosts_per_day=4, max_cost_per_month=0.8), others=others))
+    assert found["cap_used_ratio", "max_boosts_per_day"] == 0.5
+    assert found["cap_used_ratio", "max_cost_per_month"] == pytest.approx(0.5)
+    assert found["period_boosts", "day"] == 1, "its own"
 
 
 def test_purchases_ahead_have_their_hit_rate() -> None:
