@@ -18,7 +18,7 @@ LONG_TESTS := tests/property tests/crash tests/mutants
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
 
-.PHONY: help setup packages fmt lint types contracts limits words unit lowest check test storms mutants e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
+.PHONY: help setup packages fmt lint types contracts limits words unit lowest check test storms mutants e2e operator faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ endef
 
 $(BIN)/promtool: | packages $(VENV)/.installed
 	$(call unpacked,prometheus,bin/promtool)
+
+$(BIN)/prometheus: | packages $(VENV)/.installed
+	$(call unpacked,prometheus,bin/prometheus)
 
 $(BIN)/shellcheck: | packages $(VENV)/.installed
 	$(call unpacked,shellcheck,bin/shellcheck)
@@ -112,6 +115,9 @@ mutants: $(VENV)/.installed ## Break every safety rule once: random schedules or
 
 e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
 	$(BIN)/pytest -q $(SLOW_TESTS)
+
+operator: setup $(BIN)/prometheus ## Take-over, upgrade, purge, journal, Prometheus, faults beside a second device: in guests (an hour)
+	$(BIN)/pytest -q tests/operator
 
 faults-short: setup ## Faults, recovery procedures, stale reads, cuts, a flaw of the kernel: in guests (three quarters of an hour)
 	$(BIN)/pytest -q tests/faults

@@ -87,7 +87,7 @@ def both(first: Lab) -> Lab:
         first,
         f"{' '.join(MAKE_FILESYSTEM['ext4'])} {adaptive} && mkdir -p {PLACES['b']} && mount {adaptive} {PLACES['b']}",
     )
-    succeed(first, "elastio", "--config", f"{SETTINGS}/b.toml", "init", f"--device={adaptive}", *bandwidths(first))
+    succeed(first, "elastio", "init", "--name", "b", f"--device={adaptive}", *bandwidths(first))
     succeed(first, "systemctl", "enable", "--now", UNITS["b"])
     succeed(first, "systemctl", "reload", UNITS["elastio"])
     first.guest.vm.set_limit(SECOND, first.guest.cap_bytes_s)
@@ -247,4 +247,6 @@ def test_a_shared_cap_with_room_for_one_boost_lets_one_of_two_devices_buy(both: 
     wait_for_writes(both, "capped")
     wait_for_rest(both)
     assert len(both.cloud.volumes()) == bought + 1
+    wait_until(both, lambda status: status["purchases"]["failures"] == 0)
+    assert succeed(both, "elastio", "status").count("others today") == len(PLACES)
     compare(both, "capped", SHORT_MIB)

@@ -12,6 +12,7 @@ from elastio_testbed.faults.campaign import carry_out
 from elastio_testbed.faults.kinds import SELECTION
 from elastio_testbed.faults.plan import plan
 from elastio_testbed.faults.run_result import RunResult
+from tests.faults.verdict import assert_nothing_is_lost_or_left
 
 pytestmark = pytest.mark.guest
 
@@ -40,12 +41,7 @@ def test_a_fault_leaves_no_volume_and_loses_no_record_unless_the_kernel_provably
     results: Mapping[str, RunResult], kind: str
 ) -> None:
     result = results[kind]
-    assert result.stuck == ""
-    assert result.acknowledged_records > 0
-    # A torn record is proved by the run's kernel log and writer, see `tears`.
-    assert (result.lost_records - result.torn_records, result.unverified_records) == (0, 0)
-    assert result.leaked_volumes == ()
-    assert not result.interrupted
+    assert_nothing_is_lost_or_left(result)
     assert not result.missed, "the fault did not strike at its trigger"
 
 

@@ -157,3 +157,13 @@ def _release(world: World, volume: LabVolume, attachment: LabAttachment) -> None
     with world.changing(volume):
         attachment.instance.block_device_mapping.pop(attachment.device, None)
         volume.attachment = None
+
+
+def leave(world: World, volume: LabVolume) -> None:
+    """End the attachment of a volume whose machine is gone: there is nobody who could hold the disk."""
+    with volume.bridge_lock:
+        attachment = volume.lab_attachment
+        if attachment is None:
+            return
+        _unplug(world, volume, attachment)
+        _release(world, volume, attachment)

@@ -138,6 +138,22 @@ class Ec2Endpoint(World):
             volume = self.backend.known_volume(volume_id)
         attachments.tear_off(self, volume, pull)
 
+    def terminate(self, instance_id: str) -> None:
+        """The machine, which is off, is gone for good: EC2 shows it as terminated, and its volumes are available.
+
+        None of them is deleted with it: the agent's are never set to be. Raises KeyError for an unknown instance.
+        """
+        with self.lock:
+            instance = self.instance(instance_id)
+            if instance is None:
+                raise KeyError(instance_id)
+            attached = [v for v in self.backend.lab_volumes() if v.attachment and v.attachment.instance is instance]
+        for volume in attached:
+            attachments.leave(self, volume)
+        with self.lock:
+            self.backend.terminate_instances([instance_id])
+            self.bridges.pop(instance_id, None)
+
     def interrupt_spot(self, instance_id: str, action: str = "terminate", *, in_s: float = 120.0) -> None:
         """Show a spot notice in the metadata of the instance: terminate, stop or hibernate."""
         with self.lock:

@@ -23,17 +23,18 @@ def carry_out(
     guests: int = 1,
     keep: Callable[[Sequence[RunResult]], None] = lambda _: None,
     suite: str | None = None,
+    devices: int = 1,
 ) -> Sequence[RunResult]:
     """The results of all runs in the order of their numbers; `keep` gets those known so far after each run.
 
-    Runs are dealt to the guests in turn. Raises HypervisorError if no guest can be started, and ImageError if there is
-    no image to boot.
+    Runs are dealt to the guests in turn. `devices` as in `Runner`. Raises HypervisorError if no guest can be started,
+    and ImageError if there is no image to boot.
     """
     results: list[RunResult] = []
     image, adding = build_guest_image(suite=suite), Lock()
 
     def take(runs: Sequence[PlannedRun]) -> None:
-        with Runner(image, seed, evidence, say) as runner:
+        with Runner(image, seed, evidence, say, devices) as runner:
             for result in runner.carry_out(runs):
                 with adding:
                     results.append(result)

@@ -29,6 +29,13 @@ from elastio_testbed.options import json_option, seed_option, suite_option
 @click.option("--selection", is_flag=True, help=f"The short selection of {len(SELECTION)} kinds, one run each.")
 @click.option("--only", type=click.IntRange(1), help="Number of the one run of the plan to be repeated.")
 @click.option("--guests", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of parallel guests.")
+@click.option(
+    "--devices",
+    type=click.IntRange(1, 2),
+    default=1,
+    show_default=True,
+    help="Adaptive devices of each guest. Faults strike the first one; the second boosts beside it.",
+)
 @click.option("--list", "is_list", is_flag=True, help="Print the plan and run nothing.")
 @json_option
 @suite_option
@@ -36,6 +43,7 @@ from elastio_testbed.options import json_option, seed_option, suite_option
 def faults(
     seed: int,
     guests: int,
+    devices: int,
     is_list: bool,
     json_path: Path | None,
     suite: str | None,
@@ -52,13 +60,13 @@ def faults(
     from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
 
     def document(results: Sequence[RunResult]) -> dict[str, object]:
-        return {"suite": chosen_suite(suite), **summary(seed, results)}
+        return {"suite": chosen_suite(suite), "devices": devices, **summary(seed, results)}
 
     def keep(results: Sequence[RunResult]) -> None:
         write_json(json_path, document(results))
 
     with click_errors():
-        results = carry_out(wanted, seed, folder, progress(), guests=guests, keep=keep, suite=suite)
+        results = carry_out(wanted, seed, folder, progress(), guests=guests, keep=keep, suite=suite, devices=devices)
     conclude(document(results))
 
 

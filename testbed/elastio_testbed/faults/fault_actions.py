@@ -131,7 +131,8 @@ def _reattach(lab: Lab) -> None:
     if seen["missing"] is None:
         lab.guest.check(["umount", DATA], timeout_s=CALL_S)  # also clean, but the filesystem has seen an I/O error
         return
-    lab.guest.check(["elastio", "recover", "--umount", "--timeout", str(RECOVER_S)], timeout_s=RECOVER_S + CALL_S)
+    command = lab.guest.elastio("recover", "--umount", "--timeout", str(RECOVER_S))
+    lab.guest.check(command, timeout_s=RECOVER_S + CALL_S)
 
 
 def _is_missing_or_idle(status: dict[str, Any]) -> bool:

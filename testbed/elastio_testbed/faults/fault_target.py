@@ -46,7 +46,7 @@ class FaultTarget(ABC):
 
     def install(self) -> None:
         """Install programs and noise, and stop the recorder of experiments."""
-        self.guest.check(["systemctl", "stop", "recorder"])
+        self.stop("recorder")
         for name in ("records", "journal_trigger"):
             program = resources.files("elastio_testbed.guest").joinpath(f"{name}.py").read_bytes()
             self.guest.vm.agent.write_file(f"{PROGRAMS}/{name}.py", program)
@@ -161,8 +161,11 @@ class FaultTarget(ABC):
     def wait_for_rest(self, seconds: float = REST_S) -> None:
         """Wait until no cycle is open, no burst runs, and the cloud has settled."""
         self.wait_until(lambda: not self.burst_runs(), seconds, "the burst to end")
-        at_rest = "the agent to be idle"
-        self.guest.wait_for(
-            lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], seconds, at_rest
-        )
+        self.guest.wait_for(is_at_rest, seconds, "the agent to be idle")
         self.settle(60)
+
+
+def is_at_rest(status: dict[str, Any]) -> bool:
+    """No cycle is open, and the cloud lists no volume of this agent; those of another device are that one's."""
+    is_own = [not volume["backing_uuid"] for volume in status["owned"] or ()]
+    return status["phase"] == "idle" and status["cycle"] is None and status["owned"] is not None and not any(is_own)

@@ -49,10 +49,14 @@ class Writers:
 
 
 class Runner:
-    """A context manager that ends with guest and cloud. Evidence of failed runs is stored in `evidence`."""
+    """A context manager that ends with guest and cloud. Evidence of failed runs is stored in `evidence`.
 
-    def __init__(self, image: GuestImage, seed: int, evidence: Path, say: Say) -> None:
+    `devices` 2: a second device boosts in the guest, and what it loses or leaves counts as well.
+    """
+
+    def __init__(self, image: GuestImage, seed: int, evidence: Path, say: Say, devices: int = 1) -> None:
         self._image, self._seed, self.evidence, self._say = image, seed, evidence, say
+        self._devices = devices
         self._scratch = scratch_folder("elastio-faults-")
         self._folder = Path(self._scratch.name)
         self._lab: Lab | None = None
@@ -91,7 +95,7 @@ class Runner:
     def _booted(self) -> Lab:
         self._made += 1
         self._say(f"booting guest {self._made}")
-        lab = Lab(self._image, self._folder / f"lab{self._made}", self._seed)
+        lab = Lab(self._image, self._folder / f"lab{self._made}", self._seed, devices=self._devices)
         with ExitStack() as undo:
             undo.enter_context(lab)
             lab.prepare()
@@ -146,7 +150,7 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> RunResult:
     is_reset = is_left and run.action in PULLS and recover_cache(lab)
     rebooted = recover(lab) or is_reset
     recovered_s = time.monotonic() - at
-    interrupted = run.action in TRANSPARENT and (rebooted or not lab.writer_runs())
+    interrupted = run.action in TRANSPARENT and (rebooted or not lab.writers_run())
     if not lab.writer_runs():
         writers.start(lab)
     lab.wait_for_rest()
@@ -191,7 +195,7 @@ def recover(lab: Lab) -> bool:
 
 def set_up(run: PlannedRun, lab: Lab, writers: Writers) -> int:
     """Start watching, the faults of the cloud, the writer and the load, in this order: no trigger may be missed."""
-    lab.guest.check(["elastio", "resume"], timeout_s=90)
+    lab.guest.check(lab.guest.elastio("resume"), timeout_s=90)
     lab.forget_records()
     throttling = run.action is FaultAction.KILL_THROTTLING
     kill = run.action is FaultAction.KILL_DAEMON and not run.delay_s
@@ -203,11 +207,13 @@ def set_up(run: PlannedRun, lab: Lab, writers: Writers) -> int:
     if run.action is FaultAction.FORBID:
         lab.cloud.quota = Quota(max_volumes=0)
     writers.start(lab)
+    if lab.neighbour is not None:
+        lab.neighbour.start(f"run{run.number}-b", run.seed)
     if run.action is FaultAction.PULL_CLEAN:
         # Without writer and burst nothing is dirty when the cache is removed.
         lab.stop_writer()
         lab.guest.check(["sync"], timeout_s=120)
-        lab.guest.check(["elastio", "boost"], timeout_s=90)
+        lab.guest.check(lab.guest.elastio("boost"), timeout_s=90)
     else:
         lab.burst()
     return seen
@@ -228,16 +234,18 @@ def clear_faults(lab: Lab) -> None:
 def with_verification(result: RunResult, lab: Lab, writers: Writers) -> RunResult:
     """Read back every record of every writer that the host knows to be acknowledged."""
     lab.stop_writer()
-    lab.guest.check(["elastio", "pause"], timeout_s=90)
+    lab.guest.check(lab.guest.elastio("pause"), timeout_s=90)
     known = acks.read(lab.records)
     found = {name: lab.verify(name, result.planned.seed, known.get(name, 0)) for name in writers.names}
+    beside = () if lab.neighbour is None else lab.neighbour.verify(result.planned.seed)
+    every = (*found.values(), *beside)
     return replace(
         result,
-        acknowledged_records=sum(each["checked"] for each in found.values()),
-        lost_records=sum(each["lost"] for each in found.values()),
+        acknowledged_records=sum(each["checked"] for each in every),
+        lost_records=sum(each["lost"] for each in every),
         torn_records=sum(torn(found[each.name], each) for each in writers.tears),
         tears=tuple(writers.tears),
-        examples=tuple(example for each in found.values() for example in each["examples"])[:20],
+        examples=tuple(example for each in every for example in each["examples"])[:20],
     )
 
 

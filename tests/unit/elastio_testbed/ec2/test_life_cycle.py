@@ -207,3 +207,18 @@ def test_delays_have_the_median_and_the_p99_they_were_given() -> None:
     drawn = sorted(latency.draw("attach") for _ in range(20_000))
     assert statistics.median(drawn) == pytest.approx(2.0, rel=0.03)
     assert drawn[int(len(drawn) * 0.99)] == pytest.approx(4.0, rel=0.05)
+
+
+def test_a_terminated_instance_leaves_its_volumes_and_is_shown_as_such(endpoint: Ec2Endpoint, account: Account) -> None:
+    volume_id, other = account.attached(), account.available()
+    endpoint.terminate(account.instance_id)
+    assert (account.bridge.disks, account.state(volume_id), account.state(other)) == ({}, "available", "available")
+    asked = {"InstanceIds": [account.instance_id], "IncludeAllInstances": True}
+    (shown,) = account.client.describe_instance_status(**asked)["InstanceStatuses"]
+    assert (shown["InstanceId"], shown["InstanceState"]["Name"]) == (account.instance_id, "terminated")
+    second = endpoint.add_instance(account.bridge)
+    account.attach(volume_id, instance_id=second)
+    endpoint.settle(10)
+    assert account.state(volume_id) == "in-use/attached"
+    with pytest.raises(KeyError):
+        endpoint.terminate("i-unknown")

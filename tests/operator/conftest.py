@@ -1,0 +1,62 @@
+"""What an operator meets once in a while, in guests: `make operator`. The tests of a file share one guest."""
+
+from __future__ import annotations
+
+from elastio_testbed.faults import acks
+from elastio_testbed.faults.fault_target import NOISE
+from elastio_testbed.faults.lab import Lab
+from elastio_testbed.hypervisor import GuestError
+from elastio_testbed.machine import DATA
+from tests.faults.conftest import Target
+from tests.faults.conftest import target as target  # noqa: PLC0414  the fixture
+
+RECORDS = 25
+LOADED_S = 180.0
+
+
+def succeed(target: Target, *argv: str, timeout_s: float = 120) -> str:
+    """Standard output and errors of a command that has to succeed. Raises GuestError."""
+    code, output = target.run(*argv, timeout_s=timeout_s)
+    if code:
+        raise GuestError(f"{' '.join(argv)}: exit code {code}: {output}")
+    return output
+
+
+def shell(target: Target, script: str, timeout_s: float = 120) -> str:
+    return succeed(target, "sh", "-c", script, timeout_s=timeout_s)
+
+
+def load(lab: Lab) -> None:
+    """Begin a load that keeps a boost, and leaves the processor to others in between, until `end_load`."""
+    write = f"while :; do dd if={NOISE} of={DATA}/burst bs=1M oflag=direct status=none; sleep 0.2; done"
+    lab.guest.check(["systemd-run", "--collect", "--unit=burst", "sh", "-c", write])
+
+
+def boost_with_records(target: Target) -> str:
+    """Write records under a load, until some of them were acknowledged by a cache that is dirty. The writer's name.
+
+    Writer and load go on.
+    """
+    lab = target.lab
+    target.start_writer()
+    load(lab)
+    name = target.names[-1]
+    first: list[int] = []
+
+    def has_enough() -> bool:
+        seen = lab.guest.status()
+        is_dirty = seen["phase"] == "boosting" and seen["backing"]["dirty_bytes"] > 0
+        number = acks.read(lab.records).get(name, 0)
+        if is_dirty and not first:
+            first.append(number)
+        return is_dirty and number >= first[0] + RECORDS
+
+    lab.wait_until(has_enough, LOADED_S, f"{RECORDS} records in a dirty cache")
+    return name
+
+
+def end_load(lab: Lab) -> None:
+    """Stop writer and load, and wait until all is flushed and released."""
+    for unit in ("records", "burst"):
+        lab.stop(unit)
+    lab.wait_for_rest()
