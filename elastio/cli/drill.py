@@ -1,7 +1,7 @@
 """`elastio boost --drill`: one boost from purchase to deletion, with the smallest cache, to prove that boosts work.
 
 Theory of operation. The drill asks the running agent for everything that an operator could ask for: a boost, a flush, a
-new list of its volumes. Only the file in between is its own. It begins where nothing is under way, so that every volume
+new list of its volumes. Only the file in between is its own. It begins when nothing is under way, so that every volume
 that the cloud lists at the end is one that it left behind. Once a boost was asked for, the drill asks for a flush,
 however it ends: a volume that is not flushed is paid for. What touches the filesystem runs in a child process, because
 a device that hangs cannot be interrupted.
@@ -32,6 +32,8 @@ from elastio.core.state import Phase
 from elastio.errors import ElastioError
 from elastio.units import agbs, format_duration, format_size
 
+# A new ext4 writes its inode tables in the background after the first mount, which may start a boost of its own.
+REST_S = 300.0
 # Beside the agent's own time-out of an attach.
 ATTACH_SLACK_S = 60.0
 RELEASE_S = 900.0
@@ -127,10 +129,7 @@ def run(app: App, *, as_json: bool = False) -> None:
 
 def carry_out(app: App, say: Say) -> Result:
     """The whole drill; `say` gets a sentence for each step. Raises as `run`."""
-    before = app.client().status()
-    refused = obstacle(before)
-    if refused is not None:
-        raise refused
+    before = _at_rest(app, say)
     config = config_of(app, before)
     policy = config.policy()
     with busy("asking the provider for its price"):
@@ -151,6 +150,21 @@ def carry_out(app: App, say: Say) -> Result:
     after = _listed(app, cycle.token)
     spent = bill(before.spend, after.spend, found.quote, took_s)
     return Result(cycle, took_s, spent, is_later(after, cycle.token), file is not None)
+
+
+def _at_rest(app: App, say: Say) -> Status:
+    """The status once nothing hinders the drill. A boost that is under way ends by itself: it is waited for."""
+    is_told = False
+    for seen in app.watch(REST_S, lambda _: "no drill: a boost is under way"):
+        hindrance = obstacle(seen)
+        if hindrance is None:
+            return seen
+        if hindrance.code != "drill.busy":
+            raise hindrance
+        if not is_told:
+            say(f"a boost is under way ({seen.phase}): the drill begins when it has ended")
+            is_told = True
+    raise AssertionError("unreachable: the watch ends with an error")
 
 
 def _offer(found: BoostQuote) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.fault_target import NOISE
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestError
-from elastio_testbed.machine import DATA
+from elastio_testbed.machine import DATA, Guest
+from elastio_testbed.polling import until
 from tests.faults.conftest import Target
 from tests.faults.conftest import target as target  # noqa: PLC0414  the fixture
 
 RECORDS = 25
 LOADED_S = 180.0
+APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y")
+APT_S = 900.0
+BLOCK = 4096
 
 
 def succeed(target: Target, *argv: str, timeout_s: float = 120) -> str:
@@ -24,6 +31,25 @@ def succeed(target: Target, *argv: str, timeout_s: float = 120) -> str:
 
 def shell(target: Target, script: str, timeout_s: float = 120) -> str:
     return succeed(target, "sh", "-c", script, timeout_s=timeout_s)
+
+
+def copy_in(guest: Guest, file: Path, place: str, folder: Path) -> None:
+    """Copy a file of the host into the guest, over a disk: megabytes take long over the guest agent's channel.
+
+    The image of the disk is made in `folder`.
+    """
+    size, serial = file.stat().st_size, "copied"
+    padded = folder / "copied.img"
+    shutil.copyfile(file, padded)
+    with padded.open("r+b") as image:
+        image.truncate(-(-size // BLOCK) * BLOCK)
+    guest.vm.plug(serial, padded, bytes_per_second=10**9)
+    listed = ["sh", "-c", f"grep -qx {serial} /sys/block/*/serial"]
+    assert until(lambda: guest.vm.agent.run(listed, timeout_s=60).returncode == 0, 60), (
+        "the guest does not see the disk"
+    )
+    guest.check(["sh", "-c", f"head -c {size} /dev/{guest.disk_name(serial)} > {place}"], timeout_s=60)
+    guest.vm.unplug(serial, 60)
 
 
 def load(lab: Lab) -> None:

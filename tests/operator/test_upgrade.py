@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elastio import __version__
-from elastio_testbed.faults.lab import Lab
 from elastio_testbed.image import checkout_package
 from elastio_testbed.image.install import OVERLAY
 from elastio_testbed.image.package import as_release
 from elastio_testbed.machine import DATA, PROGRAMS
 from tests.faults.conftest import Target
-from tests.operator.conftest import boost_with_records, end_load, shell, succeed
+from tests.operator.conftest import APT, APT_S, boost_with_records, copy_in, end_load, shell, succeed
 
 pytestmark = pytest.mark.guest
 
@@ -23,10 +21,7 @@ OLDER = "0.0.9"
 RELEASE = Path(__file__).parents[1] / "fixtures" / "release_0_1_0"
 STATE, EXAMPLE = "/var/lib/elastio", f"{PROGRAMS}/release_0_1_0"
 CONVERTER = f"{PROGRAMS}/first_release.py"
-APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y")
-APT_S = 900.0
 PLACE = "/var/tmp"
-BLOCK = 4096
 DROP_IN = "/run/systemd/system/elastiod.service.d/first-release.conf"
 # What the laboratory itself has put beside the package, and what remembers that a package was there.
 LEFT = ("/opt/testbed", "/run/", "/tmp/", "/proc/", "/sys/", "/dev/", "/var/log/", "/var/lib/dpkg/", DATA)
@@ -45,23 +40,10 @@ def older(target: Target, packages: dict[str, Path]) -> Target:
     # Nothing boots from the guest's own initramfs; making it takes an emulated processor minutes.
     shell(target, "echo update_initramfs=no > /etc/initramfs-tools/update-initramfs.conf")
     for name, package in packages.items():
-        copy_in(target.lab, package, f"{PLACE}/{name}.deb")
+        copy_in(target.lab.guest, package, f"{PLACE}/{name}.deb", target.lab.folder)
     install(target, "old")
     wait_for_release(target, OLDER)
     return target
-
-
-def copy_in(lab: Lab, file: Path, place: str) -> None:
-    """Copy a file of the host into the guest, over a disk: megabytes take long over the guest agent's channel."""
-    size, serial = file.stat().st_size, "copied"
-    padded = lab.folder / "copied.img"
-    shutil.copyfile(file, padded)
-    with padded.open("r+b") as image:
-        image.truncate(-(-size // BLOCK) * BLOCK)
-    lab.guest.vm.plug(serial, padded, bytes_per_second=10**9)
-    lab.wait_until(lambda: lab.succeeds("sh", "-c", f"grep -qx {serial} /sys/block/*/serial"), 60, "the disk")
-    lab.guest.check(["sh", "-c", f"head -c {size} /dev/{lab.guest.disk_name(serial)} > {place}"], timeout_s=60)
-    lab.guest.vm.unplug(serial, 60)
 
 
 def install(target: Target, name: str) -> None:

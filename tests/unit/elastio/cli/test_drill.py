@@ -160,7 +160,6 @@ DELETING = VolumePart("vol-1", "deleting", GIB)
 REASONS = [
     (FAULTED, "drill.fault"),
     (HELD, "drill.held"),
-    (BUSY, "drill.busy"),
     (LEFT, "drill.volumes"),
     (idle(owned=None), "drill.not_ready"),
     (idle(recovered=False), "drill.not_ready"),
@@ -176,6 +175,27 @@ def test_refuses_while_something_else_is_there(seen: Status, code: str, agent: F
     reason = drill.obstacle(seen)
     assert reason is not None
     assert reason.code == code
+
+
+def test_a_boost_that_is_under_way_is_waited_for(start: Start, elastio: Shell, data: Path) -> None:
+    machine = start(load=Trace((Segment(20, 90),)))
+    assert elastio("boost").exit_code == Exit.OK
+    result = elastio("boost", "--drill")
+    assert result.exit_code == Exit.OK, result.output
+    assert result.stdout.index("a boost is under way") < result.stdout.index("buying a cache")
+    assert result.stdout.count("a boost is under way") == 1
+    machine.stop()
+    assert [size for size, _ in machine.bought][1:] == [GIB]
+    assert "0 volumes left" in result.stdout
+
+
+def test_a_boost_that_does_not_end_is_not_waited_for_forever(
+    agent: FakeAgent, elastio: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drill, "REST_S", 0.05)
+    agent.statuses = [BUSY]
+    assert elastio("boost", "--drill").exit_code == Exit.TIMED_OUT
+    assert {message["command"] for message in agent.asked} == {"status"}
 
 
 def test_a_boost_for_a_load_that_was_first_is_left_alone(agent: FakeAgent, elastio: Shell) -> None:
