@@ -14,7 +14,7 @@ from elastio.units import SECTOR
 from elastio_testbed.ec2.client import open_client
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.fault_actions import make_dirty, reboot
-from elastio_testbed.guest.records import verify
+from elastio_testbed.guest.records import paths, verify
 from elastio_testbed.machine import DATA
 from tests.faults.conftest import SEED, Target
 
@@ -149,11 +149,11 @@ def test_a_copy_made_while_quiesced_is_complete(target: Target, tmp_path: Path) 
 
     # e2fsck may replay the journal, as a mount does, but must find no other error.
     assert subprocess.run(["e2fsck", "-f", "-y", str(copy)], capture_output=True, check=False).returncode in (0, 1)
-    for file in (f"{name}.log", f"{name}.table"):
-        script = f"dump /records/{file} {records / file}"
-        subprocess.run(["debugfs", "-R", script, str(copy)], capture_output=True, check=True)
     known = acks.read(lab.records)[name]
-    found = verify({"directory": str(records), "name": name, "seed": SEED, "acknowledged": known}, flags=0)
+    spec = {"directory": str(records), "name": name, "seed": SEED, "acknowledged": known}
+    for path in map(Path, paths(spec)):
+        subprocess.run(["debugfs", "-R", f"dump /records/{path.name} {path}", copy], capture_output=True, check=True)
+    found = verify(spec, flags=0)
     assert (found["checked"], found["lost"]) == (known, 0)
     assert target.records_lost() == 0
 
@@ -165,7 +165,10 @@ def test_a_lost_cache_is_given_up_only_by_command(target: Target) -> None:
     target.wait_for(lambda s: s["missing"] is not None, "the agent to report a missing cache")
     # Before the umount: once the dead device is gone, the agent would attach the volume again.
     lab.cloud.wait_for(volume, "available", 120)
+    # Somebody deletes it whose role may.
+    lab.cloud.guards_dirty = False
     open_client(lab.cloud).delete_volume(VolumeId=volume)
+    lab.cloud.guards_dirty = True
     lab.guest.check(["umount", DATA], timeout_s=120)
     target.wait_for(lambda s: s["missing"] and s["missing"]["volume_state"] in ("gone", "deleting"), "the loss")
     assert lab.device() == ""
