@@ -270,6 +270,7 @@ WRITING_DOWN = (
         JOURNAL,
         'self._append("decision", body, now, wall, durable=True)',
         'self._append("decision", body, now, wall, durable=False)',
+        first=POWER_CUT,
     ),
     one(
         "no intents",
