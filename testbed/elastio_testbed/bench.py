@@ -9,7 +9,7 @@ from typing import Any
 
 from elastio_testbed.experiment import Setup
 from elastio_testbed.guest.footprint import spin
-from elastio_testbed.hypervisor.accel import accelerator
+from elastio_testbed.hypervisor.qemu.accel import accelerator
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import PROGRAMS, Guest
 from elastio_testbed.trial import Plan, running_guest

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from elastio.units import GIB
-from elastio_testbed.hypervisor.accel import accelerator
+from elastio_testbed.hypervisor.qemu.accel import accelerator
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from elastio.cli.numbers import Finite
-from elastio_testbed.hypervisor.accel import accelerator
+from elastio_testbed.hypervisor.qemu.accel import accelerator
 from elastio_testbed.image.debian import SUITES
 
 FACTOR = Finite(0.01, 10)

@@ -23,7 +23,7 @@ from elastio_testbed.console import Say
 from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.hypervisor import GuestError
-from elastio_testbed.hypervisor.accel import accelerator
+from elastio_testbed.hypervisor.qemu.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.run import run, run_alone

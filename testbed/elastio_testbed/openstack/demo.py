@@ -20,7 +20,7 @@ from openstack.exceptions import SDKException
 from elastio.units import GIB
 from elastio_testbed.errors import LabError
 from elastio_testbed.experiment import Scaled, Setup
-from elastio_testbed.hypervisor.agent import GuestAgent
+from elastio_testbed.hypervisor.qemu.agent import GuestAgent
 from elastio_testbed.image import GuestImage
 from elastio_testbed.image.tools import chroot
 from elastio_testbed.machine import HOST_IN_GUEST, Guest, Tables

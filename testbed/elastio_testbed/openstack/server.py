@@ -13,9 +13,9 @@ from openstack.connection import Connection
 from openstack.exceptions import SDKException
 
 from elastio_testbed.errors import LabError
-from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.hypervisor.channel import Channel
-from elastio_testbed.hypervisor.command import kernel_command_line
+from elastio_testbed.hypervisor.qemu.agent import GuestAgent
+from elastio_testbed.hypervisor.qemu.command import kernel_command_line
 from elastio_testbed.image import GuestImage
 from elastio_testbed.image.tools import chroot, run
 from elastio_testbed.openstack import bootstrap

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import pytest
 
 from elastio_testbed.hypervisor import Disk, HypervisorError
-from elastio_testbed.hypervisor.accel import accelerator, has_virtualization
-from elastio_testbed.hypervisor.command import PORTS, Hardware, Wiring, kernel_command_line, qemu_argv
+from elastio_testbed.hypervisor.qemu.accel import accelerator, has_virtualization
+from elastio_testbed.hypervisor.qemu.command import PORTS, Hardware, Wiring, kernel_command_line, qemu_argv
 from elastio_testbed.image import GuestImage
 
 SERIAL = "vol0123456789abcdef0"

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
-from elastio_testbed.hypervisor.accel import accelerator
-from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.hypervisor.channel import ChannelClosed, ChannelTimeout, CommandRefused
-from elastio_testbed.hypervisor.command import AGENT_CHARDEV, NETWORK, PORTS, Hardware
 from elastio_testbed.hypervisor.disk import Disk, Driver, Power
 from elastio_testbed.hypervisor.errors import GuestHoldsDisk, HypervisorError
-from elastio_testbed.hypervisor.process import Qemu, launch
+from elastio_testbed.hypervisor.qemu.accel import accelerator
+from elastio_testbed.hypervisor.qemu.agent import GuestAgent
+from elastio_testbed.hypervisor.qemu.command import AGENT_CHARDEV, NETWORK, PORTS, Hardware
+from elastio_testbed.hypervisor.qemu.process import Qemu, launch
 from elastio_testbed.image import GuestImage
 
 _QMP_S = 20.0

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from elastio_testbed.hypervisor.channel import Channel, call_in_background
-from elastio_testbed.hypervisor.command import Hardware, Wiring, qemu_argv
 from elastio_testbed.hypervisor.disk import Disk
 from elastio_testbed.hypervisor.errors import HypervisorError
+from elastio_testbed.hypervisor.qemu.command import Hardware, Wiring, qemu_argv
 from elastio_testbed.image import GuestImage
 
 _LAUNCH_S = 30.0

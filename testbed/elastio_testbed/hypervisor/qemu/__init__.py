@@ -1,0 +1,1 @@
+"""Machines that QEMU emulates or virtualizes."""
