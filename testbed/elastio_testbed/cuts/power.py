@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastio_testbed.cuts import nbd
 from elastio_testbed.cuts.contents import Contents
+from elastio_testbed.hypervisor import nbd
 from elastio_testbed.hypervisor.channel import in_background
 from elastio_testbed.hypervisor.errors import HypervisorError
 

@@ -1,4 +1,6 @@
-"""The part of the NBD protocol that QEMU uses: fixed newstyle, one export per socket, read, write, flush.
+"""The part of the NBD protocol that the laboratory uses: fixed newstyle, one export per socket, read, write, flush.
+
+The server's side serves QEMU and the disk server, whose side, the client's, is at the end.
 
 https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 """
@@ -6,9 +8,11 @@ https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 _GREETING = struct.pack(">8s8sH", b"NBDMAGIC", b"IHAVEOPT", 0b01)  # fixed newstyle
 _OPTION = struct.Struct(">8sII")
@@ -79,3 +83,62 @@ def reply(writer: asyncio.StreamWriter, request: Request, data: bytes = b"", *, 
 def refuse(writer: asyncio.StreamWriter, request: Request) -> None:
     """Reject a kind of request that was not offered."""
     reply(writer, request, error=_EINVAL)
+
+
+# --- the client ----------------------------------------------------------------------------------------------
+
+
+def connect(path: Path, timeout_s: float) -> tuple[socket.socket, int]:
+    """Connect to the export of a Unix socket; returns the connection and the export's size in bytes.
+
+    Raises OSError, also when the server offers none.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(timeout_s)
+        connection.connect(str(path))
+        return connection, _choose_export(connection)
+    except OSError:
+        connection.close()
+        raise
+
+
+def _choose_export(connection: socket.socket) -> int:
+    receive_exactly(connection, len(_GREETING))
+    # The empty name, and no wishes for more information.
+    wish = struct.pack(">IH", 0, 0)
+    connection.sendall(struct.pack(">I", 1) + _OPTION.pack(b"IHAVEOPT", _GO, len(wish)) + wish)
+    size_bytes = 0
+    while True:
+        _, _, kind, length = _OPTION_REPLY.unpack(receive_exactly(connection, _OPTION_REPLY.size))
+        data = receive_exactly(connection, length)
+        if kind == _ACK:
+            return size_bytes
+        if kind != _INFO:
+            raise OSError(f"the NBD server refuses its export: reply {kind:#x}")
+        _, size_bytes, _ = _INFO_EXPORT.unpack(data)
+
+
+def send(connection: socket.socket, request: Request) -> None:
+    """Send a request. Raises OSError."""
+    header = _REQUEST.pack(_REQUEST_MAGIC, 0, request.kind, request.handle, request.offset, request.length)
+    connection.sendall(header + request.data)
+
+
+def receive(connection: socket.socket) -> tuple[int, int]:
+    """Handle and error number of the next reply; the data of a read follows it. Raises OSError."""
+    magic, error, handle = _REPLY.unpack(receive_exactly(connection, _REPLY.size))
+    if magic != _REPLY_MAGIC:
+        raise OSError("no NBD reply")
+    return handle, error
+
+
+def receive_exactly(connection: socket.socket, length: int) -> bytes:
+    """The next `length` bytes. Raises OSError if the connection ends before."""
+    data = bytearray()
+    while len(data) < length:
+        got = connection.recv(length - len(data))
+        if not got:
+            raise OSError("the NBD connection has ended")
+        data += got
+    return bytes(data)
