@@ -3,46 +3,20 @@
 import base64
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from elastio_testbed.hypervisor.channel import Channel, ChannelTimeout
 from elastio_testbed.hypervisor.errors import GuestError, GuestTimeout, HypervisorError
+from elastio_testbed.hypervisor.programs import BASE_ENV, CALL_S, Completed
 
 _PING_S = 5.0
-# The agent answers from its main loop; under emulation and load that can take seconds.
-_CALL_S = 90.0
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.05, 0.5
 _CHUNK_BYTES = 1 << 20
-# The environment of a program, in addition to `env`: guest-exec passes on nothing else.
-_BASE_ENV = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME": "/root",
-    "LANG": "C.UTF-8",
-}
-
-
-@dataclass(frozen=True)
-class Completed:
-    """A program that has ended in the guest; a negative `returncode` is the signal that ended it."""
-
-    returncode: int
-    stdout: bytes
-    stderr: bytes
-
-    @property
-    def text(self) -> str:
-        """Standard output as text, without trailing line ends."""
-        return self.stdout.decode(errors="replace").rstrip("\n")
 
 
 class GuestAgent:
-    """The guest agent of one running machine.
-
-    Every call raises GuestTimeout when the guest does not answer in time and GuestError when it refuses or has
-    ended. Calls may come from several threads.
-    """
+    """`Programs`, through the QEMU guest agent."""
 
     def __init__(self, channel: Channel, is_open: Callable[[], bool], console_tail: Callable[[], str]) -> None:
         self._channel = channel
@@ -67,13 +41,8 @@ class GuestAgent:
         env: Mapping[str, str] | None = None,
         input: bytes | None = None,
     ) -> Completed:
-        """Run a program (found on PATH, no shell) and wait for its end. A failed program does not raise.
-
-        Processes that inherited its output are waited for, too. After `timeout_s` the program is killed.
-        At most 16 MiB of each output stream are kept.
-        """
         arguments: dict[str, Any] = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
-        arguments["env"] = [f"{name}={value}" for name, value in {**_BASE_ENV, **(env or {})}.items()]
+        arguments["env"] = [f"{name}={value}" for name, value in {**BASE_ENV, **(env or {})}.items()]
         if input is not None:
             arguments["input-data"] = base64.b64encode(input).decode()
         deadline = time.monotonic() + timeout_s
@@ -85,7 +54,6 @@ class GuestAgent:
         return _completed(status)
 
     def check(self, argv: Sequence[str], *, timeout_s: float, input: bytes | None = None) -> str:
-        """Run a program that has to succeed, and return its output as text. Raises GuestError when it fails."""
         done = self.run(argv, timeout_s=timeout_s, input=input)
         if done.returncode != 0:
             said = (done.stderr or done.stdout).decode(errors="replace").strip()
@@ -93,13 +61,11 @@ class GuestAgent:
         return done.text
 
     def write_file(self, path: str | PurePosixPath, data: bytes, mode: int = 0o644) -> None:
-        """Create or replace a file, and create missing directories. The file never has another mode."""
         # `install` creates a new file each time, so the old file's mode never applies to the new content.
         argv = ["install", "-D", "-m", f"{mode:o}", "/dev/stdin", str(path)]
-        self.check(argv, timeout_s=_CALL_S, input=data)
+        self.check(argv, timeout_s=CALL_S, input=data)
 
     def read_file(self, path: str | PurePosixPath) -> bytes:
-        """The contents of a file of at most some MB."""
         handle = self._call("guest-file-open", {"path": str(path), "mode": "r"})
         chunks: list[bytes] = []
         try:
@@ -122,7 +88,7 @@ class GuestAgent:
             time.sleep(poll_s)
             poll_s = min(2 * poll_s, _LONGEST_POLL_S)
 
-    def _call(self, command: str, arguments: Mapping[str, object], timeout_s: float = _CALL_S) -> Any:
+    def _call(self, command: str, arguments: Mapping[str, object], timeout_s: float = CALL_S) -> Any:
         try:
             return self._channel.execute(command, arguments, timeout_s=timeout_s)
         except ChannelTimeout as error:
