@@ -13,7 +13,7 @@ from elastio.units import GIB, MB
 from elastio_testbed import lvmcache
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import LEARNED_SETTING, Ahead, Scaled, Setup
-from elastio_testbed.hypervisor import Disk, GuestError, Power, VirtualMachine
+from elastio_testbed.hypervisor import Disk, GuestError, Power, define_machine
 from elastio_testbed.image import GuestImage
 
 HOST_IN_GUEST = "10.0.2.2"  # the host's loopback, seen through QEMU's user network
@@ -77,7 +77,7 @@ class Guest:
             disks.append(new_disk(folder, self.fast_serial, self.fixed_cache_bytes))
         self.own_disks = len(disks)
         memory_mib = memory_mib or scaled.experiment.workload.memory_mib(scaled)
-        self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports, power=power)
+        self.vm = define_machine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports, power=power)
         self.instance_id = ""
         self.backing_uuid = ""
 

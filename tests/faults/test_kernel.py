@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.hypervisor import Disk, VirtualMachine
+from elastio_testbed.hypervisor import Disk, Machine, define_machine
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
@@ -52,7 +52,7 @@ for go in ("/run/go", "/run/again"):
 class Bench:
     """A guest with bcache on two disks; the cache is behind a device-mapper target that can be made to fail."""
 
-    def __init__(self, vm: VirtualMachine) -> None:
+    def __init__(self, vm: Machine) -> None:
         self.vm = vm
         self.backing, self.cache = self._disk("backing"), self._disk("cache")
 
@@ -118,7 +118,7 @@ def bench() -> Iterator[Bench]:
             with path.open("wb") as file:
                 file.truncate(size_bytes)
             disks.append(Disk(serial, path, None))
-        with VirtualMachine(build_guest_image(), disks=disks, memory_mib=1024) as vm:
+        with define_machine(build_guest_image(), disks=disks, memory_mib=1024) as vm:
             vm.start(240)
             made = Bench(vm)
             made.assemble()

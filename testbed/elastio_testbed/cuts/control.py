@@ -19,7 +19,7 @@ from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import BOOT_S, Assembly, Reader
 from elastio_testbed.cuts.writer import CALL_S, PORT
-from elastio_testbed.hypervisor import VirtualMachine
+from elastio_testbed.hypervisor import define_machine
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA, MAKE_FILESYSTEM, new_disk
 
@@ -48,7 +48,7 @@ def results(image: GuestImage, cuts: Sequence[PlannedCut], seed: int, folder: Pa
     with (
         PowerStrip() as strip,
         Reader(image, folder / "reader") as reader,
-        VirtualMachine(image, disks=disks, directory=folder / "vm", ports={PORT: records}, power=strip) as vm,
+        define_machine(image, disks=disks, directory=folder / "vm", ports={PORT: records}, power=strip) as vm,
     ):
         say("booting the control")
         vm.start(BOOT_S)

@@ -13,7 +13,7 @@ from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import Assembly, Reader
 from elastio_testbed.faults import acks
-from elastio_testbed.hypervisor import GuestTimeout, VirtualMachine
+from elastio_testbed.hypervisor import GuestTimeout, Machine
 from elastio_testbed.polling import until
 
 ACK_S, POLL_S = 120.0, 0.002
@@ -36,7 +36,7 @@ class CutCopies:
 class Cutter:
     """`records` is the host's end of the writer's port; copies are in `folder` until they are read."""
 
-    def __init__(self, vm: VirtualMachine, strip: PowerStrip, records: Path, folder: Path, seed: int) -> None:
+    def __init__(self, vm: Machine, strip: PowerStrip, records: Path, folder: Path, seed: int) -> None:
         self._vm, self._strip, self._records, self._folder, self._seed = vm, strip, records, folder, seed
 
     def start_writer(self, name: str) -> None:

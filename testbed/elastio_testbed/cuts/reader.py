@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from elastio_testbed.cuts.writer import RECORDS, install, run_argv, write_spec
-from elastio_testbed.hypervisor import HypervisorError, VirtualMachine
+from elastio_testbed.hypervisor import HypervisorError, define_machine
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA
 
@@ -47,7 +47,7 @@ class Reader:
     """A guest whose disks are plugged for each reading, and which is restarted if one of them cannot be unplugged."""
 
     def __init__(self, image: GuestImage, folder: Path) -> None:
-        self._vm = VirtualMachine(image, directory=folder, memory_mib=MEMORY_MIB)
+        self._vm = define_machine(image, directory=folder, memory_mib=MEMORY_MIB)
 
     def __enter__(self) -> Self:
         return self

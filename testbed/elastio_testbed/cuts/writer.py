@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from elastio_testbed.hypervisor import GuestAgent
+from elastio_testbed.hypervisor import Programs
 from elastio_testbed.machine import DATA, PROGRAMS
 
 SPEC, RECORDS, UNIT = "/var/tmp/appends.json", f"{DATA}/records", "appends"
@@ -15,7 +15,7 @@ PORT = "org.elastio.records"
 CALL_S = 120.0
 
 
-def install(agent: GuestAgent) -> None:
+def install(agent: Programs) -> None:
     """Install the program and what it imports."""
     for name in ("__init__", "records", "appends"):
         program = resources.files("elastio_testbed.guest").joinpath(f"{name}.py").read_bytes()
@@ -27,18 +27,18 @@ def run_argv(word: str) -> list[str]:
     return ["env", f"PYTHONPATH={PROGRAMS}", "python3", "-m", "elastio_testbed.guest.appends", word, SPEC]
 
 
-def write_spec(agent: GuestAgent, spec: Mapping[str, Any]) -> None:
+def write_spec(agent: Programs, spec: Mapping[str, Any]) -> None:
     agent.write_file(SPEC, json.dumps(spec).encode())
 
 
-def start(agent: GuestAgent, name: str, seed: int, pause_s: float) -> None:
+def start(agent: Programs, name: str, seed: int, pause_s: float) -> None:
     """Append records under a new name until `stop`."""
     port = f"/dev/virtio-ports/{PORT}"
     write_spec(agent, {"directory": RECORDS, "name": name, "seed": seed, "port": port, "pause_s": pause_s})
     agent.check(["systemd-run", "--collect", f"--unit={UNIT}", *run_argv("write")], timeout_s=CALL_S)
 
 
-def stop(agent: GuestAgent) -> None:
+def stop(agent: Programs) -> None:
     """Stop the writer and delete its records."""
     agent.run(["systemctl", "stop", UNIT], timeout_s=CALL_S)
     agent.run(["rm", "-rf", RECORDS], timeout_s=CALL_S)

@@ -34,7 +34,8 @@ class GuestImage:
     """The files of a built image in the cache. All machines share them: never write to them.
 
     `root` is a raw ext4 file system labelled ROOT_LABEL, without a partition table; `kernel` and `initrd` boot it
-    directly. `bootloader` is the UEFI program that boots it from a disk. `digest` identifies the contents.
+    directly. `bootloader` is the UEFI program that boots it from a disk. `digest` identifies the contents, and `suite`
+    is the release of Debian.
     """
 
     root: Path
@@ -42,6 +43,7 @@ class GuestImage:
     initrd: Path
     bootloader: Path
     digest: str
+    suite: str
 
 
 def build_guest_image(*, tools: bool = False, suite: str | None = None) -> GuestImage:
@@ -64,6 +66,7 @@ def build_guest_image(*, tools: bool = False, suite: str | None = None) -> Guest
         initrd=directory / "initrd.img",
         bootloader=directory / "bootx64.efi",
         digest=digest,
+        suite=release,
     )
 
 

@@ -55,7 +55,7 @@ def test_what_the_dumps_need_is_earned_but_not_without_a_pause() -> None:
 
 
 def guest_of(folder: Path, experiment: str, ahead: Ahead | None, setup: Setup = Setup.ADAPTIVE) -> Guest:
-    image = GuestImage(folder, folder, folder, folder, "digest")
+    image = GuestImage(folder, folder, folder, folder, "digest", "bookworm")
     guest = Guest(image, folder, "vm0", setup, Scaled(EXPERIMENTS[experiment], 0.1, 0.5))
     guest.backing_uuid, guest.ahead = UUID, ahead
     return guest

@@ -18,7 +18,7 @@ SERIAL = "vol0123456789abcdef0"
 
 def argv_with(*disks: tuple[Disk, str], ports: Mapping[str, Path] = MappingProxyType({})) -> list[str]:
     cache = Path("/cache")
-    image = GuestImage(cache / "root.ext4", cache / "vmlinuz", cache / "initrd", cache / "efi", "digest")
+    image = GuestImage(cache / "root.ext4", cache / "vmlinuz", cache / "initrd", cache / "efi", "digest", "bookworm")
     wiring = Wiring(Path("/run/a,b/root.qcow2"), Path("/run/a,b/console"), 5, 6, ports)
     return qemu_argv(image, Hardware("tcg,thread=multi", 2, 768), wiring, disks)
 

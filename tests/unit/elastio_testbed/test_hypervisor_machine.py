@@ -26,7 +26,7 @@ def image(tmp_path: Path) -> GuestImage:
     initrd.write_bytes(bytes(4096))
     with root.open("wb") as file:
         file.truncate(1 << 20)
-    return GuestImage(root, kernel, initrd, bootloader, "digest")
+    return GuestImage(root, kernel, initrd, bootloader, "digest", "bookworm")
 
 
 @pytest.fixture

@@ -55,7 +55,10 @@ def test_each_volume_is_on_its_own_disk_and_the_fast_one_becomes_the_write_cache
 
 
 def test_the_fixed_fast_volume_is_as_large_as_the_first_adaptive_one(tmp_path: Path) -> None:
-    image, scaled = GuestImage(tmp_path, tmp_path, tmp_path, tmp_path, "digest"), Scaled(EXPERIMENTS["cm1"], 0.25, 0.5)
+    image, scaled = (
+        GuestImage(tmp_path, tmp_path, tmp_path, tmp_path, "digest", "bookworm"),
+        Scaled(EXPERIMENTS["cm1"], 0.25, 0.5),
+    )
     guest = Guest(image, tmp_path, "vm0", Setup.LVMCACHE, scaled)
     assert guest.fixed_cache_bytes == round(scaled.initial_cache_gib * 2**30)
     sizes = {serial: path.stat().st_size for serial, path in guest.vm.files().items()}

@@ -62,7 +62,13 @@ def test_an_application_whose_dumps_differ_has_no_model() -> None:
 
 
 def test_the_policy_is_that_of_the_guests_configuration(tmp_path: Path) -> None:
-    guest = Guest(GuestImage(tmp_path, tmp_path, tmp_path, tmp_path, "digest"), tmp_path, "vm0", Setup.ADAPTIVE, SCALED)
+    guest = Guest(
+        GuestImage(tmp_path, tmp_path, tmp_path, tmp_path, "digest", "bookworm"),
+        tmp_path,
+        "vm0",
+        Setup.ADAPTIVE,
+        SCALED,
+    )
     guest.backing_uuid = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
     with Ec2Endpoint(tmp_path / "cloud") as endpoint:
         tables = guest.config_tables(endpoint)

@@ -1,0 +1,65 @@
+"""The choice between user-mode Linux and QEMU."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from elastio_testbed.hypervisor.disk import Disk, Power
+from elastio_testbed.hypervisor.errors import HypervisorError
+from elastio_testbed.hypervisor.port import Machine
+from elastio_testbed.hypervisor.qemu.machine import VirtualMachine
+from elastio_testbed.hypervisor.uml.machine import UmlMachine
+from elastio_testbed.image import GuestImage
+
+QEMU, UML = "qemu", "uml"
+HYPERVISORS = (UML, QEMU)
+VARIABLE = "ELASTIO_HYPERVISOR"
+_TRIAL_S = 20.0
+
+
+def chosen_hypervisor(wanted: str | None = None) -> str:
+    """The hypervisor of that name, else that of $ELASTIO_HYPERVISOR, else UML where it runs, else QEMU.
+
+    Raises HypervisorError for an unknown name.
+    """
+    name = wanted or os.environ.get(VARIABLE) or (UML if _uml_runs() else QEMU)
+    if name not in HYPERVISORS:
+        raise HypervisorError(f"the hypervisor {name!r} is not known; use one of {', '.join(HYPERVISORS)}")
+    return name
+
+
+def define_machine(
+    image: GuestImage,
+    *,
+    hypervisor: str | None = None,
+    disks: Iterable[Disk] = (),
+    directory: Path | None = None,
+    memory_mib: int = 1536,
+    ports: Mapping[str, Path] | None = None,
+    power: Power | None = None,
+) -> Machine:
+    """Define a machine; nothing is started. `hypervisor` as in `chosen_hypervisor`.
+
+    `disks` are plugged at boot. Writes to /dev/virtio-ports/NAME of the guest are appended to the file that `ports` has
+    for NAME. `directory` is for overlay, console and logs; without one they are temporary and deleted by `close`.
+    `power` serves all disks, if there is one. Raises HypervisorError.
+    """
+    kind = UmlMachine if chosen_hypervisor(hypervisor) == UML else VirtualMachine
+    return kind(image, disks=disks, directory=directory, memory_mib=memory_mib, ports=ports, power=power)
+
+
+@functools.cache
+def _uml_runs() -> bool:
+    """User-mode Linux is of this processor's kind, and a namespace of processes can be made."""
+    if platform.machine() != "x86_64":
+        return False
+    try:
+        argv = ["unshare", "--fork", "--pid", "true"]
+        return subprocess.run(argv, check=False, capture_output=True, timeout=_TRIAL_S).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
