@@ -10,6 +10,7 @@ import pytest
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.hypervisor import Disk, GuestHoldsDisk, GuestTimeout, HypervisorError, VirtualMachine
 from elastio_testbed.image import GuestImage
+from tests.unit.elastio_testbed.halting_guest import halting_image
 
 pytestmark = pytest.mark.runs_programs
 
@@ -19,14 +20,7 @@ OTHER = "vol0123456789abcdef1"
 
 @pytest.fixture
 def image(tmp_path: Path) -> GuestImage:
-    """A root without a file system and a kernel that turns interrupts off and halts."""
-    names = ("root.ext4", "vmlinuz", "initrd.img", "bootx64.efi")
-    root, kernel, initrd, bootloader = (tmp_path / name for name in names)
-    kernel.write_bytes(halting_kernel())
-    initrd.write_bytes(bytes(4096))
-    with root.open("wb") as file:
-        file.truncate(1 << 20)
-    return GuestImage(root, kernel, initrd, bootloader, "digest", "bookworm")
+    return halting_image(tmp_path)
 
 
 @pytest.fixture
@@ -40,18 +34,6 @@ def vm(image: GuestImage, tmp_path: Path) -> Iterator[VirtualMachine]:
         with pytest.raises(GuestTimeout):
             machine.start(0.3)
         yield machine
-
-
-def halting_kernel() -> bytes:
-    """The smallest kernel that QEMU loads by Linux's x86 boot protocol (Documentation/arch/x86/boot.rst)."""
-    kernel = bytearray(4096)
-    kernel[0x1F1] = 1  # one sector of set-up code
-    kernel[0x200:0x202] = b"\xeb\x66"  # its entry: a jump over the header, to 0x268
-    kernel[0x202:0x208] = b"HdrS\x0c\x02"
-    kernel[0x211] = 1  # loaded high
-    kernel[0x22C:0x230] = b"\xff\xff\xff\x7f"  # highest address of an initrd
-    kernel[0x268:0x26C] = b"\xfa\xf4\xeb\xfd"  # cli; hlt; in a loop
-    return bytes(kernel)
 
 
 def make_volume(path: Path) -> Path:
