@@ -22,7 +22,16 @@ from elastio_testbed.image import build_cloud_image, build_guest_image
 from elastio_testbed.markdown import fault_section, rewritten, sections
 from elastio_testbed.openstack.cli import openstack
 from elastio_testbed.optimum.command import optimum
-from elastio_testbed.options import FACTOR, bandwidth_option, default_bandwidth, json_option, scale_option, suite_option
+from elastio_testbed.options import (
+    FACTOR,
+    bandwidth_option,
+    boot_every_guest,
+    default_bandwidth,
+    json_option,
+    scale_option,
+    stored_state_option,
+    suite_option,
+)
 from elastio_testbed.run import Progress, run
 from elastio_testbed.series import series_of
 from elastio_testbed.trial import EC2, OPENSTACK, Plan
@@ -66,6 +75,7 @@ main.add_command(optimum)
     "--cloud", type=click.Choice([EC2, OPENSTACK]), default=EC2, show_default=True, help="Cloud that sells the volumes."
 )
 @suite_option
+@stored_state_option
 @click.option(
     "--disturb",
     type=click.IntRange(1, 100),
@@ -189,6 +199,7 @@ def chosen_setups(words: tuple[str, ...], every: tuple[Setup, ...] = PUBLISHED) 
     help="Deadline in the guest's seconds; the size planned for it is run, too.",
 )
 @suite_option
+@stored_state_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="File for the result.")
 @click.option(
     "--profile",
@@ -228,9 +239,10 @@ def predict_command(
 @suite_option
 @json_option
 def bench(seconds: float, suite: str | None, json_path: Path | None) -> None:
-    """Measure what the idle daemon costs, at a sampling interval of 1 s."""
+    """Measure what the idle daemon costs, at a sampling interval of 1 s, in a guest that is booted for it."""
     from elastio_testbed.bench import footprint  # noqa: PLC0415
 
+    boot_every_guest()
     with click_errors():
         found = footprint(seconds, suite)
     write_json(json_path, found)
@@ -240,6 +252,7 @@ def bench(seconds: float, suite: str | None, json_path: Path | None) -> None:
 @main.command()
 @click.option("--scale", type=FACTOR, default=0.25, show_default=True, help="Factor for times and amounts of data.")
 @suite_option
+@stored_state_option
 @json_option
 def sizing(scale: float, suite: str | None, json_path: Path | None) -> None:
     """Compare the cache size that is learned for a burst with the smallest that absorbs it."""

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def vm(folder: Path) -> Iterator[VirtualMachine]:
     boot_disk = Disk(BOOT_DISK, volume(folder, BOOT_DISK), 100 * MB)
-    with VirtualMachine(build_guest_image(), disks=[boot_disk], directory=folder / "vm") as machine:
+    with VirtualMachine(build_guest_image(), disks=[boot_disk], directory=folder / "vm", resumes=False) as machine:
         machine.start(BOOT_S)
         yield machine
 

@@ -13,7 +13,7 @@ from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import MAKE_FILESYSTEM
-from elastio_testbed.options import json_option, seed_option, suite_option
+from elastio_testbed.options import json_option, seed_option, stored_state_option, suite_option
 from elastio_testbed.scratch import scratch_folder
 
 
@@ -31,6 +31,7 @@ from elastio_testbed.scratch import scratch_folder
 )
 @seed_option
 @suite_option
+@stored_state_option
 @click.option(
     "--filesystem",
     type=click.Choice(sorted(MAKE_FILESYSTEM)),

@@ -17,7 +17,7 @@ from elastio_testbed.faults.run_result import RunResult, summary
 from elastio_testbed.files import write_json
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.image.debian import chosen_suite
-from elastio_testbed.options import json_option, seed_option, suite_option
+from elastio_testbed.options import json_option, seed_option, stored_state_option, suite_option
 
 
 @click.command()
@@ -39,6 +39,7 @@ from elastio_testbed.options import json_option, seed_option, suite_option
 @click.option("--list", "is_list", is_flag=True, help="Print the plan and run nothing.")
 @json_option
 @suite_option
+@stored_state_option
 @click.option("--evidence", type=click.Path(path_type=Path), help="Folder for the records of failed runs.")
 def faults(
     seed: int,
@@ -89,6 +90,7 @@ def chosen(
     help="Cache mode to be set by hand while flushing, instead of driving the agent through its phases.",
 )
 @suite_option
+@stored_state_option
 @json_option
 def consistency(seed: int, mode: str | None, suite: str | None, json_path: Path | None) -> None:
     """Read and write the same blocks in every phase. Exit code 1 if a read returned stale data.

@@ -9,6 +9,7 @@ import pytest
 
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.hypervisor import Disk, GuestHoldsDisk, GuestTimeout, HypervisorError, VirtualMachine
+from elastio_testbed.hypervisor.qemu.stored import VARIABLE
 from elastio_testbed.image import GuestImage
 from tests.unit.elastio_testbed.halting_guest import halting_image
 
@@ -16,6 +17,12 @@ pytestmark = pytest.mark.runs_programs
 
 SERIAL = "vol0123456789abcdef0"
 OTHER = "vol0123456789abcdef1"
+
+
+@pytest.fixture(autouse=True)
+def no_stored_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a guest cannot be stored, as no agent in it answers."""
+    monkeypatch.setenv(VARIABLE, "no")
 
 
 @pytest.fixture

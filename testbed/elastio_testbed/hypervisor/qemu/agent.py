@@ -41,17 +41,32 @@ class GuestAgent:
         env: Mapping[str, str] | None = None,
         input: bytes | None = None,
     ) -> Completed:
+        deadline = time.monotonic() + timeout_s
+        pid = self.spawn(argv, env=env, input=input)
+        done = self.wait(pid, deadline - time.monotonic())
+        if done is None:
+            self._call("guest-exec", {"path": "/usr/bin/kill", "arg": ["-KILL", str(pid)]})
+            raise GuestTimeout(self._with_console(f"{' '.join(argv)}: still running after {timeout_s:.0f} s"))
+        return done
+
+    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, input: bytes | None = None) -> int:
+        """Start a program as `run` does, and return its PID."""
         arguments: dict[str, Any] = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
         arguments["env"] = [f"{name}={value}" for name, value in {**BASE_ENV, **(env or {})}.items()]
         if input is not None:
             arguments["input-data"] = base64.b64encode(input).decode()
-        deadline = time.monotonic() + timeout_s
-        pid = self._call("guest-exec", arguments)["pid"]
-        status = self._await_exit(pid, deadline)
-        if status is None:
-            self._call("guest-exec", {"path": "/usr/bin/kill", "arg": ["-KILL", str(pid)]})
-            raise GuestTimeout(self._with_console(f"{' '.join(argv)}: still running after {timeout_s:.0f} s"))
-        return _completed(status)
+        return int(self._call("guest-exec", arguments)["pid"])
+
+    def wait(self, pid: int, timeout_s: float) -> Completed | None:
+        """Wait for the end of a program that was started by `spawn`; None after `timeout_s`."""
+        status = self._await_exit(pid, time.monotonic() + timeout_s)
+        return None if status is None else _completed(status)
+
+    def feed(self, pipe: str, message: Callable[[], bytes]) -> None:
+        """Write to a named pipe that a program reads, without starting one; `message` is called as late as possible."""
+        handle = self._call("guest-file-open", {"path": pipe, "mode": "w"})
+        self._call("guest-file-write", {"handle": handle, "buf-b64": base64.b64encode(message()).decode()})
+        self._call("guest-file-close", {"handle": handle})
 
     def check(self, argv: Sequence[str], *, timeout_s: float, input: bytes | None = None) -> str:
         done = self.run(argv, timeout_s=timeout_s, input=input)

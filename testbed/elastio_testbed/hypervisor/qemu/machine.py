@@ -15,12 +15,13 @@ from elastio_testbed.hypervisor.disk import Disk, Driver, Power
 from elastio_testbed.hypervisor.errors import GuestHoldsDisk, HypervisorError
 from elastio_testbed.hypervisor.qemu.accel import accelerator
 from elastio_testbed.hypervisor.qemu.agent import GuestAgent
-from elastio_testbed.hypervisor.qemu.command import AGENT_CHARDEV, NETWORK, PORTS, Hardware
-from elastio_testbed.hypervisor.qemu.process import Qemu, launch
+from elastio_testbed.hypervisor.qemu.command import NETWORK, PORTS, Hardware
+from elastio_testbed.hypervisor.qemu.process import CONSOLE, OVERLAY, Qemu, last_lines, launch
+from elastio_testbed.hypervisor.qemu.stored import Kind, StoredState, is_wanted, stored_state
+from elastio_testbed.hypervisor.qemu.waking import await_disk
 from elastio_testbed.image import GuestImage
 
 _QMP_S = 20.0
-_CONSOLE_TAIL_LINES = 30
 # QEMU ignores a request while one is pending, and a booting guest loses it, so it is repeated.
 _ASK_AGAIN_S = 3.0
 _UNPLUG_EVENTS = {"DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR"}
@@ -45,17 +46,20 @@ class VirtualMachine:
         accel: str | None = None,
         ports: Mapping[str, Path] | None = None,
         power: Power | None = None,
+        resumes: bool | None = None,
     ) -> None:
         """Define a machine; nothing is started.
 
         `disks` are plugged at boot. Writes to /dev/virtio-ports/NAME of the guest are appended to the file that
         `ports` has for NAME. `directory` is for overlay, console and QEMU's log; without one they are temporary and
-        deleted by `close`. `accel` as in `accelerator`. `power` serves all disks, if there is one.
+        deleted by `close`. `accel` as in `accelerator`. `power` serves all disks, if there is one. `resumes`: whether
+        the first start resumes from a stored state instead of booting; None: as `stored.is_wanted` says.
         """
         self._image = image
         self._hardware = Hardware(accelerator(accel), cpus, memory_mib)
         self._ports = dict(ports or {})
         self._power = power
+        self._resumes = is_wanted(resumes)
         self._temporary = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="elastio-vm-"))
         self._plugged: dict[str, tuple[Disk, str]] = {}
@@ -94,14 +98,11 @@ class VirtualMachine:
     @property
     def console(self) -> Path:
         """The file with the serial console's output of all starts."""
-        return self._directory / "console.log"
+        return self._directory / CONSOLE
 
     def console_tail(self) -> str:
         """The console's last lines."""
-        if not self.console.exists():
-            return ""
-        lines = self.console.read_text(errors="replace").splitlines()
-        return "\n".join(lines[-_CONSOLE_TAIL_LINES:])
+        return last_lines(self._directory)
 
     def disks(self) -> tuple[str, ...]:
         """Serials of the plugged disks in the order of plugging, also while the machine is off."""
@@ -138,21 +139,49 @@ class VirtualMachine:
         raise HypervisorError(f"QEMU has no statistics of disk {serial}")
 
     def start(self, timeout_s: float) -> None:
-        """Power on and wait until the guest agent answers.
+        """Power on and wait until the guest agent answers and the guest shows its disks.
 
-        Raises HypervisorError when QEMU does not start, and GuestTimeout when the guest does not boot in time; it
-        then continues to run, for inspection, until `kill` or `close`.
+        The first start resumes from the stored state of such machines, if it may. If there is none, another guest boots
+        before, for `timeout_s` at most. Raises HypervisorError when QEMU does not start, and GuestTimeout when the
+        guest does not boot in time; it then continues to run, for inspection, until `kill` or `close`.
         """
         if self.alive:
             raise HypervisorError("the machine is already running")
-        deadline = time.monotonic() + timeout_s
         self._discard_qemu()
+        state = self._stored_state(timeout_s)
+        deadline = time.monotonic() + timeout_s
         with self._starting:
             with self._lock:
-                boot_disks = list(self._plugged.values())
-            self._qemu = launch(self._image, self._hardware, self._directory, boot_disks, self._ports)
-        self._agent = GuestAgent(self._qemu.agent, self._agent_port_is_open, self.console_tail)
+                disks = list(self._plugged.values())
+            resumed = None if state is None else state.resume(self._directory, self._ports)
+            if resumed is not None:
+                self._go_on(resumed, disks, deadline)
+                return
+            self._qemu = launch(self._image, self._hardware, self._directory, disks, self._ports)
+        self._agent = self._agent_of(self._qemu)
         self._agent.wait_ready(deadline - time.monotonic())
+
+    def _stored_state(self, timeout_s: float) -> StoredState | None:
+        # A machine with a root of its own has been started before.
+        if not self._resumes or (self._directory / OVERLAY).exists():
+            return None
+        return stored_state(Kind(self._image, self._hardware, tuple(self._ports)), timeout_s)
+
+    def _go_on(self, qemu: Qemu, disks: Iterable[tuple[Disk, str]], deadline: float) -> None:
+        """Plug the disks of the start into a machine that was resumed, one by one: their order names them."""
+        agent = self._agent_of(qemu)
+        try:
+            for disk, port in disks:
+                _add_disk(qemu, disk, port)
+                await_disk(agent, disk.serial, deadline - time.monotonic())
+        except CommandRefused:
+            qemu.kill()
+            raise
+        finally:
+            self._qemu, self._agent = qemu, agent
+
+    def _agent_of(self, qemu: Qemu) -> GuestAgent:
+        return GuestAgent(qemu.agent, lambda: self._running().agent_port_is_open(), self.console_tail)
 
     def shutdown(self, timeout_s: float) -> bool:
         """Press the power button; False when the guest was still on after `timeout_s` and was killed."""
@@ -198,14 +227,10 @@ class VirtualMachine:
                     raise HypervisorError(f"disk {serial} is already plugged with {self._plugged[serial][0].path}")
                 return
             port = self._free_port()
+            disk = self._served(Disk(serial, path, bytes_per_second, iops, driver))
             with contextlib.ExitStack() as undo:
-                disk = self._served(Disk(serial, path, bytes_per_second, iops, driver))
                 undo.callback(self._stop_serving, disk)
-                qemu.command("object-add", disk.throttle_group())
-                undo.callback(qemu.command, "object-del", {"id": disk.group_id})
-                qemu.command("blockdev-add", disk.block_node())
-                undo.callback(qemu.command, "blockdev-del", {"node-name": disk.node_name})
-                qemu.command("device_add", disk.device(port))
+                _add_disk(qemu, disk, port)
                 undo.pop_all()
             self._plugged[serial] = (disk, port)
             self._pulled.discard(serial)
@@ -294,11 +319,6 @@ class VirtualMachine:
             self._dead.discard(disk.serial)
         qemu.command("object-del", {"id": disk.group_id})
 
-    def _agent_port_is_open(self) -> bool:
-        qemu = self._running()
-        chardevs = qemu.command("query-chardev")
-        return any(device["frontend-open"] for device in chardevs if device["label"] == AGENT_CHARDEV)
-
     def _running(self) -> Qemu:
         if self._qemu is None or not self._qemu.alive:
             raise HypervisorError(f"the machine is not running\n{self.console_tail()}")
@@ -333,3 +353,14 @@ class VirtualMachine:
             for serial in self._dead:
                 self._plugged.pop(serial, None)
             self._dead.clear()
+
+
+def _add_disk(qemu: Qemu, disk: Disk, port: str) -> None:
+    """Plug a disk into a running QEMU. Raises CommandRefused; then nothing was changed."""
+    with contextlib.ExitStack() as undo:
+        qemu.command("object-add", disk.throttle_group())
+        undo.callback(qemu.command, "object-del", {"id": disk.group_id})
+        qemu.command("blockdev-add", disk.block_node())
+        undo.callback(qemu.command, "blockdev-del", {"node-name": disk.node_name})
+        qemu.command("device_add", disk.device(port))
+        undo.pop_all()

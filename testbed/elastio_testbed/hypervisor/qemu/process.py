@@ -11,13 +11,16 @@ from typing import Any
 from elastio_testbed.hypervisor.channel import Channel, call_in_background
 from elastio_testbed.hypervisor.disk import Disk
 from elastio_testbed.hypervisor.errors import HypervisorError
-from elastio_testbed.hypervisor.qemu.command import Hardware, Wiring, qemu_argv
+from elastio_testbed.hypervisor.qemu.command import AGENT_CHARDEV, Hardware, Wiring, qemu_argv
 from elastio_testbed.image import GuestImage
 
 _LAUNCH_S = 30.0
 _COMMAND_S = 20.0
 # After SIGKILL, for the kernel to free the guest's memory and to finish its writes.
 _REAP_S = 30.0
+# Files of a machine, in its directory.
+OVERLAY, CONSOLE = "root.qcow2", "console.log"
+_CONSOLE_TAIL_LINES = 30
 
 
 class Qemu:
@@ -35,6 +38,11 @@ class Qemu:
     def command(self, name: str, arguments: Mapping[str, object] | None = None) -> Any:
         """Run one short monitor command and return its value. Raises CommandRefused."""
         return self.monitor.execute(name, arguments, timeout_s=_COMMAND_S)
+
+    def agent_port_is_open(self) -> bool:
+        """Whether the guest agent has opened its port."""
+        chardevs = self.command("query-chardev")
+        return any(device["frontend-open"] for device in chardevs if device["label"] == AGENT_CHARDEV)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the process; False after `timeout_s`."""
@@ -57,10 +65,15 @@ def launch(
     directory: Path,
     disks: Sequence[tuple[Disk, str]],
     ports: Mapping[str, Path],
+    *,
+    is_incoming: bool = False,
 ) -> Qemu:
-    """Start QEMU with its files in `directory`. Raises HypervisorError with QEMU's message."""
+    """Start QEMU with its files in `directory`. Raises HypervisorError with QEMU's message.
+
+    `is_incoming`: it does not boot, but waits for the command to load a state.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    overlay, log = directory / "root.qcow2", directory / "qemu.log"
+    overlay, log = directory / OVERLAY, directory / "qemu.log"
     if not overlay.exists():
         _create_overlay(image.root, overlay)
     with contextlib.ExitStack() as undo:
@@ -68,7 +81,8 @@ def launch(
         agent, agent_end = _socket_pair(undo)
         with monitor_end, agent_end:
             fds = (monitor_end.fileno(), agent_end.fileno())
-            argv = qemu_argv(image, hardware, Wiring(overlay, directory / "console.log", *fds, ports), disks)
+            argv = qemu_argv(image, hardware, Wiring(overlay, directory / CONSOLE, *fds, ports), disks)
+            argv += ("-incoming", "defer") if is_incoming else ()
             process = call_in_background(functools.partial(_spawn, argv, fds, log), _LAUNCH_S)
         undo.callback(_end, process)
         try:
@@ -80,6 +94,14 @@ def launch(
             raise HypervisorError(f"QEMU did not start: {log.read_text(errors='replace').strip()}") from error
         undo.pop_all()
     return qemu
+
+
+def last_lines(directory: Path) -> str:
+    """The last lines on the console of the machine with its files in `directory`."""
+    console = directory / CONSOLE
+    if not console.exists():
+        return ""
+    return "\n".join(console.read_text(errors="replace").splitlines()[-_CONSOLE_TAIL_LINES:])
 
 
 def _socket_pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
