@@ -1,5 +1,7 @@
 """Two guests that resume from one stored state: each has the time, random bytes and disks of its own."""
 
+import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +111,15 @@ def test_a_disk_is_plugged_limited_and_unplugged(copies: tuple[Copy, Copy], tmp_
     assert measured_s(vm, write) > 5
     vm.unplug(HOT_DISK, UNPLUG_S)
     assert vm.disks() == (FIRST, SECOND)
+
+
+def test_the_root_of_a_copy_lies_on_the_image_and_on_no_file_of_the_state(copies: tuple[Copy, Copy]) -> None:
+    """Entries of the cache may be deleted while copies run, and boot again."""
+    for copy in copies:
+        root = copy.vm.console.with_name("root.qcow2")
+        argv = ["qemu-img", "info", "--force-share", "--output=json", str(root)]
+        shown = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+        assert shown["backing-filename"] == str(build_guest_image().root)
 
 
 def test_after_a_power_cut_the_guest_boots_from_its_own_root_and_powers_off(copies: tuple[Copy, Copy]) -> None:

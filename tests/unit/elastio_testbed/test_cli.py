@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from elastio_testbed.cli import main, to_json_text
 from elastio_testbed.files import write_or_print
+from elastio_testbed.hypervisor.qemu.stored import VARIABLE, is_wanted
 from elastio_testbed.tables import all_tables
 
 from .documents import document
@@ -18,6 +19,15 @@ PAGE = "# Page\n<!-- results: cm1 -->\nold\n<!-- end: cm1 -->\nkept\n"
 
 def invoke(*words: str | Path) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.mark.parametrize(("options", "wanted"), [([], True), (["--no-stored-state"], False)])
+def test_guests_resume_unless_the_command_says_that_they_boot(
+    options: list[str], wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "yes")
+    assert invoke("faults", "--list", *options).exit_code == 0
+    assert is_wanted() is wanted
 
 
 @pytest.fixture
