@@ -1,7 +1,7 @@
 """The process that serves the disks of one machine: one thread, one loop.
 
-Started by `storage` with the descriptor of its control socket as its only argument, in the folder of the machine, where
-slot N listens on the socket `sN`. A command is a line of JSON, `{"do": NAME, ...}`; its answer is one, too: `{}` or a
+Started by `storage` with the descriptor of its control socket as its only argument (`__main__`), in the folder of the
+machine, where slot N listens on the socket `sN`. A command is a line of JSON, `{"do": NAME, ...}`; its answer is one, too: `{}` or a
 value, or `{"error": TEXT}`. The process ends when the control socket does.
 """
 
@@ -168,12 +168,3 @@ class Server:
 
     def do_moved(self, slot: int) -> dict[str, Any]:
         return {"moved_bytes": self._slots[slot].disk.moved_bytes}
-
-
-def main() -> None:
-    """The program."""
-    Server(socket.socket(fileno=int(sys.argv[1]))).run()
-
-
-if __name__ == "__main__":
-    main()

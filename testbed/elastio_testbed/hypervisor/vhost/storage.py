@@ -28,7 +28,7 @@ class DiskServer:
         """Start the process. Its log is `disks.log` in the folder."""
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
-        argv = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "elastio_testbed.hypervisor.vhost.server"]
+        argv = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "elastio_testbed.hypervisor.vhost"]
         with theirs, (directory / "disks.log").open("ab") as log:
             spawn = functools.partial(
                 subprocess.Popen,
