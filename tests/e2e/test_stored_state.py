@@ -11,7 +11,7 @@ import pytest
 from elastio_testbed.hypervisor import Disk, VirtualMachine
 from elastio_testbed.hypervisor.qemu.waking import DRAWN
 from elastio_testbed.image import build_guest_image
-from tests.e2e.test_guest_boots import (
+from tests.e2e.guests import (
     BOOT_S,
     COMMAND_S,
     HOT_DISK,

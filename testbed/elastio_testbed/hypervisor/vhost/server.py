@@ -1,8 +1,8 @@
 """The process that serves the disks of one machine: one thread, one loop.
 
 Started by `storage` with the descriptor of its control socket as its only argument (`__main__`), in the folder of the
-machine, where slot N listens on the socket `sN`. A command is a line of JSON, `{"do": NAME, ...}`; its answer is one, too: `{}` or a
-value, or `{"error": TEXT}`. The process ends when the control socket does.
+machine, where slot N listens on the socket `sN`. A command is a line of JSON, `{"do": NAME, ...}`; its answer is one,
+too: `{}` or a value, or `{"error": TEXT}`. The process ends when the control socket does.
 """
 
 from __future__ import annotations
