@@ -44,12 +44,19 @@ udevadm settle
 sync
 echo 3 > /proc/sys/vm/drop_caches
 """
-# An NVMe disk pads its serial, and has no size at first.
+# An NVMe disk pads its serial, which `read` strips, and has no size at first. Each program would take a tenth of a
+# second in a guest that was just resumed.
 _SHOWN = """
-until for disk in /sys/block/*; do
-    cat $disk/serial $disk/device/serial 2>/dev/null | grep -q "^$0 *$" || continue
-    [ $(cat $disk/size) != 0 ] && [ -b /dev/${disk##*/} ] && break
-done; do sleep 0.1; done
+is_shown() {
+    for disk in /sys/block/*; do
+        serial= size=0
+        for file in $disk/serial $disk/device/serial; do [ ! -r $file ] || read -r serial < $file; done
+        read -r size < $disk/size
+        [ "$serial" = "$1" ] && [ "$size" != 0 ] && [ -b /dev/${disk##*/} ] && return
+    done
+    return 1
+}
+until is_shown "$0"; do sleep 0.1; done
 udevadm settle
 """
 
