@@ -1,34 +1,67 @@
-"""Some of the mutants, and what a patch that no longer fits is taken for. All of them: `make mutants`."""
+"""All mutants, by what has caught them once; and what a patch that no longer fits is taken for.
+
+The hunt that finds them anew: `make mutants`.
+"""
 
 from __future__ import annotations
 
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
 
-from .campaign import CONTROL, Catch, run
-from .catalogue import MUTANTS
-from .mutant import Mutant, Patch, PatchError, check
+import elastio.core
 
-# One of each kind, among those that are caught soon.
-QUICK = (
-    "bypass early everywhere",
-    "dirty index bypassed",
-    "drained while absorbing",
-    "release before the detach",
-    "detach a disk with its superblock",
-    "no fsync at all",
-    "another token at each try",
-    "limits stay",
-)
-FEW_PAIRS = 60
-BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+from .broken import BrokenTree
+from .campaign import Catch, control_of_tests, play, run_test
+from .catalogue import MUTANTS
+from .hunt import PLAYS
+from .mutant import CONTROL, Mutant, Patch, PatchError, broken_texts, check
+from .stored import HUNTED, Caught, missing, store, stored
+
+NAMED = tuple(mutant for mutant in MUTANTS if mutant.test)
 
 
 @pytest.mark.runs_programs
-@pytest.mark.parametrize("name", QUICK)
-def test_a_broken_rule_is_noticed_without_any_unit_test(name: str) -> None:
-    assert run(BY_NAME[name], FEW_PAIRS).by in ("storm", "crash")
+@pytest.mark.parametrize("mutant", HUNTED, ids=lambda mutant: mutant.name)
+def test_a_broken_rule_is_noticed_by_what_caught_it_once(mutant: Mutant) -> None:
+    caught = stored()[mutant.name]
+    assert PLAYS[caught.by](caught.what) == "", "the tree as it is has to pass"
+    again = play(mutant, caught)
+    assert (again.by, again.text != "") == (caught.by, True), again.text
+
+
+@pytest.mark.runs_programs
+@pytest.mark.parametrize("mutant", NAMED, ids=lambda mutant: mutant.name)
+def test_a_broken_rule_that_no_schedule_shows_is_noticed_by_its_test(mutant: Mutant) -> None:
+    catch = run_test(mutant)
+    assert catch.by == "test", catch.text
+
+
+@pytest.mark.runs_programs
+def test_the_named_tests_pass_in_the_tree_as_it_is() -> None:
+    assert control_of_tests(NAMED) == ""
+
+
+def test_every_mutant_that_is_hunted_has_a_stored_case() -> None:
+    assert missing(stored()) == set()
+    assert missing({*stored()} - {HUNTED[0].name}) == {HUNTED[0].name}
+    assert missing({*stored(), "nobody"}) == {"nobody"}
+
+
+@pytest.mark.runs_programs
+def test_a_stored_case_that_catches_nothing_is_told() -> None:
+    free = Caught("storm", "0 | 1s:0:0 | nothing | nobody")
+    again = play(HUNTED[0], free)
+    assert (again.by, again.is_void) == ("", False), again.text
+
+
+def test_what_is_stored_is_read_again_without_mutants_that_are_gone(tmp_path: Path) -> None:
+    file = tmp_path / "caught_by.json"
+    first, second = (mutant.name for mutant in HUNTED[:2])
+    store({first: Caught("story", "boost"), "gone": Caught("storm", "")}, file)
+    store({second: Caught("crash", "boost/3/killed/nothing")}, file)
+    assert stored(file) == {first: Caught("story", "boost"), second: Caught("crash", "boost/3/killed/nothing")}
 
 
 def test_every_patch_fits_the_sources_as_they_are() -> None:
@@ -49,8 +82,23 @@ def test_a_hunt_that_fails_proves_nothing() -> None:
 def test_a_patch_that_does_not_fit_proves_nothing(tmp_path: Path) -> None:
     (tmp_path / "rule.py").write_text("if safe:\n    go()\nif safe:\n    stay()\n")
     for old in ("if unsafe:", "if safe:"):
+        broken = Mutant("a rule", "", (Patch("rule.py", old, ""),))
         with pytest.raises(PatchError):
-            Patch("rule.py", old, "if True:").apply(tmp_path)
-        assert check((Mutant("a rule", "", (Patch("rule.py", old, ""),)),), tmp_path) != []
-    Patch("rule.py", "    go()", "    pass").apply(tmp_path)
-    assert "go()" not in (tmp_path / "rule.py").read_text()
+            broken_texts(broken, tmp_path)
+        assert check((broken,), tmp_path) != []
+    fits = Mutant("a rule", "", (Patch("rule.py", "    go()", "    pass"), Patch("rule.py", "    stay()", "    pass")))
+    assert broken_texts(fits, tmp_path) == {tmp_path / "rule.py": "if safe:\n    pass\nif safe:\n    pass\n"}
+    assert check((fits,), tmp_path) == []
+
+
+def test_a_broken_module_is_found_without_a_file_that_changed() -> None:
+    mutant = next(m for m in MUTANTS if m.name == "bypass early")
+    before = [(path, path.read_text()) for path in broken_texts(mutant)]
+    spec = BrokenTree(mutant).find_spec("elastio.core.planner", list(elastio.core.__path__))
+    assert spec is not None
+    assert isinstance(spec.loader, SourceFileLoader)
+    code = spec.loader.get_code("elastio.core.planner")
+    assert code is not None
+    assert any(1e9 in const for const in code.co_consts if isinstance(const, tuple))
+    assert BrokenTree(mutant).find_spec("elastio.core.cycle", list(elastio.core.__path__)) is None
+    assert all(path.read_text() == text for path, text in before)
