@@ -14,9 +14,11 @@ DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt
 SLOW_TESTS := tests/e2e tests/faults/test_faults.py
 FAST_TESTS := tests/unit tests/scenario tests/contract
-LONG_TESTS := tests/property tests/crash tests/mutants
+LONG_TESTS := tests/crash tests/mutants tests/property
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
+# Items of half a minute, the slowest first, one at a time to whoever is free.
+SPREAD_LONG := -n logical --dist load --maxschedchunk 1
 
 .PHONY: help setup packages fmt lint types contracts limits words unit lowest check test storms mutants e2e operator faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
 
@@ -103,7 +105,7 @@ lowest: $(VENV)/.installed ## The lowest libraries that are declared, and Debian
 check: setup lint types contracts limits words unit ## Lint, types, import contracts, limits, words, unit and contract tests
 
 test: check lowest ## Everything: checks, property and crash tests, the elastic cycle and eight faults in guests
-	$(BIN)/pytest -q $(SPREAD) $(LONG_TESTS)
+	$(BIN)/pytest -q $(SPREAD_LONG) $(LONG_TESTS)
 	$(MAKE) --no-print-directory e2e
 
 storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 random schedules, in the simulator
