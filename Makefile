@@ -14,13 +14,14 @@ DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt
 SLOW_TESTS := tests/e2e tests/faults/test_faults.py
 FAST_TESTS := tests/unit tests/scenario tests/contract
+QUICK_TESTS := $(addprefix tests/unit/elastio/,core agent host setup metrics)
 LONG_TESTS := tests/crash tests/mutants tests/property
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
 # Items of half a minute, the slowest first, one at a time to whoever is free.
 SPREAD_LONG := -n logical --dist load --maxschedchunk 1
 
-.PHONY: help setup packages fmt lint types contracts limits words unit lowest check test storms mutants e2e operator faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
+.PHONY: help setup packages fmt lint types contracts limits words unit lowest long quick check test storms mutants e2e operator faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,11 +103,18 @@ unit: $(VENV)/.installed
 lowest: $(VENV)/.installed ## The lowest libraries that are declared, and Debian 13's: every module, and the help of every command
 	$(BIN)/python -m tests.lowest build/lowest
 
-check: setup lint types contracts limits words unit ## Lint, types, import contracts, limits, words, unit and contract tests
+long: $(VENV)/.installed ## Property tests, crash tests, mutants, on all processors
+	$(BIN)/pytest -q $(SPREAD_LONG) --junitxml build/long.xml $(LONG_TESTS)
 
-test: check lowest ## Everything: checks, property and crash tests, the elastic cycle and eight faults in guests
-	$(BIN)/pytest -q $(SPREAD_LONG) $(LONG_TESTS)
-	$(MAKE) --no-print-directory e2e
+quick: $(VENV)/.installed ## In half a minute: lint, import contracts, types, and the unit tests of the core and what drives it
+	@$(MAKE) --no-print-directory lint contracts types
+	$(BIN)/pytest -q $(SPREAD) $(QUICK_TESTS)
+
+check: ## Lint, types, import contracts, limits, words, unit and contract tests, with the time of each
+	python3 -m tests.parts setup lint types contracts limits words unit
+
+test: ## Everything: checks, property and crash tests, mutants, the elastic cycle and eight faults in guests
+	python3 -m tests.parts
 
 storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 random schedules, in the simulator
 	$(BIN)/python -m tests.crash.campaign

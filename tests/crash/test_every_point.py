@@ -45,7 +45,7 @@ def test_comes_to_rest_whatever_fails_and_however_it_ends(
     chosen = sampled(scenario)
     struck = assert_all_end_well(chosen)
     assert struck > len(chosen) / 2, "faults that find nothing to spoil prove nothing"
-    record_property("cases", len(chosen))
+    record_property("crash_cases", len(chosen))
     print(f"{scenario}: {len(chosen)} cases, {struck} of which struck")
 
 
@@ -55,7 +55,7 @@ def test_comes_to_rest_wherever_the_agent_is_killed(
 ) -> None:
     points = len(points_of(scenario))
     assert_all_end_well([Case(scenario, number, "killed", "nothing") for number in range(points)])
-    record_property("points", points)
+    record_property("crash_points", points)
     print(f"{scenario}: {points} points")
 
 

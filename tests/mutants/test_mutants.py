@@ -1,10 +1,11 @@
 """All mutants, by what has caught them once; and what a patch that no longer fits is taken for.
 
-The hunt that finds them anew: `make mutants`.
+The hunt that finds such cases: `make mutants`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -24,18 +25,24 @@ NAMED = tuple(mutant for mutant in MUTANTS if mutant.test)
 
 @pytest.mark.runs_programs
 @pytest.mark.parametrize("mutant", HUNTED, ids=lambda mutant: mutant.name)
-def test_a_broken_rule_is_noticed_by_what_caught_it_once(mutant: Mutant) -> None:
+def test_a_broken_rule_is_noticed_by_what_caught_it_once(
+    mutant: Mutant, record_property: Callable[[str, object], None]
+) -> None:
     caught = stored()[mutant.name]
     assert PLAYS[caught.by](caught.what) == "", "the tree as it is has to pass"
     again = play(mutant, caught)
     assert (again.by, again.text != "") == (caught.by, True), again.text
+    record_property("mutants", 1)
 
 
 @pytest.mark.runs_programs
 @pytest.mark.parametrize("mutant", NAMED, ids=lambda mutant: mutant.name)
-def test_a_broken_rule_that_no_schedule_shows_is_noticed_by_its_test(mutant: Mutant) -> None:
+def test_a_broken_rule_that_no_schedule_shows_is_noticed_by_its_test(
+    mutant: Mutant, record_property: Callable[[str, object], None]
+) -> None:
     catch = run_test(mutant)
     assert catch.by == "test", catch.text
+    record_property("mutants", 1)
 
 
 @pytest.mark.runs_programs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import settings
 
@@ -16,27 +18,32 @@ WEATHER = {"calls fail": (6, 0, 0), "the agent dies": (0, 0, 7), "all at once": 
 
 
 @pytest.mark.parametrize("weather", WEATHER)
-def test_nothing_is_lost_or_left_in_a_storm(weather: str) -> None:
+def test_nothing_is_lost_or_left_in_a_storm(weather: str, record_property: Callable[[str, object], None]) -> None:
     boosts = 0
     for seed in SEEDS:
         storm = storm_with_ledger(Schedule.random(seed, *WEATHER[weather]))
         boosts += len(storm.world.provider.volumes)
     assert boosts >= len(SEEDS), "storms in which nothing is bought prove nothing"
+    record_property("schedules", len(SEEDS))
 
 
-def test_nothing_is_lost_or_left_however_wrong_the_forecasts_are() -> None:
+def test_nothing_is_lost_or_left_however_wrong_the_forecasts_are(
+    record_property: Callable[[str, object], None],
+) -> None:
     ahead = 0
     for seed in SEEDS:
         storm = storm_with_ledger(Schedule.random(seed, 4, 1, 4, wild=True))
         ahead += sum("is expected in" in line.decode() for line in storm.sim.lines)
     assert ahead >= len(SEEDS) / 4, "storms in which no forecast is believed prove nothing"
+    record_property("schedules", len(SEEDS))
 
 
-def test_nothing_is_lost_or_left_in_any_schedule() -> None:
+def test_nothing_is_lost_or_left_in_any_schedule(record_property: Callable[[str, object], None]) -> None:
     examples = settings.default.max_examples if settings.default else FEW
     counts = search(examples, shard=0)
     assert counts["schedules"] >= examples
     assert counts["volumes"] >= examples / 2
+    record_property("schedules", counts["schedules"])
 
 
 @pytest.mark.parametrize(
