@@ -2,7 +2,8 @@
 
 `python -m tests.lowest DIRECTORY [SET...]` builds the wheel, installs it in one new virtual environment below DIRECTORY
 for each set of libraries, and runs the programs there. A minimum that is too low is found here and nowhere else: the
-lock files have new releases only. pip gets the libraries from the index that it is configured for.
+lock files have new releases only. pip gets the libraries from the index that it is configured for, once: they are kept
+in the laboratory's cache directory, with what they themselves needed on that day.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
+
 ROOT = Path(__file__).parents[1]
 # Debian 13's own packages of what the agent and its providers import.
 DEBIAN_13 = ("click==8.1.8", "boto3==1.37.9", "openstacksdk==4.4.0", "psutil==7.0.0", "pyudev==0.24.3")
+# Sets of libraries that are kept: those of two states of pyproject.toml.
+KEPT = 6
 # Prints every command, with its group before it.
 COMMANDS = """
 import click
@@ -68,14 +74,33 @@ def build(directory: Path) -> Path:
     return next(directory.glob("elastio-*.whl"))
 
 
+def entry_of(pins: Sequence[str]) -> Path:
+    """Where these libraries are kept: named by all that pip's choice depends on but the index."""
+    digest = digest_of([*pins, sys.version, sysconfig.get_platform()])
+    return cache_directory() / f"lowest-{digest}"
+
+
+def libraries(pins: Sequence[str], python: Path) -> Path:
+    """A directory of these libraries only, from the cache or, for this Python, the index. Raises CalledProcessError."""
+
+    def install(target: Path) -> None:
+        pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile")
+        subprocess.run([*pip, "--target", str(target), *pins], check=True)
+
+    entry = cached(entry_of(pins), install)
+    prune(entry.parent, "lowest-*", keep=KEPT)
+    return entry
+
+
 class Environment:
     """A virtual environment with the wheel and these libraries only."""
 
     def __init__(self, directory: Path, wheel: Path, pins: Sequence[str]) -> None:
         self._python = directory / "bin" / "python"
         venv.create(directory, symlinks=True)
+        packages = next((directory / "lib").glob("python*/site-packages"))
+        (packages / "libraries.pth").write_text(f"{libraries(pins, self._python)}\n")
         pip = (sys.executable, "-m", "pip", "--python", str(self._python), "install", "--quiet")
-        subprocess.run([*pip, "--no-compile", *pins], check=True)
         subprocess.run([*pip, "--no-compile", "--no-deps", str(wheel)], check=True)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
