@@ -13,7 +13,7 @@ PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf
 DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt
 SLOW_TESTS := tests/e2e tests/faults/test_faults.py
-FAST_TESTS := tests/unit tests/scenario tests/contract
+FAST_TESTS := tests/scenario tests/unit tests/contract
 QUICK_TESTS := $(addprefix tests/unit/elastio/,core agent host setup metrics)
 LONG_TESTS := tests/crash tests/mutants tests/property
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.

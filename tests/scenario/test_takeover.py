@@ -7,7 +7,9 @@ effect and each outcome; the same order is given again after each start.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -70,6 +72,10 @@ def _cache_serial(sim: Simulation) -> Serial | None:
     return None if disk is None else disk.serial
 
 
+def serial_of(moved: Moved) -> Serial:
+    return moved.world.provider.volumes[moved.volume].serial
+
+
 def order(sim: Simulation, volume: VolumeId, *, accepts_loss: bool = False) -> Answer:
     return sim.ask(RequestKind.RECOVER, volume_id=volume, is_foreign=True, accepts_loss=accepts_loss)
 
@@ -86,9 +92,30 @@ def at_rest(moved: Moved, sim: Simulation) -> None:
     assert moved.world.kernel.bcache.sb_set is None
 
 
+@cache
+def _just_moved() -> Moved:
+    return Moved()
+
+
+def just_moved() -> Moved:
+    """The same two machines at the same instant each time, without playing how they came there again."""
+    return deepcopy(_just_moved())
+
+
 @pytest.fixture
 def moved() -> Moved:
-    return Moved()
+    return just_moved()
+
+
+def test_two_machines_are_the_same_however_often_they_are_used(moved: Moved) -> None:
+    sim = moved.second()
+    faulted(sim)
+    order(sim, moved.volume)
+    at_rest(moved, sim)
+    again, played = just_moved(), Moved()
+    assert again.world.volumes_left() == 1
+    assert again.world.clock.elapsed() == played.world.clock.elapsed() < moved.world.clock.elapsed()
+    assert len(again.world.lost(without=serial_of(again))) == len(played.world.lost(without=serial_of(played)))
 
 
 def test_cache_is_attached_flushed_and_deleted_by_one_order(moved: Moved) -> None:
@@ -96,7 +123,7 @@ def test_cache_is_attached_flushed_and_deleted_by_one_order(moved: Moved) -> Non
     faulted(sim)
     assert sim.state.fault is not None
     assert sim.state.fault.kind is FaultKind.CACHE_MISSING
-    assert moved.world.lost(without=moved.world.provider.volumes[moved.volume].serial)
+    assert moved.world.lost(without=serial_of(moved))
     assert order(sim, moved.volume).accepted
     at_rest(moved, sim)
     assert path(sim) == ["idle", "faulted", "flushing", "detaching", "idle"]
@@ -114,10 +141,10 @@ def test_cache_that_is_attached_already_is_flushed_and_deleted(moved: Moved) -> 
     assert path(sim) == ["idle", "faulted", "flushing", "detaching", "idle"]
 
 
-def _points(make: Callable[[], Moved], *, by_hand: bool) -> list[str]:
+def _points(*, by_hand: bool) -> list[str]:
     """Every place at which the agent of the second machine may die after the order, in their order."""
     seen: list[str] = []
-    moved = make()
+    moved = just_moved()
     if by_hand:
         moved.attach_by_hand()
     sim = moved.second(seen.append)
@@ -131,7 +158,7 @@ def _points(make: Callable[[], Moved], *, by_hand: bool) -> list[str]:
 @pytest.mark.parametrize("by_hand", [False, True], ids=["detached", "attached"])
 @pytest.mark.parametrize("ends", ["killed", "power cut"])
 def test_agent_that_dies_anywhere_goes_on_with_the_same_order(by_hand: bool, ends: str) -> None:
-    for number in range(len(_points(Moved, by_hand=by_hand))):
+    for number in range(len(_points(by_hand=by_hand))):
         left = [number]
         armed = [False]
 
@@ -142,7 +169,7 @@ def test_agent_that_dies_anywhere_goes_on_with_the_same_order(by_hand: bool, end
             if left[0] == -1:
                 raise Died(point)
 
-        moved = Moved()
+        moved = just_moved()
         if by_hand:
             moved.attach_by_hand()
         sim = moved.second(die)
