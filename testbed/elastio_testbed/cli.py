@@ -18,6 +18,7 @@ from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import PUBLISHED, Ahead, Setup
 from elastio_testbed.faults.command import consistency, faults
 from elastio_testbed.files import read_json, read_result, require_writable, write_json, write_or_print, write_text
+from elastio_testbed.hypervisor import QEMU
 from elastio_testbed.image import build_cloud_image, build_guest_image
 from elastio_testbed.markdown import fault_section, rewritten, sections
 from elastio_testbed.openstack.cli import openstack
@@ -27,10 +28,11 @@ from elastio_testbed.options import (
     bandwidth_option,
     boot_every_guest,
     default_bandwidth,
+    guest_options,
     json_option,
     scale_option,
-    stored_state_option,
     suite_option,
+    use_hypervisor,
 )
 from elastio_testbed.run import Progress, run
 from elastio_testbed.series import series_of
@@ -74,8 +76,7 @@ main.add_command(optimum)
 @click.option(
     "--cloud", type=click.Choice([EC2, OPENSTACK]), default=EC2, show_default=True, help="Cloud that sells the volumes."
 )
-@suite_option
-@stored_state_option
+@guest_options
 @click.option(
     "--disturb",
     type=click.IntRange(1, 100),
@@ -198,8 +199,7 @@ def chosen_setups(words: tuple[str, ...], every: tuple[Setup, ...] = PUBLISHED) 
     type=ABOVE_0,
     help="Deadline in the guest's seconds; the size planned for it is run, too.",
 )
-@suite_option
-@stored_state_option
+@guest_options
 @click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="File for the result.")
 @click.option(
     "--profile",
@@ -239,9 +239,10 @@ def predict_command(
 @suite_option
 @json_option
 def bench(seconds: float, suite: str | None, json_path: Path | None) -> None:
-    """Measure what the idle daemon costs, at a sampling interval of 1 s, in a guest that is booted for it."""
+    """Measure what the idle daemon costs, at a sampling interval of 1 s, in a guest that QEMU boots for it."""
     from elastio_testbed.bench import footprint  # noqa: PLC0415
 
+    use_hypervisor(QEMU)  # the other one counts processor time in steps of 10 ms
     boot_every_guest()
     with click_errors():
         found = footprint(seconds, suite)
@@ -251,8 +252,7 @@ def bench(seconds: float, suite: str | None, json_path: Path | None) -> None:
 
 @main.command()
 @click.option("--scale", type=FACTOR, default=0.25, show_default=True, help="Factor for times and amounts of data.")
-@suite_option
-@stored_state_option
+@guest_options
 @json_option
 def sizing(scale: float, suite: str | None, json_path: Path | None) -> None:
     """Compare the cache size that is learned for a burst with the smallest that absorbs it."""

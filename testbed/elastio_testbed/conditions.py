@@ -10,19 +10,20 @@ from importlib.metadata import version
 from pathlib import Path
 
 from elastio.units import GIB
-from elastio_testbed.hypervisor.qemu.accel import accelerator
+from elastio_testbed.hypervisor import chosen_accelerator, chosen_hypervisor
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """`machine` is the host's processor, `kernel` the guests' kernel, `date` the start of the run (ISO 8601, UTC).
+    """`machine` is the host's processor, `hypervisor` what the guests are on, `kernel` their kernel.
 
-    `code`: the version, and the commit if the code is a checkout.
+    `date`: the start of the run (ISO 8601, UTC). `code`: the version, and the commit if the code is a checkout.
     """
 
     machine: str
     processors: int
     memory_gib: float
+    hypervisor: str
     accelerator: str
     kernel: str
     date: str
@@ -35,7 +36,8 @@ def observe(kernel: str) -> Conditions:
         machine=processor_name(Path("/proc/cpuinfo").read_text()),
         processors=os.cpu_count() or 1,
         memory_gib=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB, 1),
-        accelerator=accelerator(),
+        hypervisor=chosen_hypervisor(),
+        accelerator=chosen_accelerator(),
         kernel=kernel,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         code=code(),

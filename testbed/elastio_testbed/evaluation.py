@@ -125,7 +125,8 @@ def to_text(evaluation: Evaluation) -> str:
     plan = evaluation.plan
     title = (
         f"{plan.experiment}: scale {plan.scale:g}, bandwidth {plan.bandwidth:g}, {plan.vms} VM(s), {plan.cloud}, "
-        f"{evaluation.conditions.accelerator}, {'side by side' if plan.side_by_side else 'one after the other'}, "
+        f"{evaluation.conditions.hypervisor} ({evaluation.conditions.accelerator}), "
+        f"{'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)" + (f", bursts known ahead: {plan.ahead}" if plan.ahead else "")
     )
     judged = evaluation.cold()

@@ -8,7 +8,7 @@ from typing import Any
 from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.faults.coverage import campaigns, steps
-from elastio_testbed.tables import Table, all_tables, conditions
+from elastio_testbed.tables import Table, all_tables, conditions, hypervisor_of
 
 
 def to_markdown(table: Table) -> str:
@@ -40,8 +40,12 @@ def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def fault_section(documents: Sequence[Mapping[str, Any]]) -> str:
-    """The results and the coverage of fault campaigns."""
-    return "\n\n".join(map(to_markdown, (campaigns(documents), steps(documents))))
+    """The results and the coverage of fault campaigns, those of each hypervisor in tables of their own."""
+    on: dict[str, list[Mapping[str, Any]]] = {}
+    for document in documents:
+        on.setdefault(hypervisor_of(document), []).append(document)
+    tables = (table for each in on.values() for table in (campaigns(each), steps(each)))
+    return "\n\n".join(map(to_markdown, tables))
 
 
 def rewritten(page: str, parts: Mapping[str, str]) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from elastio.cli.numbers import Finite
+from elastio_testbed.hypervisor import choice
+from elastio_testbed.hypervisor.qemu import stored
 from elastio_testbed.hypervisor.qemu.accel import accelerator
-from elastio_testbed.hypervisor.qemu.stored import VARIABLE
 from elastio_testbed.image.debian import SUITES
 
+Command = Callable[..., Any]
 FACTOR = Finite(0.01, 10)
 UNDER_EMULATION = 0.5
 
@@ -24,16 +28,33 @@ suite_option = click.option(
 
 def boot_every_guest() -> None:
     """Let no guest of this process resume from a stored state."""
-    os.environ[VARIABLE] = "no"
+    os.environ[stored.VARIABLE] = "no"
 
 
-stored_state_option = click.option(
-    "--no-stored-state",
-    is_flag=True,
-    expose_value=False,
-    callback=lambda _ctx, _param, is_given: boot_every_guest() if is_given else None,
-    help="Boot every guest, instead of resuming the state of one that was booted before.",
-)
+def use_hypervisor(name: str) -> None:
+    """Let all guests of this process be on it."""
+    os.environ[choice.VARIABLE] = name
+
+
+def guest_options(command: Command) -> Command:
+    """The options of every command that starts guests: on what they are, with which Debian, and from which state."""
+    hypervisor = click.option(
+        "--hypervisor",
+        type=click.Choice(choice.HYPERVISORS),
+        expose_value=False,
+        callback=lambda _ctx, _param, name: use_hypervisor(name) if name else None,
+        help="User-mode Linux or QEMU. Default: $ELASTIO_HYPERVISOR, else uml where it runs.",
+    )
+    no_stored_state = click.option(
+        "--no-stored-state",
+        is_flag=True,
+        expose_value=False,
+        callback=lambda _ctx, _param, is_given: boot_every_guest() if is_given else None,
+        help="Boot every guest on QEMU, instead of resuming the state of one that was booted before.",
+    )
+    return suite_option(hypervisor(no_stored_state(command)))
+
+
 json_option = click.option("--json", "json_path", type=click.Path(path_type=Path), help="File for the result.")
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Seed of the plan."

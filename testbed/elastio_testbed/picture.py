@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from elastio_testbed.rates import APPLICATION, BACKING, CACHE
 from elastio_testbed.series import Series, from_json
+from elastio_testbed.tables import hypervisor_of
 
 COLOURS = {APPLICATION: "#1b4f8f", BACKING: "#b3541e", CACHE: "#2e7d4f"}
 PHASE_COLOURS = {
@@ -56,7 +57,7 @@ def draw(document: Mapping[str, Any]) -> Figure:
     panels[fullest].legend(loc="upper right", fontsize=8, ncols=4, frameon=False)
     figure.suptitle(
         f"{document['experiment']}, scale {document['scale']:g}, bandwidth {document['bandwidth']:g}, "
-        f"{document['accelerator']}",
+        f"{hypervisor_of(document)} ({document['accelerator']})",
         fontsize=11,
     )
     figure.tight_layout()

@@ -22,8 +22,7 @@ from elastio_testbed.calibrating import calibrate
 from elastio_testbed.console import Say
 from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import Scaled
-from elastio_testbed.hypervisor import GuestError
-from elastio_testbed.hypervisor.qemu.accel import accelerator
+from elastio_testbed.hypervisor import GuestError, chosen_accelerator, chosen_hypervisor
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.run import run, run_alone
@@ -142,7 +141,8 @@ class Prediction:
             "experiment": self.plan.experiment,
             "scale": self.plan.scale,
             "bandwidth": self.plan.bandwidth,
-            "accelerator": accelerator(),
+            "hypervisor": chosen_hypervisor(),
+            "accelerator": chosen_accelerator(),
             "side_by_side": self.plan.side_by_side,
             "processor_time_stolen": dict(self.steal),
             "setups": self.setups(),

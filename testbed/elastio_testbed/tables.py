@@ -63,12 +63,18 @@ def spread_percent(found: Mapping[str, float] | None) -> str:
 # --- the tables ------------------------------------------------------------------------------------------
 
 
+def hypervisor_of(document: Document) -> str:
+    """What the guests were on. Results that do not say it are from before there was a second one."""
+    return str(document.get("hypervisor", "qemu"))
+
+
 def conditions(document: Document) -> Table:
     """The conditions of the measurement."""
     done = len(document["repetitions"])
     order = "side by side, dumps at different times" if document["side_by_side"] else "one after the other"
     rows = (
         ("machine", f"{document['machine']}, {document['processors']} processors, {document['memory_gib']:g} GiB"),
+        ("hypervisor", hypervisor_of(document)),
         ("accelerator", document["accelerator"]),
         ("guest kernel", document["kernel"]),
         ("VMs per set-up", str(document["vms"])),

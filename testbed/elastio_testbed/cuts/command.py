@@ -11,9 +11,10 @@ import click
 
 from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
+from elastio_testbed.hypervisor import chosen_hypervisor
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import MAKE_FILESYSTEM
-from elastio_testbed.options import json_option, seed_option, stored_state_option, suite_option
+from elastio_testbed.options import guest_options, json_option, seed_option
 from elastio_testbed.scratch import scratch_folder
 
 
@@ -30,8 +31,7 @@ from elastio_testbed.scratch import scratch_folder
     help="Number of cuts of the negative control.",
 )
 @seed_option
-@suite_option
-@stored_state_option
+@guest_options
 @click.option(
     "--filesystem",
     type=click.Choice(sorted(MAKE_FILESYSTEM)),
@@ -68,10 +68,16 @@ def trial(
     from elastio_testbed.image.debian import chosen_suite  # noqa: PLC0415
 
     image, beside = build_guest_image(suite=suite), build_guest_image(suite=control.SUITE)
+    say(f"guests on {chosen_hypervisor()}")
     seen: dict[str, list[CutResult]] = {"control": [], "agent": []}
 
     def document() -> dict[str, Any]:
-        conditions = {"suite": chosen_suite(suite), "filesystem": filesystem, "seed": seed}
+        conditions = {
+            "hypervisor": chosen_hypervisor(),
+            "suite": chosen_suite(suite),
+            "filesystem": filesystem,
+            "seed": seed,
+        }
         return {**conditions, **summary(seen["agent"], seen["control"])}
 
     with scratch_folder("elastio-cuts-") as name:

@@ -11,6 +11,7 @@ from elastio_testbed.console import Say
 from elastio_testbed.faults.plan import PlannedRun
 from elastio_testbed.faults.run_result import RunResult
 from elastio_testbed.faults.runner import Runner
+from elastio_testbed.hypervisor import chosen_hypervisor
 from elastio_testbed.image import build_guest_image
 
 
@@ -32,6 +33,7 @@ def carry_out(
     """
     results: list[RunResult] = []
     image, adding = build_guest_image(suite=suite), Lock()
+    say(f"guests on {chosen_hypervisor()}")
 
     def take(runs: Sequence[PlannedRun]) -> None:
         with Runner(image, seed, evidence, say, devices) as runner:

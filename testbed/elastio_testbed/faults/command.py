@@ -15,9 +15,10 @@ from elastio_testbed.faults.kinds import KINDS, SELECTION
 from elastio_testbed.faults.plan import PlannedRun, plan
 from elastio_testbed.faults.run_result import RunResult, summary
 from elastio_testbed.files import write_json
+from elastio_testbed.hypervisor import chosen_hypervisor
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.image.debian import chosen_suite
-from elastio_testbed.options import json_option, seed_option, stored_state_option, suite_option
+from elastio_testbed.options import guest_options, json_option, seed_option
 
 
 @click.command()
@@ -38,8 +39,7 @@ from elastio_testbed.options import json_option, seed_option, stored_state_optio
 )
 @click.option("--list", "is_list", is_flag=True, help="Print the plan and run nothing.")
 @json_option
-@suite_option
-@stored_state_option
+@guest_options
 @click.option("--evidence", type=click.Path(path_type=Path), help="Folder for the records of failed runs.")
 def faults(
     seed: int,
@@ -61,7 +61,12 @@ def faults(
     from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
 
     def document(results: Sequence[RunResult]) -> dict[str, object]:
-        return {"suite": chosen_suite(suite), "devices": devices, **summary(seed, results)}
+        return {
+            "hypervisor": chosen_hypervisor(),
+            "suite": chosen_suite(suite),
+            "devices": devices,
+            **summary(seed, results),
+        }
 
     def keep(results: Sequence[RunResult]) -> None:
         write_json(json_path, document(results))
@@ -89,8 +94,7 @@ def chosen(
     type=click.Choice(["none", "writearound"]),
     help="Cache mode to be set by hand while flushing, instead of driving the agent through its phases.",
 )
-@suite_option
-@stored_state_option
+@guest_options
 @json_option
 def consistency(seed: int, mode: str | None, suite: str | None, json_path: Path | None) -> None:
     """Read and write the same blocks in every phase. Exit code 1 if a read returned stale data.
@@ -100,6 +104,7 @@ def consistency(seed: int, mode: str | None, suite: str | None, json_path: Path 
     from elastio_testbed.faults import consistency as driver  # noqa: PLC0415  moto takes a second to load
 
     say = progress()
+    say(f"guests on {chosen_hypervisor()}")
     with click_errors(), driver.checked_guest(build_guest_image(suite=suite), seed) as (lab, checker):
         if mode is not None:
             wrong = driver.by_hand(lab, checker, mode, say)

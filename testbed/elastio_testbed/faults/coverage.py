@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastio_testbed.faults.kinds import KINDS
-from elastio_testbed.tables import Table
+from elastio_testbed.tables import Table, hypervisor_of
 
 Results = Sequence[Mapping[str, Any]]
 # The actions that have another name in older files.
@@ -46,7 +46,8 @@ def campaigns(documents: Sequence[Mapping[str, Any]]) -> Table:
         "lost nothing. Stuck: runs that were given up. Recovery: the longest time until the device took a durable "
         "write again."
     )
-    return Table("Stored campaigns", heads, (*rows, ("all", *_counts(documents))), note)
+    on = hypervisor_of(documents[0]) if documents else ""
+    return Table(f"Stored campaigns, guests on {on}", heads, (*rows, ("all", *_counts(documents))), note)
 
 
 def _format(document: Mapping[str, Any]) -> int:

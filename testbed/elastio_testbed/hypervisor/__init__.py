@@ -1,6 +1,13 @@
 """The laboratory's machines: guests with hot-plug of throttled disks, on user-mode Linux or QEMU."""
 
-from elastio_testbed.hypervisor.choice import HYPERVISORS, QEMU, UML, chosen_hypervisor, define_machine
+from elastio_testbed.hypervisor.choice import (
+    HYPERVISORS,
+    QEMU,
+    UML,
+    chosen_accelerator,
+    chosen_hypervisor,
+    define_machine,
+)
 from elastio_testbed.hypervisor.credit_meter import CreditMeter
 from elastio_testbed.hypervisor.disk import Disk, Driver, Power
 from elastio_testbed.hypervisor.errors import GuestError, GuestHoldsDisk, GuestTimeout, HypervisorError
@@ -26,6 +33,7 @@ __all__ = [
     "Power",
     "Programs",
     "VirtualMachine",
+    "chosen_accelerator",
     "chosen_hypervisor",
     "define_machine",
 ]

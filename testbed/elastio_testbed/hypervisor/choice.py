@@ -12,6 +12,7 @@ from pathlib import Path
 from elastio_testbed.hypervisor.disk import Disk, Power
 from elastio_testbed.hypervisor.errors import HypervisorError
 from elastio_testbed.hypervisor.port import Machine
+from elastio_testbed.hypervisor.qemu.accel import accelerator
 from elastio_testbed.hypervisor.qemu.machine import VirtualMachine
 from elastio_testbed.hypervisor.uml.machine import UmlMachine
 from elastio_testbed.image import GuestImage
@@ -31,6 +32,11 @@ def chosen_hypervisor(wanted: str | None = None) -> str:
     if name not in HYPERVISORS:
         raise HypervisorError(f"the hypervisor {name!r} is not known; use one of {', '.join(HYPERVISORS)}")
     return name
+
+
+def chosen_accelerator() -> str:
+    """How the chosen hypervisor runs the guest's instructions: as the host's own, or by QEMU's accelerator."""
+    return "native" if chosen_hypervisor() == UML else accelerator()
 
 
 def define_machine(

@@ -15,7 +15,7 @@ from elastio_testbed.simulated import Simulated
 from elastio_testbed.trial import Evidence, Plan
 
 CONDITIONS = Conditions(
-    "A processor <at> 3 GHz", 2, 16.0, "tcg", "6.12.0-test", "2026-01-02T03:04:05+00:00", "0.1.0, a1b2c3"
+    "A processor <at> 3 GHz", 2, 16.0, "qemu", "tcg", "6.12.0-test", "2026-01-02T03:04:05+00:00", "0.1.0, a1b2c3"
 )
 
 

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from elastio_testbed.cli import main, to_json_text
 from elastio_testbed.files import write_or_print
+from elastio_testbed.hypervisor import choice
 from elastio_testbed.hypervisor.qemu.stored import VARIABLE, is_wanted
 from elastio_testbed.tables import all_tables
 
@@ -28,6 +29,16 @@ def test_guests_resume_unless_the_command_says_that_they_boot(
     monkeypatch.setenv(VARIABLE, "yes")
     assert invoke("faults", "--list", *options).exit_code == 0
     assert is_wanted() is wanted
+
+
+@pytest.mark.parametrize(("options", "name"), [([], "uml"), (["--hypervisor", "qemu"], "qemu")])
+def test_guests_are_on_what_the_command_says_else_on_what_the_environment_does(
+    options: list[str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(choice.VARIABLE, "uml")
+    assert invoke("faults", "--list", *options).exit_code == 0
+    assert choice.chosen_hypervisor() == name
+    assert invoke("faults", "--list", "--hypervisor", "xen").exit_code == 2
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_the_document_has_every_repetition_and_shows_the_middle_one() -> None:
 def test_the_document_states_the_conditions() -> None:
     found = document()
     assert found["side_by_side"] is True
-    assert found["accelerator"] == "tcg"
+    assert (found["hypervisor"], found["accelerator"]) == ("qemu", "tcg")
     assert found["kernel"] == "6.12.0-test"
     assert found["summary"]["setups"]["adaptive"]["cache_agbs_ratio"]["median"] == 2.1
 

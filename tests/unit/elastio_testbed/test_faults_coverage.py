@@ -15,6 +15,7 @@ from elastio_testbed.faults.coverage import campaigns, steps, steps_met
 from elastio_testbed.faults.kinds import ACTIONS
 from elastio_testbed.faults.plan import plan
 from elastio_testbed.faults.run_result import RunResult, summary
+from elastio_testbed.markdown import fault_section
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 KEPT = sorted((REPOSITORY / "docs/results/faults").glob("*.json"))
@@ -77,3 +78,11 @@ def test_the_page_of_the_campaigns_is_up_to_date(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["tables", *map(str, KEPT), "--into", str(copy)])
     assert done.exit_code == 0, done.output
     assert copy.read_text() == page.read_text()
+
+
+def test_campaigns_on_two_hypervisors_are_in_tables_of_their_own() -> None:
+    old, new = document("daemon-kill"), {**document("daemon-kill", "daemon-kill"), "hypervisor": "uml"}
+    text = fault_section([old, new])
+    titles = [line for line in text.splitlines() if line.startswith("#### Stored campaigns")]
+    assert titles == ["#### Stored campaigns, guests on qemu", "#### Stored campaigns, guests on uml"]
+    assert text.count("| all |") == 2
