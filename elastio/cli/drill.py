@@ -38,6 +38,7 @@ REST_S = 300.0
 ATTACH_SLACK_S = 60.0
 RELEASE_S = 900.0
 LIST_S = 300.0
+BUSY = "drill.busy"
 # Each new list is a request to the cloud.
 RELIST_POLLS = 4
 
@@ -79,7 +80,7 @@ def obstacle(seen: Status) -> RefusedByAgentError | None:
         left = format_duration(seen.hold.left_s)
         return RefusedByAgentError(f"no drill: boosts are held ({seen.hold.reason}) for {left}", code="drill.held")
     if seen.cycle is not None or seen.phase != Phase.IDLE:
-        return RefusedByAgentError(f"no drill: a boost is under way ({seen.phase})", code="drill.busy")
+        return RefusedByAgentError(f"no drill: a boost is under way ({seen.phase})", code=BUSY)
     if seen.owned:
         names = ", ".join(volume.id for volume in seen.owned)
         text = f"no drill: volumes of this agent are left ({names}): see `elastio gc --dry-run`"
@@ -141,7 +142,7 @@ def carry_out(app: App, say: Say) -> Result:
     say(_offer(found))
     with ended_by_signals(), drill_file.removed(place, blocks) as file:
         limit_s = policy.attach_timeout_s + policy.start_jitter_s + ATTACH_SLACK_S
-        cycle = _boosted(app, policy.min_size_bytes, limit_s, file, say)
+        before, cycle = _boosted_after_others(app, policy.min_size_bytes, limit_s, file, say, before)
         took_s = _released(app, cycle)
         say(f"the cache is flushed and its volume deleted (after {format_duration(took_s)})")
         if file is not None:
@@ -159,7 +160,7 @@ def _at_rest(app: App, say: Say) -> Status:
         hindrance = obstacle(seen)
         if hindrance is None:
             return seen
-        if hindrance.code != "drill.busy":
+        if hindrance.code != BUSY:
             raise hindrance
         if not is_told:
             say(f"a boost is under way ({seen.phase}): the drill begins when it has ended")
@@ -173,6 +174,24 @@ def _offer(found: BoostQuote) -> str:
     if not quote.price_known:
         return f"{what}, price unknown: {quote.price_source}"
     return f"{what}, {found.cost(3600.0):.4f} {quote.currency} an hour"
+
+
+def _boosted_after_others(
+    app: App, size_bytes: int, limit_s: float, file: drill_file.DrillFile | None, say: Say, before: Status
+) -> tuple[Status, CyclePart]:
+    """Boost as `_boosted` does. A load's boost may begin between look and request: then wait again, and repeat.
+
+    The status before the drill's own boost, and the cycle of that. For REST_S in all: a device that is never at rest
+    gets no drill.
+    """
+    end = time.monotonic() + REST_S
+    while True:
+        try:
+            return before, _boosted(app, size_bytes, limit_s, file, say)
+        except RefusedByAgentError as error:
+            if error.code != BUSY or time.monotonic() >= end:
+                raise
+        before = _at_rest(app, say)
 
 
 def _boosted(app: App, size_bytes: int, limit_s: float, file: drill_file.DrillFile | None, say: Say) -> CyclePart:
@@ -196,7 +215,7 @@ def _attached(app: App, limit_s: float, say: Say) -> CyclePart:
     for seen in app.watch(limit_s, lambda _: "the cache is not attached"):
         cycle = seen.cycle
         if cycle is not None and cycle.trigger != Trigger.OPERATOR:
-            raise RefusedByAgentError(f"a boost for {cycle.trigger} began before the drill's", code="drill.busy")
+            raise RefusedByAgentError(f"a boost for {cycle.trigger} began before the drill's", code=BUSY)
         if seen.phase == Phase.BOOSTING and cycle is not None:
             took = "" if cycle.boosted_after_s is None else f" (after {format_duration(cycle.boosted_after_s)})"
             say(f"the cache is attached{took}: volume {cycle.volume_id}")
