@@ -103,7 +103,7 @@ class Requests:
         return 0
 
     def write(self, number: int, request: Request) -> int:
-        """Create a file anew, so that the old one's mode never applies to the new content."""
+        """Create a new file, so that the old one's mode never applies to the new content."""
         path = request["path"]
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
