@@ -1,0 +1,112 @@
+"""The capacity: how many MB/s the volumes give to applications now, and why. Pure.
+
+It is the bandwidth limit of the volume that serves, less what the flush takes of it. It follows the phase and the
+writeback rate, so that what is shared among applications and what the governor flushes is never the same bandwidth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from elastio.core import governor
+from elastio.core.model import BackingView, Sample
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState, Phase
+
+# Shares of a volume's bandwidth that applications can have. Measured on Linux 6.1: of a cache volume, bcache's index
+# and journal use 6 %. The rest is a margin: a queue that is to form in the VM must not form at the volume.
+OF_BACKING, OF_CACHE = 0.97, 0.91
+# What applications keep of it beside any flush: the scheduler of the disk serves both.
+LEAST = governor.LIMITED
+
+
+class LimitedBy(StrEnum):
+    """Which volume limits applications."""
+
+    BACKING = "backing volume"
+    CACHE = "cache volume"
+
+
+class Unknown(StrEnum):
+    """Why there is no capacity to tell: the end of a sentence for operators."""
+
+    STARTING = "the agent has not read the kernel yet"
+    FAULTED = "the agent is faulted, see `elastio status`"
+    NOT_RUNNING = "the kernel does not show that the adaptive device runs"
+    FORCED = "the agent limits all writes, so that the flush ends"
+    FOREIGN = "a cache is attached that the agent did not buy"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """`mb_s` is for reads and writes of all applications together.
+
+    `bandwidth_mb_s` is that of the volume which limits them, `flush_mb_s` the most that the flush takes of it.
+    `missed`: the share (0 to 1) of applications' bytes that the backing volume moves although there is a cache.
+    """
+
+    mb_s: float
+    limited_by: LimitedBy
+    bandwidth_mb_s: float
+    flush_mb_s: float = 0.0
+    missed: float = 0.0
+
+
+def capacity(
+    state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy
+) -> Capacity | Unknown:
+    """What applications can have now.
+
+    `backing` None: the kernel does not show the device, or does not answer. `policy` is the one in force, with the
+    bandwidth that a backing volume with credits has now.
+    """
+    if not state.recovered:
+        return Unknown.STARTING
+    if state.phase is Phase.FAULTED:
+        return Unknown.FAULTED
+    if backing is None or not backing.running:
+        return Unknown.NOT_RUNNING
+    if backing.write_limit_mb_s is not None:
+        return Unknown.FORCED
+    flush = _flush_mb_s(backing, policy)
+    slow_mb_s = _left(OF_BACKING, policy.backing_bandwidth_mb_s, flush)
+    if backing.cache_set is None or backing.is_bypassed:
+        return Capacity(slow_mb_s, LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush)
+    if state.cycle is None:
+        return Unknown.FOREIGN
+    return _cached(state.cycle.provisioned.bandwidth_mb_s, slow_mb_s, flush, _missed(sample), policy)
+
+
+def _cached(bandwidth_mb_s: float, slow_mb_s: float, flush: float, missed: float, policy: Policy) -> Capacity:
+    """With a cache: what misses it must fit the backing volume, and all together the cache volume."""
+    fast_mb_s = _left(OF_CACHE, bandwidth_mb_s, flush)
+    if missed and slow_mb_s / missed < fast_mb_s:
+        return Capacity(slow_mb_s / missed, LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush, missed)
+    return Capacity(fast_mb_s, LimitedBy.CACHE, bandwidth_mb_s, flush, missed)
+
+
+def _left(part: float, bandwidth_mb_s: float, flush: float) -> float:
+    """MB/s of a volume that are left for applications beside the flush."""
+    usable = part * bandwidth_mb_s
+    return max(LEAST * usable, usable - flush)
+
+
+def _flush_mb_s(backing: BackingView, policy: Policy) -> float:
+    """The most that the flush takes of each volume now, in MB/s. One without a rate has idle I/O class, and yields."""
+    if backing.cache_set is None or not backing.writeback_running or backing.dirty_bytes == 0:
+        return 0.0
+    if backing.flush_full_speed:
+        return policy.backing_bandwidth_mb_s
+    return min(policy.backing_bandwidth_mb_s, backing.flush_limit_mb_s or 0.0)
+
+
+def _missed(sample: Sample | None) -> float:
+    """The share (0 to 1) of applications' bytes that the backing volume moved.
+
+    These are reads that miss, and writes that a full cache does not absorb.
+    """
+    if sample is None or sample.adaptive.total_mb_s <= 0:
+        return 0.0
+    written = max(0.0, sample.backing.write_mb_s - governor.flushed_mb_s(sample))
+    return min(1.0, (sample.backing.read_mb_s + written) / sample.adaptive.total_mb_s)
