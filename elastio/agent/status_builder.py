@@ -8,6 +8,7 @@ from elastio.accounting.rows import row_of
 from elastio.control.status import (
     AgentPart,
     BackingPart,
+    CapacityPart,
     CreditsPart,
     CyclePart,
     ExpectedPart,
@@ -23,6 +24,7 @@ from elastio.control.status import (
     VolumePart,
 )
 from elastio.core import backing_credits, caps, holding, waste
+from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
 from elastio.core.model import BackingView, HostView, Identity, Others, Rates, Sample, Spend, Volume, VolumeState
@@ -84,6 +86,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         device_uuid=policy.backing_uuid,
         purchases=_purchases(state),
         take_over=_take_over(state),
+        capacity=_capacity(state, backing if runtime.host_responsive else None, sample, policy),
     )
 
 
@@ -129,6 +132,13 @@ def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Poli
         cache_write_mb_s=sample.cache.write_mb_s,
         sampled_wall=None if last is None else obs.wall - (obs.now - last.at),
     )
+
+
+def _capacity(state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy) -> CapacityPart:
+    found = capacity(state, backing, sample, policy)
+    if isinstance(found, Unknown):
+        return CapacityPart(None, unknown=found.value)
+    return CapacityPart(found.mb_s, found.limited_by.value, found.bandwidth_mb_s, found.flush_mb_s, found.missed)
 
 
 def _spend(spend: Spend, policy: Policy) -> SpendPart:

@@ -227,6 +227,23 @@ class TakeOverPart:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityPart:
+    """What applications can have now, in MB/s of reads and writes together; None: `unknown` says why.
+
+    `limited_by` is the volume that limits it ("backing volume", "cache volume"), `bandwidth_mb_s` that volume's
+    bandwidth, `flush_mb_s` the most that the flush takes of it. `missed`: the share (0 to 1) of applications' bytes
+    that the backing volume moves although there is a cache.
+    """
+
+    mb_s: float | None
+    limited_by: str = ""
+    bandwidth_mb_s: float = 0.0
+    flush_mb_s: float = 0.0
+    missed: float = 0.0
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """`recovered` False: the phase has not been determined from the kernel yet.
 
@@ -235,7 +252,7 @@ class Status:
     has ended a boost, so that no other begins. `fault_kind` is the kind of the fault, for programs; empty: none.
     `credits` None: the backing volume has none, or no sample was taken yet. `last_error` is that of what does not work
     now, and `last_error_wall` since when; both are empty (None) once it works again. `device_uuid`: that of the
-    backing device.
+    backing device. `capacity` None: the agent is of a release that does not publish it.
     """
 
     wall: float
@@ -265,6 +282,7 @@ class Status:
     device_uuid: str = ""
     purchases: PurchasesPart = PurchasesPart()
     take_over: TakeOverPart | None = None
+    capacity: CapacityPart | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

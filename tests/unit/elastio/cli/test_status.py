@@ -10,7 +10,8 @@ import pytest
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
-from elastio.control.status import CreditsPart, MonthPart, OthersPart, Status
+from elastio.control.status import CapacityPart, CreditsPart, MonthPart, OthersPart, Status
+from elastio.core.capacity import Unknown
 from elastio.core.credits import CreditBalance, CreditBucket
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import (
@@ -221,6 +222,19 @@ def test_between_two_scans_the_last_views_are_shown() -> None:
     assert seen.backing is not None
     assert seen.backing.dirty_bytes == GIB
     assert (seen.load.read_mb_s, seen.load.write_mb_s) == (3.0, 4.0)
+
+
+def test_the_capacity_is_published_with_its_reason() -> None:
+    found = published(standing(Phase.IDLE)).capacity
+    assert found is not None
+    assert found.mb_s == pytest.approx(0.97 * 60)
+    assert replace(found, mb_s=None) == CapacityPart(None, "backing volume", 60.0)
+
+
+def test_an_agent_that_the_kernel_does_not_answer_tells_no_capacity() -> None:
+    found = published(standing(Phase.IDLE), host_responsive=False).capacity
+    assert found is not None
+    assert (found.mb_s, found.unknown) == (None, Unknown.NOT_RUNNING)
 
 
 def test_an_agent_that_is_not_running_is_one_sentence(elastio: Shell, golden: Golden) -> None:
