@@ -116,6 +116,14 @@ class Sysfs:
         except OSError:
             return ()
 
+    def folders(self, name: str) -> tuple[str, ...]:
+        """The directories in a directory, sorted, without links; none when it does not exist."""
+        try:
+            with os.scandir(self._prefix + name) as entries:
+                return tuple(sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False)))
+        except OSError:
+            return ()
+
 
 def _name_of(error: OSError) -> str:
     """`ENOENT` and the like."""

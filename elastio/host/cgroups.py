@@ -1,0 +1,100 @@
+"""The cgroups of version 2: whose I/O the kernel counts, their weights and limits. Reads only; takes no lock of bcache.
+
+Sources: Documentation/admin-guide/cgroup-v2.rst, `io.stat`, `io.weight`, and the format "nested keyed". Only a cgroup
+without children with controllers has processes, so these are the ones that share a device. Where the io controller is
+not enabled for the children of a cgroup, the cgroup counts for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elastio.core.shares import path
+from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
+from elastio.host.throttle import CGROUPS
+
+# The kernel's, and systemd's.
+DEFAULT_WEIGHT = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes that a cgroup, with all below it, has read and written of one device since it exists."""
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
+def check_counted(sysfs: Sysfs) -> None:
+    """Raises HostError, with what an operator can do, where the kernel counts no cgroup's I/O."""
+    if not sysfs.exists(f"{CGROUPS}/cgroup.controllers"):
+        raise HostError(
+            "this machine has cgroups of version 1 only, and their I/O cannot be told apart: boot with "
+            "systemd.unified_cgroup_hierarchy=1",
+            code="cgroup.version",
+        )
+    if "io" not in sysfs.read_or(f"{CGROUPS}/cgroup.controllers", "").split():
+        raise HostError(
+            "cgroup version 2 has no io controller here: boot a kernel with CONFIG_BLK_CGROUP, and without "
+            "cgroup_disable=io",
+            code="cgroup.controller",
+        )
+    if "io" not in sysfs.read_or(f"{CGROUPS}/cgroup.subtree_control", "").split():
+        raise HostError(
+            "the io controller is not enabled, so the kernel counts no cgroup's I/O: set IOAccounting=yes for a "
+            "service, or start elastiod, whose unit does so",
+            code="cgroup.disabled",
+        )
+
+
+def counted(sysfs: Sysfs, above: str = "") -> tuple[str, ...]:
+    """Every cgroup below this one whose I/O the kernel counts, by its path below the root: parents first."""
+    folder = f"{CGROUPS}/{above}" if above else CGROUPS
+    children = (f"{above}/{name}" if above else name for name in sysfs.folders(folder))
+    found = [child for child in children if sysfs.exists(f"{CGROUPS}/{child}/io.stat")]
+    return tuple(group for child in found for group in (child, *counted(sysfs, child)))
+
+
+def sharers(sysfs: Sysfs) -> tuple[str, ...]:
+    """Those that share a device: the counted cgroups that have no counted child."""
+    groups = counted(sysfs)
+    parents = {group.rpartition("/")[0] for group in groups}
+    return tuple(group for group in groups if group not in parents)
+
+
+def moved(sysfs: Sysfs, group: str, number: str) -> Moved | None:
+    """What the cgroup has moved of the device MAJOR:MINOR; None: nothing, or it is gone."""
+    counts = by_device(sysfs, group, "io.stat").get(number, {})
+    if "rbytes" not in counts or "wbytes" not in counts:
+        return None
+    return Moved(int(counts["rbytes"]), int(counts["wbytes"]))
+
+
+def weight(sysfs: Sysfs, group: str) -> float:
+    """The weight of the cgroup among its siblings, 1 to 10000. The first line of `io.weight` is `default WEIGHT`."""
+    words = sysfs.read_or(f"{CGROUPS}/{group}/io.weight", "").split()
+    is_shown = words[:1] == ["default"] and "".join(words[1:2]).isdecimal()
+    return float(words[1]) if is_shown else DEFAULT_WEIGHT
+
+
+def weights(sysfs: Sysfs, groups: tuple[str, ...]) -> dict[str, float]:
+    """The weights of these cgroups and of all above them, by path."""
+    return {node: weight(sysfs, node) for node in dict.fromkeys(node for group in groups for node in path(group))}
+
+
+def by_device(sysfs: Sysfs, group: str, file: str) -> Mapping[str, Mapping[str, str]]:
+    """The values of a file such as `io.max`, by MAJOR:MINOR and key; nothing where there is no such file.
+
+    Not read by lines: some kernels show devices without values before another one on its line (canonical/lxd#10052).
+    """
+    found: dict[str, dict[str, str]] = {}
+    values: dict[str, str] = {}
+    for word in sysfs.read_or(f"{CGROUPS}/{group}/{file}" if group else f"{CGROUPS}/{file}", "").split():
+        key, is_value, value = word.partition("=")
+        if is_value:
+            values[key] = value
+        else:
+            values = found.setdefault(word, {})
+    return found
