@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "status": "elastio.cli.status:status",
     "watch": "elastio.cli.watch:watch",
+    "shares": "elastio.cli.shares:shares",
     "boost": "elastio.cli.boost:boost",
     "expect": "elastio.cli.expect:expect",
     "flush": "elastio.cli.flush:flush",

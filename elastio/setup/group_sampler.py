@@ -1,0 +1,132 @@
+"""What each cgroup does with the adaptive device during one second: MB/s, bytes in flight, waiting. Reads only.
+
+Sources: `io.stat` of each cgroup, and Documentation/block/stat.rst. The kernel keeps neither latencies nor requests in
+flight of a cgroup. So what is in flight follows by Little's law from its MB/s and the mean time that the device took
+for a request, reads and writes apart: at a volume that serves first what comes first, that is much the same for all.
+Waiting is what was seen of its tasks, several times a second: the kernel's own pressure figures (PSI) miss an fsync.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from elastio.core.model import Rates
+from elastio.errors import HostError
+from elastio.host import cgroups
+from elastio.host.cgroups import Moved
+from elastio.host.sysfs import Sysfs
+from elastio.host.task_states import CgroupMembers, TaskStates
+from elastio.host.view import find_backing
+from elastio.ports import Clock
+from elastio.units import MB
+
+SAMPLE_S, READINGS = 1.0, 10
+# Fields of /sys/block/NAME/stat: requests and milliseconds of reads, then of writes.
+READ_FIELDS, WRITE_FIELDS = (0, 3), (4, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """The adaptive device: bcacheN, and its MAJOR:MINOR."""
+
+    name: str
+    number: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """A cgroup that used the device.
+
+    `in_flight_bytes` is a mean; None: the device finished no such request, so it is not known. `waiting`: the share
+    (0 to 1) of the readings in which one of its tasks waited in the kernel, for whatever.
+    """
+
+    group: str
+    used: Rates
+    in_flight_bytes: float | None
+    waiting: float
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Those that a device has finished, and the seconds that all of them took."""
+
+    count: int
+    seconds: float
+
+
+def find_adaptive(sysfs: Sysfs, backing_uuid: str) -> Adaptive:
+    """Raises HostError while it does not run. bcache may hang: call it with `subprocess_timeout`."""
+    backing = find_backing(sysfs, backing_uuid)
+    if backing is None or backing.adaptive is None:
+        raise HostError(
+            f"the adaptive device on {backing_uuid} does not run on this machine: see `elastio doctor`",
+            code="device.missing",
+        )
+    return Adaptive(backing.adaptive, sysfs.read(f"sys/block/{backing.adaptive}/dev"))
+
+
+def sample_groups(sysfs: Sysfs, device: Adaptive, clock: Clock, sleep: Callable[[float], None]) -> list[GroupSample]:
+    """Those that used the device in the next SAMPLE_S. One that begins or ends meanwhile is left out."""
+    before = _moved(sysfs, cgroups.sharers(sysfs), device)
+    reads, writes = _finished(sysfs, device, READ_FIELDS), _finished(sysfs, device, WRITE_FIELDS)
+    begun = clock.now()
+    waiting = _waiting(sysfs, before, clock, sleep)
+    seconds = clock.now() - begun
+    after = _moved(sysfs, before, device)
+    read_s = _mean_s(reads, _finished(sysfs, device, READ_FIELDS))
+    write_s = _mean_s(writes, _finished(sysfs, device, WRITE_FIELDS))
+    rates = {group: _rates(before[group], after[group], seconds) for group in before if group in after}
+    return [
+        GroupSample(group, used, _in_flight(used, read_s, write_s), waiting.get(group, 0.0))
+        for group, used in rates.items()
+        if used.total_mb_s > 0
+    ]
+
+
+def _moved(sysfs: Sysfs, groups: Iterable[str], device: Adaptive) -> dict[str, Moved]:
+    """By cgroup; without those that have moved nothing, or are gone."""
+    found = ((group, cgroups.moved(sysfs, group, device.number)) for group in groups)
+    return {group: each for group, each in found if each is not None}
+
+
+def _waiting(sysfs: Sysfs, groups: Iterable[str], clock: Clock, sleep: Callable[[float], None]) -> Mapping[str, float]:
+    """Takes SAMPLE_S. The share (0 to 1) of the readings of each cgroup in which one of its tasks waited."""
+    states: dict[str, TaskStates] = {}
+    for group in groups:
+        with contextlib.suppress(HostError):  # it is gone
+            states[group] = TaskStates(sysfs, CgroupMembers(sysfs, group))
+    counts = dict.fromkeys(states, 0)
+    for _ in range(READINGS):
+        sleep(SAMPLE_S / READINGS)
+        for group, tasks in states.items():
+            with contextlib.suppress(HostError):
+                counts[group] += any(state.waiting for state in tasks.read(clock.now()).values())
+    return {group: count / READINGS for group, count in counts.items()}
+
+
+def _rates(before: Moved, after: Moved, seconds: float) -> Rates:
+    """Counters that fell belong to a new cgroup of the same name, of which less than a second is known: nothing."""
+    read, written = after.read_bytes - before.read_bytes, after.written_bytes - before.written_bytes
+    return Rates(max(0, read) / MB / seconds, max(0, written) / MB / seconds)
+
+
+def _finished(sysfs: Sysfs, device: Adaptive, fields: tuple[int, int]) -> Requests:
+    words = sysfs.read_or(f"sys/block/{device.name}/stat", "").split()
+    count, milliseconds = fields
+    return Requests(int(words[count]), int(words[milliseconds]) / 1000) if len(words) > milliseconds else Requests(0, 0)
+
+
+def _mean_s(before: Requests, after: Requests) -> float | None:
+    """Seconds of a request; None: none was finished."""
+    count = after.count - before.count
+    return (after.seconds - before.seconds) / count if count > 0 else None
+
+
+def _in_flight(used: Rates, read_s: float | None, write_s: float | None) -> float | None:
+    """Bytes; None where what was used has no known time."""
+    parts = [(mb_s, time_s) for mb_s, time_s in ((used.read_mb_s, read_s), (used.write_mb_s, write_s)) if mb_s > 0]
+    known = [mb_s * time_s for mb_s, time_s in parts if time_s is not None]
+    return sum(known) * MB if len(known) == len(parts) else None
