@@ -13,7 +13,7 @@ from elastio.config.doubts import doubts
 from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
-from elastio.setup import agent_checks, device_checks, kernel_checks, neighbour_checks
+from elastio.setup import agent_checks, device_checks, kernel_checks, neighbour_checks, share_checks
 from elastio.setup.check_result import CheckResult, Machine, Verdict, fail, ok, warn
 from elastio.setup.subprocess_timeout import call_with_timeout
 
@@ -85,7 +85,7 @@ def _of_the_device(machine: Machine, config: Config) -> list[CheckResult]:
 
     def scan() -> list[CheckResult]:
         found = [*device_checks.device(machine, config), agent_checks.state_place(machine, config)]
-        return [*found, *agent_checks.guard(machine, config)]
+        return [*found, *agent_checks.guard(machine, config), *share_checks.check_shares(machine, config)]
 
     try:
         return call_with_timeout(scan, KERNEL_S)

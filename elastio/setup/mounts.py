@@ -21,6 +21,13 @@ def mounted_at(sysfs: Sysfs, device: str) -> list[str]:
     return [place for of, place in mounts(sysfs) if number and of == number]
 
 
+def filesystems_on(sysfs: Sysfs, numbers: frozenset[str]) -> set[str]:
+    """The kinds of the filesystems mounted from these `major:minor` (the field after the dash of mountinfo)."""
+    lines = (line.partition(" - ") for line in sysfs.read_or("proc/self/mountinfo", "").splitlines())
+    fields = ((mount.split(), rest.split()) for mount, _, rest in lines)
+    return {rest[0] for mount, rest in fields if rest and len(mount) > 2 and mount[2] in numbers}
+
+
 def unescape(place: str) -> str:
     """mountinfo writes spaces, tabs, newlines and backslashes as octal numbers."""
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), place)

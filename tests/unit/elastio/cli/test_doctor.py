@@ -101,6 +101,13 @@ def test_doctor_sees_what_is_wrong_with_the_device(
     assert found(elastio, name) == (verdict, code)
 
 
+def test_doctor_names_a_weight_that_has_no_effect(elastio: Shell, root: Path) -> None:
+    assert "shares" not in results(elastio)
+    group = "sys__fs__cgroup__system.slice"
+    lay(root, **{f"{group}__io.stat": "", f"{group}__io.weight": "default 300\n"})
+    assert found(elastio, "shares") == ("warn", "weight")
+
+
 def test_doctor_names_two_devices_with_one_uuid(elastio: Shell, root: Path) -> None:
     lay(root, sys__block__vdc__bcache__backing_dev_uuid=UUID)
     assert found(elastio, "backing device") == ("fail", "duplicate")

@@ -1,0 +1,110 @@
+"""Checks of what cgroups are promised on the adaptive device and do not get: weights, limits of others, latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elastio.config.schema import Config
+from elastio.core.shares import path
+from elastio.host import cgroups, throttle
+from elastio.host.sysfs import Sysfs
+from elastio.host.view import Backing, find_backings
+from elastio.setup.check_result import CheckResult, Machine, warn
+from elastio.setup.mounts import filesystems_on
+
+NAME = "shares"
+# So many cgroups are named.
+SHOWN = 3
+
+
+def check_shares(machine: Machine, config: Config) -> list[CheckResult]:
+    """What is in the way, for the configured device while it runs; nothing where all is well.
+
+    Reads bcache's /sys and may hang: run it with `subprocess_timeout`.
+    """
+    sysfs = machine.sysfs
+    found = find_backings(sysfs, config.device.backing_uuid)
+    if len(found) != 1 or found[0].adaptive is None:
+        return []
+    groups, above = cgroups.counted(sysfs), throttle.stacked(sysfs, found[0].adaptive)
+    return [
+        *_weights(sysfs, found[0], groups),
+        *_limits(sysfs, groups, _numbers(sysfs, above)),
+        *_latencies(sysfs, found[0], _numbers(sysfs, above)),
+    ]
+
+
+def _numbers(sysfs: Sysfs, names: Sequence[str]) -> frozenset[str]:
+    """The MAJOR:MINOR of these devices."""
+    return frozenset(sysfs.read_or(f"sys/block/{name}/dev", "") for name in names) - {""}
+
+
+def _weights(sysfs: Sysfs, backing: Backing, groups: Sequence[str]) -> list[CheckResult]:
+    """Weights take effect by iocost or BFQ on the disk alone, and iocost is off until somebody enables it."""
+    costs = cgroups.by_device(sysfs, "", "io.cost.qos").get(sysfs.read_or(f"sys/block/{backing.disk}/dev", ""), {})
+    is_fair = "[bfq]" in sysfs.read_or(f"sys/block/{backing.disk}/queue/scheduler", "")
+    weighted = [group for group in groups if cgroups.weight(sysfs, group) != cgroups.DEFAULT_WEIGHT]
+    if not weighted or is_fair or costs.get("enable") == "1":
+        return []
+    return [
+        warn(
+            NAME,
+            f"the weight of {_named(weighted)} (IOWeight=, io.weight) has no effect on the adaptive device: the kernel "
+            "never sees it as full",
+            "see with `elastio shares` what the weights would give",
+            "weight",
+        )
+    ]
+
+
+def _limits(sysfs: Sysfs, groups: Sequence[str], numbers: frozenset[str]) -> list[CheckResult]:
+    """Limits of an administrator on the device, or on what is above it."""
+    foreign = [group for group in groups if _is_limited_by_others(sysfs, group, numbers)]
+    if not foreign:
+        return []
+    at_top = [group for group in foreign if "/" not in group]
+    if at_top:
+        harm = f"requests of {_named(at_top)} cannot be held back while a cache is attached or detached"
+        remedy = "set the limits on services, not on slices, or remove them"
+    else:
+        harm = "it stays in force while a cache is attached"
+        remedy = "remove it (IOReadBandwidthMax=, IOWriteBandwidthMax= and their like), or set it for the cache's speed"
+    return [
+        warn(NAME, f"somebody else limits {_named(foreign)} on the adaptive device (io.max): {harm}", remedy, "limit")
+    ]
+
+
+def _is_limited_by_others(sysfs: Sysfs, group: str, numbers: frozenset[str]) -> bool:
+    shown = (values for number, values in cgroups.by_device(sysfs, group, "io.max").items() if number in numbers)
+    return any(not throttle.is_ours(" ".join(f"{kind}={most}" for kind, most in each.items())) for each in shown)
+
+
+def _latencies(sysfs: Sysfs, backing: Backing, numbers: frozenset[str]) -> list[CheckResult]:
+    """On ext4, a commit of the journal first waits for data of all others (data=ordered, the default)."""
+    if "ext4" not in filesystems_on(sysfs, numbers):
+        return []
+    adaptive = sysfs.read_or(f"sys/block/{backing.adaptive}/dev", "")
+    targeted = numbers | _numbers(sysfs, [backing.disk])
+    users = [group for group in cgroups.sharers(sysfs) if cgroups.moved(sysfs, group, adaptive) is not None]
+    prompt = [group for group in users if _has_target(sysfs, group, targeted)]
+    if not prompt or len(users) < 2:
+        return []
+    return [
+        warn(
+            NAME,
+            f"{_named(prompt)} has a latency target (io.latency), and shares an ext4 on the adaptive device with other "
+            "cgroups: its fsync waits for their data",
+            "give it a filesystem of its own, or use xfs",
+            "latency",
+        )
+    ]
+
+
+def _has_target(sysfs: Sysfs, group: str, numbers: frozenset[str]) -> bool:
+    """A latency target of the cgroup, or of one above it, on one of these devices."""
+    return any(numbers & cgroups.by_device(sysfs, node, "io.latency").keys() for node in path(group))
+
+
+def _named(groups: Sequence[str]) -> str:
+    more = f" and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
+    return ", ".join(groups[:SHOWN]) + more
