@@ -72,12 +72,18 @@ class PluggedDisks(Generic[Place]):
             self._disks.pop(serial, None)
             self._dead.discard(serial)
 
-    def mark_dead(self, serial: str) -> bool:
-        """Mark a disk as dead; False if it is already."""
+    def is_dead(self, serial: str) -> bool:
         with self._lock:
-            was_alive = serial not in self._dead
+            return serial in self._dead
+
+    def mark_dead(self, serial: str) -> None:
+        with self._lock:
             self._dead.add(serial)
-            return was_alive
+
+    def mark_alive(self, serial: str) -> None:
+        """The guest has no device of the dead disk any more."""
+        with self._lock:
+            self._dead.discard(serial)
 
     def take_pulled(self, serial: str) -> bool:
         """Whether the disk was pulled before the machine ended; it is forgotten then."""

@@ -163,8 +163,8 @@ def test_a_serial_belongs_to_one_file() -> None:
 def test_a_dead_disk_is_gone_after_the_machines_end_and_its_unplug_succeeds_once() -> None:
     plugged = PluggedDisks((0, 1))
     plugged.add(disk(), 0)
-    assert plugged.mark_dead(SERIAL)
-    assert not plugged.mark_dead(SERIAL)
+    plugged.mark_dead(SERIAL)
+    assert plugged.is_dead(SERIAL)
     assert plugged.serials() == (SERIAL,)
     plugged.machine_ended()
     assert plugged.serials() == ()

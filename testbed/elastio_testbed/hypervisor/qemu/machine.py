@@ -13,6 +13,7 @@ from typing import Self
 from elastio_testbed.hypervisor.channel import ChannelClosed, ChannelTimeout, CommandRefused
 from elastio_testbed.hypervisor.disk import Disk, Driver, Power
 from elastio_testbed.hypervisor.errors import GuestHoldsDisk, HypervisorError
+from elastio_testbed.hypervisor.plugged import PluggedDisks
 from elastio_testbed.hypervisor.qemu.accel import accelerator
 from elastio_testbed.hypervisor.qemu.agent import GuestAgent
 from elastio_testbed.hypervisor.qemu.command import NETWORK, PORTS, Hardware
@@ -28,12 +29,7 @@ _UNPLUG_EVENTS = {"DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR"}
 
 
 class VirtualMachine:
-    """One guest with a writable overlay over the image's root.
-
-    Disks stay plugged across `kill`, `shutdown` and `start`. Calls for different disks may come from different
-    threads; calls for one disk must not be concurrent. Use as a context manager; QEMU ends at its exit, and with the
-    process that started it.
-    """
+    """`Machine`, on QEMU: a writable overlay over the image's root."""
 
     def __init__(
         self,
@@ -62,15 +58,13 @@ class VirtualMachine:
         self._resumes = is_wanted(resumes)
         self._temporary = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="elastio-vm-"))
-        self._plugged: dict[str, tuple[Disk, str]] = {}
-        self._dead: set[str] = set()
-        self._pulled: set[str] = set()  # dead when the machine ended; the caller has not unplugged them yet
-        self._lock = threading.Lock()
+        self._plugged = PluggedDisks(PORTS)
+        self._plugging = threading.Lock()
         self._starting = threading.Lock()  # from the choice of the disks to plug until QEMU has them
         self._qemu: Qemu | None = None
         self._agent: GuestAgent | None = None
         for disk in disks:
-            self._plugged[disk.serial] = (self._served(disk), self._free_port())
+            self._plugged.add(self._served(disk), self._plugged.free_place())
 
     def __enter__(self) -> Self:
         return self
@@ -80,58 +74,42 @@ class VirtualMachine:
 
     @property
     def alive(self) -> bool:
-        """Whether QEMU is running."""
         return self._qemu is not None and self._qemu.alive
 
     @property
     def is_starting(self) -> bool:
-        """The disks of the next boot are chosen, and QEMU does not have them yet."""
         return self._starting.locked()
 
     @property
     def agent(self) -> GuestAgent:
-        """The guest agent of the running machine."""
         if self._agent is None or not self.alive:
             raise HypervisorError(f"the machine is not running\n{self.console_tail()}")
         return self._agent
 
     @property
     def console(self) -> Path:
-        """The file with the serial console's output of all starts."""
         return self._directory / CONSOLE
 
     def console_tail(self) -> str:
-        """The console's last lines."""
         return last_lines(self._directory)
 
     def disks(self) -> tuple[str, ...]:
-        """Serials of the plugged disks in the order of plugging, also while the machine is off."""
-        with self._lock:
-            return tuple(self._plugged)
+        return self._plugged.serials()
 
     def files(self) -> dict[str, Path]:
-        """The files of the plugged disks, by serial."""
-        with self._lock:
-            return {serial: disk.path for serial, (disk, _) in self._plugged.items()}
+        return {disk.serial: disk.path for disk, _ in self._plugged.entries()}
 
     def limits(self) -> dict[str, int | None]:
-        """The limits of the plugged disks in bytes per second, by serial; None where there is none."""
-        with self._lock:
-            return {serial: disk.bytes_per_second for serial, (disk, _) in self._plugged.items()}
+        return {disk.serial: disk.bytes_per_second for disk, _ in self._plugged.entries()}
 
     def forward(self, host_port: int, guest_port: int) -> None:
-        """Pass connections to this port of the host's loopback on to the guest, until it is switched off.
-
-        Raises HypervisorError if the port is taken.
-        """
         rule = f"hostfwd_add {NETWORK} tcp:127.0.0.1:{host_port}-:{guest_port}"
         said = str(self._running().command("human-monitor-command", {"command-line": rule})).strip()
         if said:
             raise HypervisorError(f"port {host_port} is not forwarded: {said}")
 
     def moved_bytes(self, serial: str) -> int:
-        """Bytes that the guest has read from and written to a disk since it was plugged, or since the last start."""
-        device = f"/{self._disk(serial).device_id}"
+        device = f"/{self._plugged.entry(serial)[0].device_id}"
         for row in self._running().command("query-blockstats"):
             # The device's path, or that of its virtio part: /machine/peripheral/ID[/virtio-backend].
             if f"{device}/" in f"{row.get('qdev', '')}/":
@@ -151,8 +129,7 @@ class VirtualMachine:
         state = self._stored_state(timeout_s)
         deadline = time.monotonic() + timeout_s
         with self._starting:
-            with self._lock:
-                disks = list(self._plugged.values())
+            disks = self._plugged.entries()
             resumed = None if state is None else state.resume(self._directory, self._ports)
             if resumed is not None:
                 self._go_on(resumed, disks, deadline)
@@ -184,24 +161,20 @@ class VirtualMachine:
         return GuestAgent(qemu.agent, lambda: self._running().agent_port_is_open(), self.console_tail)
 
     def shutdown(self, timeout_s: float) -> bool:
-        """Press the power button; False when the guest was still on after `timeout_s` and was killed."""
         qemu = self._running()
         with contextlib.suppress(ChannelClosed):  # the guest is off already
             qemu.monitor.execute("system_powerdown", timeout_s=_QMP_S)
         return self.await_off(timeout_s)
 
     def await_off(self, timeout_s: float) -> bool:
-        """Wait for the end of a guest that reboots or powers off; False when it was killed after `timeout_s`."""
         ended = self._qemu is None or self._qemu.wait(timeout_s)
         self._discard_qemu()
         return ended
 
     def kill(self) -> None:
-        """Cut the power: completed writes are in the disks' files, the rest is lost."""
         self._discard_qemu()
 
     def close(self) -> None:
-        """End QEMU and delete temporary files. The caller owns the disks' files."""
         self._discard_qemu()
         if self._temporary:
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -215,73 +188,51 @@ class VirtualMachine:
         iops: int | None = None,
         driver: Driver = "virtio-blk",
     ) -> None:
-        """Hot-plug the raw file `path` as a disk with limits on the sum of reads and writes.
-
-        Idempotent. Raises HypervisorError when the serial is used with another path, no port is free, or QEMU
-        refuses; then nothing was changed.
-        """
-        qemu = self._running()
-        with self._lock:
-            if serial in self._plugged:
-                if self._plugged[serial][0].path != path:
-                    raise HypervisorError(f"disk {serial} is already plugged with {self._plugged[serial][0].path}")
+        qemu, disk = self._running(), Disk(serial, path, bytes_per_second, iops, driver)
+        with self._plugging:
+            if self._plugged.is_plugged(disk):
                 return
-            port = self._free_port()
-            disk = self._served(Disk(serial, path, bytes_per_second, iops, driver))
+            port = self._plugged.free_place()
+            disk = self._served(disk)
             with contextlib.ExitStack() as undo:
                 undo.callback(self._stop_serving, disk)
                 _add_disk(qemu, disk, port)
                 undo.pop_all()
-            self._plugged[serial] = (disk, port)
-            self._pulled.discard(serial)
+            self._plugged.add(disk, port)
 
     def unplug(self, serial: str, timeout_s: float) -> None:
-        """Ask the guest to release a disk, and remove it.
-
-        Raises GuestHoldsDisk when it has not released the disk after `timeout_s`; the request remains, and a later
-        `unplug` completes it. Raises HypervisorError for a disk that is not plugged.
-        """
-        with self._lock:
-            if serial in self._pulled:
-                self._pulled.discard(serial)
-                return
-        disk = self._disk(serial)
+        if self._plugged.take_pulled(serial):
+            return
+        disk, _ = self._plugged.entry(serial)
         while True:
             qemu = self._qemu
             if qemu is not None and qemu.alive:
                 self._remove_device(qemu, disk, timeout_s)
                 self._remove_backend(qemu, disk)
-            with self._starting, self._lock:
+            with self._starting:
                 if self._qemu in (qemu, None):
-                    del self._plugged[serial]
+                    self._plugged.remove(serial)
                     break
             # Power went and came back meanwhile, and the machine booted with the disk.
         self._stop_serving(disk)
 
     def pull(self, serial: str, timeout_s: float = 20.0) -> None:
-        """Remove a disk by surprise, as far as QEMU supports it.
-
-        At once all requests fail with EIO, also throttled ones, and the file is closed. Then the device is removed as
-        in `unplug`: QEMU cannot remove it without the guest's cooperation, so the guest sees a dead disk for some
-        milliseconds, which a cloud's forced detach may not show. Raises GuestHoldsDisk when the guest keeps the dead
-        device; `unplug` may be repeated. A dead disk is not plugged at the next start.
-        """
-        disk = self._disk(serial)
-        if serial not in self._dead:
+        # QEMU cannot remove a device without the guest's cooperation.
+        disk, _ = self._plugged.entry(serial)
+        if not self._plugged.is_dead(serial):
             qemu = self._running()
             qemu.command("blockdev-add", disk.dead_node(disk.path.stat().st_size))
-            self._dead.add(serial)
+            self._plugged.mark_dead(serial)
             qemu.command("blockdev-reopen", {"options": [{**disk.block_node(), "file": disk.dead_name}]})
         self.unplug(serial, timeout_s)
 
     def set_limit(self, serial: str, bytes_per_second: int | None, iops: int | None = None) -> None:
-        """Replace both limits of a plugged disk at run time; None lifts one. They persist across a restart."""
-        disk = dataclasses.replace(self._disk(serial), bytes_per_second=bytes_per_second, iops=iops)
+        disk, port = self._plugged.entry(serial)
+        disk = dataclasses.replace(disk, bytes_per_second=bytes_per_second, iops=iops)
         if self.alive:
             change = {"path": f"/objects/{disk.group_id}", "property": "limits", "value": disk.limits()}
             self._running().command("qom-set", change)
-        with self._lock:
-            self._plugged[serial] = (disk, self._plugged[serial][1])
+        self._plugged.add(disk, port)
 
     def _remove_device(self, qemu: Qemu, disk: Disk, timeout_s: float) -> None:
         # Of this process only: after a power cycle the next one has the disk again, and is asked by the next `unplug`.
@@ -314,9 +265,9 @@ class VirtualMachine:
     def _remove_backend(self, qemu: Qemu, disk: Disk) -> None:
         # This removes the file node, too, but not a node that has replaced it.
         qemu.command("blockdev-del", {"node-name": disk.node_name})
-        if disk.serial in self._dead:
+        if self._plugged.is_dead(disk.serial):
             qemu.command("blockdev-del", {"node-name": disk.dead_name})
-            self._dead.discard(disk.serial)
+            self._plugged.mark_alive(disk.serial)
         qemu.command("object-del", {"id": disk.group_id})
 
     def _running(self) -> Qemu:
@@ -331,28 +282,11 @@ class VirtualMachine:
         if self._power is not None:
             self._power.unplug(disk.path)
 
-    def _disk(self, serial: str) -> Disk:
-        with self._lock:
-            if serial not in self._plugged:
-                raise HypervisorError(f"disk {serial} is not plugged")
-            return self._plugged[serial][0]
-
-    def _free_port(self) -> str:
-        taken = {port for _, port in self._plugged.values()}
-        for port in PORTS:
-            if port not in taken:
-                return port
-        raise HypervisorError(f"all {len(PORTS)} hot-plug ports are in use")
-
     def _discard_qemu(self) -> None:
         qemu, self._qemu, self._agent = self._qemu, None, None
         if qemu is not None:
             qemu.kill()
-        with self._lock:
-            self._pulled |= self._dead & set(self._plugged)
-            for serial in self._dead:
-                self._plugged.pop(serial, None)
-            self._dead.clear()
+        self._plugged.machine_ended()
 
 
 def _add_disk(qemu: Qemu, disk: Disk, port: str) -> None:

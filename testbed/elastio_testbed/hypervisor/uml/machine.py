@@ -54,7 +54,7 @@ class UmlMachine:
         ports: Mapping[str, Path] | None = None,
         power: Power | None = None,
     ) -> None:
-        """Define a machine; nothing is started. See `QemuMachine`. Raises ImageError."""
+        """Define a machine; nothing is started. See `define_machine`. Raises ImageError."""
         self._image = image
         self._memory_mib = memory_mib
         self._power = power
@@ -260,8 +260,9 @@ class UmlMachine:
 
     def pull(self, serial: str, timeout_s: float = 20.0) -> None:
         _, slot = self._plugged.entry(serial)
-        running = self._now_running()
-        if self._plugged.mark_dead(serial):
+        if not self._plugged.is_dead(serial):
+            running = self._now_running()
+            self._plugged.mark_dead(serial)
             running.disks.break_down(slot)
         self.unplug(serial, timeout_s)
 
