@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
+import select
 import socket
 import subprocess
 import time
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from elastio_testbed.guest.uml_agent import READY
 from elastio_testbed.hypervisor.channel import call_in_background
+from elastio_testbed.hypervisor.errors import HypervisorError
 from elastio_testbed.hypervisor.uml.kernel import Kernel
 from elastio_testbed.hypervisor.uml.processor import Processor
 from elastio_testbed.hypervisor.vhost.server import socket_name
@@ -63,16 +66,19 @@ class Uml:
         self._console_from = wiring.console.stat().st_size if wiring.console.exists() else 0
         self._processor = Processor()
         self.line, theirs = socket.socketpair()
+        self._held, holder = os.pipe()  # ends when the last process of the guest does
         with contextlib.ExitStack() as ours:
+            ours.callback(os.close, holder)
             outputs = [ours.enter_context(path.open("ab")) for path in (wiring.console, *wiring.ports.values())]
             log = ours.enter_context((wiring.directory / "uml.log").open("ab"))
             ours.enter_context(theirs)
             fds = [theirs.fileno(), *(output.fileno() for output in outputs)]
+            inherited = (*fds, holder)
             spawn = functools.partial(
                 subprocess.Popen,
                 self._argv(kernel, memory_mib, fds),
                 cwd=wiring.directory,
-                pass_fds=fds,
+                pass_fds=inherited,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -128,9 +134,13 @@ class Uml:
         return True
 
     def kill(self) -> None:
-        """End all its processes at once."""
+        """End all its processes at once, and wait for the last. Raises HypervisorError if it does not end."""
         self._process.kill()
         self._process.wait(_REAP_S)
+        # The kernel ends the others of the namespace after the one that was waited for.
+        if not select.select([self._held], [], [], _REAP_S)[0]:
+            raise HypervisorError(f"a process of the guest in {self._wiring.directory} does not end")
+        os.close(self._held)
         self._processor.release()
         self.line.close()
 
