@@ -12,12 +12,17 @@ PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf
 # Programs that build and check the Debian package.
 DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt
-SLOW_TESTS := tests/e2e tests/faults/test_faults.py
+# Guests, the longest files first: each process gets the first two, and then the next one.
+SLOW_TESTS := $(addprefix tests/,$(addsuffix .py,faults/test_faults e2e/test_elastic_cycle e2e/test_machine \
+              e2e/test_stored_state e2e/test_operator e2e/test_interrupted_cycle e2e/test_qemu_boots e2e/test_commands \
+              e2e/test_uml))
 FAST_TESTS := tests/scenario tests/unit tests/contract
 QUICK_TESTS := $(addprefix tests/unit/elastio/,core agent host setup metrics)
 LONG_TESTS := tests/crash tests/mutants tests/property
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
+# A guest waits most of the time, for its disks and its cloud: three files at a time fill two processors.
+SPREAD_GUESTS := -n 3 --dist loadfile
 # Items of half a minute, the slowest first, one at a time to whoever is free.
 SPREAD_LONG := -n logical --dist load --maxschedchunk 1
 
@@ -124,7 +129,7 @@ mutants: $(VENV)/.installed ## Break every safety rule once: random schedules or
 	$(BIN)/python -m tests.mutants.campaign
 
 e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
-	$(BIN)/pytest -q $(SLOW_TESTS)
+	$(BIN)/pytest -q $(SPREAD_GUESTS) $(SLOW_TESTS)
 
 operator: setup $(BIN)/prometheus ## Take-over, upgrade, purge, journal, Prometheus, faults beside a second device: in guests (an hour)
 	$(BIN)/pytest -q tests/operator

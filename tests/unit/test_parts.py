@@ -37,3 +37,10 @@ def test_every_part_is_a_target_and_all_of_them_are_what_ci_runs() -> None:
     assert sum(budgets()["seconds"].values()) <= 1000
     assert (ROOT / ".ci/run").read_text().splitlines()[-1] == "make test"
     assert re.search(r"^test: .*\n\tpython3 -m tests\.parts$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_every_file_of_guest_tests_is_run() -> None:
+    # They are named one by one, since their order decides how long all of them take.
+    listed = (ROOT / "Makefile").read_text().partition("SLOW_TESTS := ")[2].partition("FAST_TESTS")[0]
+    files = {f"e2e/{path.stem}" for path in (ROOT / "tests/e2e").glob("test_*.py")}
+    assert set(re.findall(r"e2e/\w+", listed)) == files
