@@ -30,14 +30,14 @@ class Conditions:
     code: str = ""
 
 
-def observe(kernel: str) -> Conditions:
-    """The conditions of this machine now."""
+def observe(kernel: str, hypervisor: str | None = None) -> Conditions:
+    """The conditions of this machine now; `hypervisor` None: the chosen one."""
     return Conditions(
         machine=processor_name(Path("/proc/cpuinfo").read_text()),
         processors=os.cpu_count() or 1,
         memory_gib=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB, 1),
-        hypervisor=chosen_hypervisor(),
-        accelerator=chosen_accelerator(),
+        hypervisor=chosen_hypervisor(hypervisor),
+        accelerator=chosen_accelerator(hypervisor),
         kernel=kernel,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         code=code(),

@@ -14,7 +14,7 @@ from elastio_testbed.console import Say
 from elastio_testbed.errors import PlanError
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
-from elastio_testbed.hypervisor import HypervisorError
+from elastio_testbed.hypervisor import QEMU, HypervisorError
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.operation_timings import timings_of
 from elastio_testbed.parallel import Job, run_in_parallel
@@ -45,7 +45,9 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
     check(plan)
     kind = trials_of(plan)
     image = build_guest_image(tools=plan.needs_tools, suite=plan.suite)
-    conditions = observe("")
+    # The servers of OpenStack are on QEMU.
+    conditions = observe("", None if plan.cloud == EC2 else QEMU)
+    say(f"guests on {conditions.hypervisor}")
     results: tuple[Result, ...] = ()
     records: tuple[dict[Setup, Evidence], ...] = ()
     for n in range(plan.repeat):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from elastio.host.throttle import FREE, STOP
 from elastio_testbed.faults import in_flight
 from elastio_testbed.faults.checker import DIRECT_AT, Checker, wait_for_reads
 from elastio_testbed.faults.consistency import READS_S
+from elastio_testbed.hypervisor import QEMU, choice
 from elastio_testbed.machine import DATA
 from tests.faults.conftest import SEED, Target
 
@@ -28,6 +31,14 @@ HEAVY = {
     "slow_pause_s": 20,
 }
 READS = 300
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernel_with_probes() -> Iterator[None]:
+    """User-mode Linux has none, and only one processor to have requests in flight from."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(choice.VARIABLE, QEMU)
+        yield
 
 
 def limit(target: Target, limits: str) -> None:

@@ -34,9 +34,9 @@ def chosen_hypervisor(wanted: str | None = None) -> str:
     return name
 
 
-def chosen_accelerator() -> str:
+def chosen_accelerator(wanted: str | None = None) -> str:
     """How the chosen hypervisor runs the guest's instructions: as the host's own, or by QEMU's accelerator."""
-    return "native" if chosen_hypervisor() == UML else accelerator()
+    return "native" if chosen_hypervisor(wanted) == UML else accelerator()
 
 
 def define_machine(
