@@ -21,6 +21,7 @@ from elastio_testbed.hypervisor import (
     chosen_hypervisor,
     define_machine,
 )
+from elastio_testbed.hypervisor.choice import may_make_namespaces
 from elastio_testbed.hypervisor.plugged import PluggedDisks
 from elastio_testbed.hypervisor.uml.kernel import Kernel
 from elastio_testbed.hypervisor.uml.process import panic_in
@@ -186,6 +187,12 @@ def test_an_unknown_hypervisor_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert chosen_hypervisor() == UML
     with pytest.raises(HypervisorError):
         define_machine(image(tmp_path), hypervisor="xen", directory=tmp_path)
+
+
+@pytest.mark.parametrize(("effective", "may"), [("000001ffffffffff", True), ("00000000a80425fb", False)])
+def test_namespaces_need_a_capability(effective: str, may: bool) -> None:
+    # The second is what a container of Docker's has.
+    assert may_make_namespaces(f"Name:\tpytest\nCapInh:\t0\nCapEff:\t{effective}\n") is may
 
 
 def test_user_mode_linux_says_what_it_lacks(tmp_path: Path) -> None:
