@@ -119,10 +119,10 @@ def _choose_export(connection: socket.socket) -> int:
         _, size_bytes, _ = _INFO_EXPORT.unpack(data)
 
 
-def send(connection: socket.socket, request: Request) -> None:
-    """Send a request. Raises OSError."""
+def packed(request: Request) -> bytes:
+    """A request as it is sent."""
     header = _REQUEST.pack(_REQUEST_MAGIC, 0, request.kind, request.handle, request.offset, request.length)
-    connection.sendall(header + request.data)
+    return header + request.data
 
 
 def receive(connection: socket.socket) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.hypervisor import Disk, HypervisorError
 from elastio_testbed.hypervisor.vhost.memory import BadAddress, Memory, Region
 from elastio_testbed.hypervisor.vhost.storage import DiskServer
+from elastio_testbed.hypervisor.vhost.store import NbdStore
 from elastio_testbed.hypervisor.vhost.throttle import Throttle
 from elastio_testbed.hypervisor.vhost.virtqueue import Virtqueue
 from tests.unit.elastio_testbed.vhost_driver import (
@@ -233,6 +234,25 @@ def test_only_what_was_flushed_survives_a_cut_behind_nbd(server: DiskServer, pat
         server.remove(3)
     left = (tmp_path / "cut").read_bytes()
     assert (left[:8], left[512:520]) == (b"flushed.", b"oooooooo")
+
+
+def test_many_large_reads_and_writes_at_once_pass_behind_nbd(tmp_path: Path) -> None:
+    """More than the sockets hold in both directions: one that only sends, or only receives, would wait for ever."""
+    path, mib = tmp_path / "large.img", 1 << 20
+    path.write_bytes(b"o" * 16 * mib)
+    errors: list[int] = []
+    rooms = [bytearray(mib) for _ in range(8)]
+    with PowerStrip() as strip:
+        store = NbdStore(strip.plug(path))
+        for number, room in enumerate(rooms):
+            store.read(2 * number * mib, [memoryview(room)], errors.append)
+            store.write((2 * number + 1) * mib, [memoryview(b"n" * mib)], errors.append)
+        while len(errors) < 16:
+            store.on_readable()
+        store.close()
+    assert errors == [0] * 16
+    assert rooms == [b"o" * mib] * 8
+    assert path.read_bytes() == (b"o" * mib + b"n" * mib) * 8
 
 
 # --- the queue -------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from elastio_testbed.hypervisor.channel import call_in_background
 from elastio_testbed.hypervisor.disk import Disk
 from elastio_testbed.hypervisor.errors import HypervisorError
 
-_LAUNCH_S, _CALL_S, _REAP_S = 30.0, 30.0, 30.0
+_LAUNCH_S, _REAP_S = 30.0, 30.0
+# The server waits for a disk behind NBD: longer than for an answer of that (see `store`).
+_CALL_S = 340.0
 
 
 class DiskServer:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import select
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,8 @@ from elastio_testbed.hypervisor import nbd
 # Called with the error number of a request that is done, 0 for none.
 Done = Callable[[int], None]
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
-_NBD_S = 20.0
+# While the power of a strip is being cut it serves nobody, for up to five minutes.
+_NBD_S = 320.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -124,14 +127,17 @@ class NbdStore:
 
     def on_readable(self) -> None:
         try:
-            handle, error = nbd.receive(self._connection)
-            pending = self._pending.pop(handle)
-            if not error:
-                for buffer in pending.buffers:
-                    buffer[:] = nbd.receive_exactly(self._connection, len(buffer))
+            self._take_answer()
         except OSError:
             self._fail_all()
             raise
+
+    def _take_answer(self) -> None:
+        handle, error = nbd.receive(self._connection)
+        pending = self._pending.pop(handle)
+        if not error:
+            for buffer in pending.buffers:
+                buffer[:] = nbd.receive_exactly(self._connection, len(buffer))
         pending.done(error)
 
     def close(self) -> None:
@@ -142,9 +148,20 @@ class NbdStore:
         self._handle += 1
         self._pending[self._handle] = pending
         try:
-            nbd.send(self._connection, nbd.Request(kind, self._handle, offset, length, data))
+            self._transmit(memoryview(nbd.packed(nbd.Request(kind, self._handle, offset, length, data))))
         except OSError:
             self._fail_all()
+
+    def _transmit(self, left: memoryview) -> None:
+        """Send, and take answers meanwhile: the other side reads no request before its answer has been taken."""
+        while left:
+            readable, writable, _ = select.select([self._connection], [self._connection], [], _NBD_S)
+            if not readable and not writable:
+                raise TimeoutError("the NBD server takes no request")
+            if readable:
+                self._take_answer()
+            if writable:
+                left = left[self._connection.send(left, socket.MSG_DONTWAIT) :]
 
     def _fail_all(self) -> None:
         pending, self._pending = list(self._pending.values()), {}
