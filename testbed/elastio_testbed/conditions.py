@@ -11,6 +11,7 @@ from pathlib import Path
 
 from elastio.units import GIB
 from elastio_testbed.hypervisor import chosen_accelerator, chosen_hypervisor
+from elastio_testbed.image.debian import chosen_suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,11 @@ def observe(kernel: str, hypervisor: str | None = None) -> Conditions:
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         code=code(),
     )
+
+
+def guests_on(suite: str | None) -> dict[str, str]:
+    """What guests are on, and their release of Debian, for a result's document. Raises HypervisorError, ImageError."""
+    return {"hypervisor": chosen_hypervisor(), "suite": chosen_suite(suite)}
 
 
 def code() -> str:

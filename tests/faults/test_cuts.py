@@ -8,7 +8,7 @@ from elastio_testbed.cuts.command import trial
 
 pytestmark = pytest.mark.guest
 
-SEED, CUTS, CONTROL_CUTS = 1, 4, 2
+SEED, CUTS, CONTROL_CUTS = 1, 5, 2
 
 
 def test_no_record_is_lost_in_any_phase_but_dm_writecache_loses_one() -> None:

@@ -57,8 +57,21 @@ class Adaptive:
             taken += self._take(cuts, Phase.FLUSHING, name)
         guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
         self._cutter.stop_writer()
-        guest.check(["elastio", "pause"], timeout_s=90)
         lab.wait_for_rest()
+        taken += [self._take_released(cut, f"{name}-{cut.number}") for cut in of_phase(cuts, Phase.RELEASED)]
+        guest.check(["elastio", "pause"], timeout_s=90)
+        return taken
+
+    def _take_released(self, cut: PlannedCut, name: str) -> CutCopies:
+        """Cut once the cache is gone that held the last records; meanwhile no application flushes anything."""
+        self._say(str(cut))
+        self._lab.guest.check(["elastio", "boost", "--wait"], timeout_s=PHASE_S)
+        self._cutter.start_writer(name)
+        self._cutter.silence_writer()
+        self._lab.guest.check(["elastio", "flush"], timeout_s=90)
+        self._lab.wait_for_rest()
+        taken = self._cutter.take_silent(cut, name)
+        self._cutter.stop_writer()
         return taken
 
     def _take(self, cuts: Sequence[PlannedCut], phase: Phase, name: str) -> list[CutCopies]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
 from elastio_testbed.hypervisor import chosen_hypervisor
@@ -65,20 +66,14 @@ def trial(
     """
     from elastio_testbed.cuts import adaptive, control, plan  # noqa: PLC0415  moto takes a second to load
     from elastio_testbed.cuts.cut_result import CutResult, summary  # noqa: PLC0415
-    from elastio_testbed.image.debian import chosen_suite  # noqa: PLC0415
 
     image, beside = build_guest_image(suite=suite), build_guest_image(suite=control.SUITE)
     say(f"guests on {chosen_hypervisor()}")
     seen: dict[str, list[CutResult]] = {"control": [], "agent": []}
 
     def document() -> dict[str, Any]:
-        conditions = {
-            "hypervisor": chosen_hypervisor(),
-            "suite": chosen_suite(suite),
-            "filesystem": filesystem,
-            "seed": seed,
-        }
-        return {**conditions, **summary(seen["agent"], seen["control"])}
+        results = summary(seen["agent"], seen["control"])
+        return {**guests_on(suite), "filesystem": filesystem, "seed": seed, **results}
 
     with scratch_folder("elastio-cuts-") as name:
         folder = Path(name)

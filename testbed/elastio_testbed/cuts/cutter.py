@@ -48,25 +48,35 @@ class Cutter:
     def stop_writer(self) -> None:
         writer.stop(self._vm.agent)
 
+    def silence_writer(self) -> None:
+        """Let the writer write no more; its records stay."""
+        writer.silence(self._vm.agent)
+
     def take(self, planned: PlannedCut, name: str) -> CutCopies:
         """Cut after the next acknowledgement. Raises GuestTimeout if there is none."""
+        return self._cut(planned, name, self._next_ack(name))
+
+    def take_silent(self, planned: PlannedCut, name: str) -> CutCopies:
+        """Cut now; the writer is silent."""
+        return self._cut(planned, name, self._last_ack(name))
+
+    def _cut(self, planned: PlannedCut, name: str, known: int) -> CutCopies:
         folder = self._folder / f"{planned.phase.name.lower()}{planned.number}"
         folder.mkdir(parents=True)
-        known = self._next_ack(name)
         files = self._vm.files()
         images = {serial: folder / f"{serial}.img" for serial in files}
         targets = {files[serial]: image for serial, image in images.items()}
         taken_bytes = self._strip.cut(targets, planned.survival, planned.seed)
         return CutCopies(planned, name, known, folder, images, taken_bytes)
 
-    def _next_ack(self, name: str) -> int:
-        def last() -> int:
-            return acks.read(self._records).get(name, 0)
+    def _last_ack(self, name: str) -> int:
+        return acks.read(self._records).get(name, 0)
 
-        before = last()
-        if not until(lambda: last() > before, ACK_S, POLL_S):
+    def _next_ack(self, name: str) -> int:
+        before = self._last_ack(name)
+        if not until(lambda: self._last_ack(name) > before, ACK_S, POLL_S):
             raise GuestTimeout(f"no record was acknowledged within {ACK_S:.0f} s\n{self._vm.console_tail()}")
-        return last()
+        return self._last_ack(name)
 
 
 def read_back(reader: Reader, taken: CutCopies, assembly: Assembly, seed: int) -> CutResult:

@@ -9,16 +9,20 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """When in a cycle the power is cut, in order. `ALONE`: dm-writecache, without an agent."""
+    """When in a cycle the power is cut, in order. `ALONE`: dm-writecache, without an agent.
+
+    `RELEASED`: nobody has flushed the backing volume since but the agent, before it deleted the cache.
+    """
 
     ATTACHED = "just attached"
     BOOSTING = "boosting"
     CUTOFF = "near the cutoff"
     FLUSHING = "flushing"
+    RELEASED = "released"
     ALONE = "dm-writecache"
 
 
-PHASES = (Phase.ATTACHED, Phase.BOOSTING, Phase.CUTOFF, Phase.FLUSHING)
+PHASES = (Phase.ATTACHED, Phase.BOOSTING, Phase.CUTOFF, Phase.FLUSHING, Phase.RELEASED)
 # Cuts in each phase of one cycle.
 PER_VISIT = 3
 # The share of unflushed writes that survive a cut: none, some, all.
@@ -39,14 +43,17 @@ class PlannedCut:
 
 
 def plan(runs: int, seed: int) -> tuple[tuple[PlannedCut, ...], ...]:
-    """The cuts of each cycle in the order of its phases. Every phase is cut with every survival in turn."""
+    """The cuts of each cycle in the order of its phases. Every phase is cut with every survival in turn.
+
+    But RELEASED: what the agent did not make durable has to be lost there.
+    """
     rng = random.Random(seed)
     shift = rng.randrange(len(SURVIVALS))
     cuts = [
         PlannedCut(
             number + 1,
             PHASES[number % len(PHASES)],
-            SURVIVALS[(number // len(PHASES) + shift) % len(SURVIVALS)],
+            _survival(PHASES[number % len(PHASES)], number // len(PHASES) + shift),
             rng.randrange(2**31),
         )
         for number in range(runs)
@@ -54,6 +61,10 @@ def plan(runs: int, seed: int) -> tuple[tuple[PlannedCut, ...], ...]:
     in_cycle = PER_VISIT * len(PHASES)
     cycles = [cuts[first : first + in_cycle] for first in range(0, runs, in_cycle)]
     return tuple(tuple(sorted(cycle, key=lambda cut: PHASES.index(cut.phase))) for cycle in cycles)
+
+
+def _survival(phase: Phase, turn: int) -> float:
+    return 0.0 if phase is Phase.RELEASED else SURVIVALS[turn % len(SURVIVALS)]
 
 
 def control(runs: int, seed: int) -> tuple[PlannedCut, ...]:

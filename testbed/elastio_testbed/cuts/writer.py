@@ -38,7 +38,12 @@ def start(agent: Programs, name: str, seed: int, pause_s: float) -> None:
     agent.check(["systemd-run", "--collect", f"--unit={UNIT}", *run_argv("write")], timeout_s=CALL_S)
 
 
+def silence(agent: Programs) -> None:
+    """Stop the writer."""
+    agent.run(["systemctl", "stop", UNIT], timeout_s=CALL_S)
+
+
 def stop(agent: Programs) -> None:
     """Stop the writer and delete its records."""
-    agent.run(["systemctl", "stop", UNIT], timeout_s=CALL_S)
+    silence(agent)
     agent.run(["rm", "-rf", RECORDS], timeout_s=CALL_S)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.faults.kinds import KINDS, SELECTION
 from elastio_testbed.faults.plan import PlannedRun, plan
@@ -17,7 +18,6 @@ from elastio_testbed.faults.run_result import RunResult, summary
 from elastio_testbed.files import write_json
 from elastio_testbed.hypervisor import chosen_hypervisor
 from elastio_testbed.image import build_guest_image
-from elastio_testbed.image.debian import chosen_suite
 from elastio_testbed.options import guest_options, json_option, seed_option
 
 
@@ -61,12 +61,7 @@ def faults(
     from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
 
     def document(results: Sequence[RunResult]) -> dict[str, object]:
-        return {
-            "hypervisor": chosen_hypervisor(),
-            "suite": chosen_suite(suite),
-            "devices": devices,
-            **summary(seed, results),
-        }
+        return {**guests_on(suite), "devices": devices, **summary(seed, results)}
 
     def keep(results: Sequence[RunResult]) -> None:
         write_json(json_path, document(results))

@@ -24,9 +24,10 @@ def test_phases_have_equal_shares_and_cycles_a_maximum(runs: int) -> None:
 
 
 def test_each_phase_is_cut_with_every_survival() -> None:
-    assert plan(12, 5) == plan(12, 5) != plan(12, 6)
-    found = {(cut.phase, cut.survival) for cut in flat(plan(12, 5))}
-    assert found == {(phase, survival) for phase in PHASES for survival in SURVIVALS}
+    assert plan(15, 5) == plan(15, 5) != plan(15, 6)
+    found = {(cut.phase, cut.survival) for cut in flat(plan(15, 5))}
+    in_turn = {(phase, survival) for phase in PHASES[:-1] for survival in SURVIVALS}
+    assert found == in_turn | {(Phase.RELEASED, 0.0)}
 
 
 def cut(phase: Phase) -> PlannedCut:
@@ -59,5 +60,5 @@ def test_a_control_that_loses_nothing_or_could_not_be_read_proves_nothing() -> N
 
 
 def test_a_test_that_skipped_a_phase_is_not_sound() -> None:
-    assert not summary(KEPT[:3] * 2, LOSING)["sound"]
+    assert not summary(KEPT[:4] * 2, LOSING)["sound"]
     assert not summary([], LOSING)["sound"]
