@@ -19,6 +19,7 @@ from elastio.control.status import Status
 from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
+from elastio.host.usage import holds
 from elastio.setup.candidates import candidates
 from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import format_duration
@@ -233,9 +234,7 @@ def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:
         raise CalibrationError(text, code="backing.stopped")
     if not directory.is_dir():
         raise CalibrationError(f"{directory} is not a directory", code="directory.missing")
-    device = directory.stat().st_dev
-    numbers = sysfs.read_or(f"sys/class/block/{name}/dev", "") or sysfs.read_or(f"sys/block/{name}/dev", "")
-    if numbers.strip() != f"{os.major(device)}:{os.minor(device)}":
+    if not holds(sysfs, name, directory):
         raise CalibrationError(
             f"{directory} is not on the filesystem of /dev/{name}, the adaptive device: nothing was written; "
             "name a directory of that filesystem",

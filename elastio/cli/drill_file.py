@@ -15,9 +15,8 @@ from elastio.cli.app import App
 from elastio.core.policy import Policy
 from elastio.errors import ElastioError, HostError
 from elastio.host.sysfs import Sysfs
-from elastio.host.throttle import stacked
+from elastio.host.usage import mounted_at
 from elastio.setup.candidates import candidates
-from elastio.setup.mounts import mounted_at
 from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import MB, MIB
 
@@ -84,22 +83,20 @@ def place_of(app: App, backing_uuid: str, say: Callable[[str], None], *, is_simu
     Raises HostError if it is not mounted.
     """
     sysfs = app.sysfs()
-    names = call_with_timeout(lambda: _adaptive(sysfs, backing_uuid), KERNEL_S)
-    if not names and is_simulated:
+    name = call_with_timeout(lambda: _adaptive(sysfs, backing_uuid), KERNEL_S)
+    if name is None and is_simulated:
         say("the machine is simulated and has no filesystem: no file is written")
         return None
-    for name in names:
-        for place in mounted_at(sysfs, name):
-            if os.access(place, os.W_OK):
-                return Path(place)
-    shown = f"/dev/{names[0]}" if names else "the adaptive device"
+    for place in mounted_at(sysfs, name) if name else ():
+        if Path(place).is_dir() and os.access(place, os.W_OK):
+            return Path(place)
+    shown = f"/dev/{name}" if name else "the adaptive device"
     raise HostError(f"{shown} is not mounted for writing: mount it, then begin the drill again", code="drill.mount")
 
 
-def _adaptive(sysfs: Sysfs, backing_uuid: str) -> tuple[str, ...]:
-    """The adaptive device and what is stacked on it; empty if it does not run."""
-    name = next((c.adaptive for c in candidates(sysfs) if c.uuid == backing_uuid), None)
-    return stacked(sysfs, name) if name else ()
+def _adaptive(sysfs: Sysfs, backing_uuid: str) -> str | None:
+    """The adaptive device; None if it does not run."""
+    return next((c.adaptive for c in candidates(sysfs) if c.uuid == backing_uuid), None)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from elastio.cli.busy import busy
 from elastio.cli.takeover import Order, take_over
 from elastio.cli.waiting import seconds_option
 from elastio.control.status import MissingPart, Status
-from elastio.errors import ElastioError, HostError
-from elastio.setup.mounts import mounted_at
+from elastio.errors import DeviceBusyError, ElastioError, HostError
+from elastio.host.usage import Kind, in_use, mounted_at
 from elastio.units import format_duration, format_size
 
 WAIT_S = 600.0
@@ -125,8 +125,12 @@ def extent(missing: MissingPart, wall: float) -> str:
 
 
 def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
-    """Unmount first: if the cache returns while the device is mounted, the next umount crashes the kernel."""
-    places = mounted_at(app.sysfs(), missing.adaptive)
+    """Unmount first: if the cache returns while the device is mounted, the next umount crashes the kernel.
+
+    Raises DeviceBusyError if it is in use after that, by whomever: the kernel keeps the device until then.
+    """
+    sysfs = app.sysfs()
+    places = mounted_at(sysfs, missing.adaptive)
     if places and not is_agreed:
         if not app.is_terminal():
             raise ElastioError(
@@ -140,6 +144,14 @@ def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
         except HostError as error:
             raise HostError(f"{error}: stop what uses {place}, or reboot with both volumes attached") from error
         click.echo(f"unmounted {place}")
+    left = [use for use in in_use(sysfs, missing.adaptive) if use.kind is not Kind.PARTITION]
+    if left:
+        shown = f"/dev/{missing.adaptive} {' and '.join(map(str, left))}"
+        raise DeviceBusyError(
+            f"{shown}: the cache must not return before that has ended (umount, swapoff, vgchange -an, "
+            "cryptsetup close, mdadm --stop, zpool export)",
+            code="recover.in_use",
+        )
 
 
 # --- data loss ---------------------------------------------------------------------------------------------

@@ -153,17 +153,15 @@ def find(devices: Sequence[Device], wanted: str, sysfs: Sysfs) -> Device:
 
 def _at_place(sysfs: Sysfs, uuids: Sequence[str], wanted: str) -> int | None:
     """Which of them is, or is below, this node or mount point. bcache may hang: call it in a child process."""
-    from elastio.host.throttle import stacked  # noqa: PLC0415
+    from elastio.host.mounts import node_name  # noqa: PLC0415
+    from elastio.host.usage import mounted_at, tree  # noqa: PLC0415
     from elastio.host.view import find_backings  # noqa: PLC0415
-    from elastio.setup.mounts import mounts  # noqa: PLC0415
 
-    place = wanted.rstrip("/") or "/"
-    mounted = {number for number, at in mounts(sysfs) if at == place}
-    name = wanted.removeprefix("/dev/")
+    place, name = wanted.rstrip("/") or "/", node_name(sysfs, wanted)
     for index, uuid in enumerate(uuids):
         for backing in find_backings(sysfs, uuid):
-            above = stacked(sysfs, backing.adaptive) if backing.adaptive else ()
-            numbers = {sysfs.read_or(f"sys/block/{disk}/dev", "") for disk in above} - {""}
-            if name in (*above, backing.device) or mounted & numbers:
+            if name and name in (*tree(sysfs, backing.adaptive or backing.device), backing.device):
+                return index
+            if backing.adaptive and place in mounted_at(sysfs, backing.adaptive):
                 return index
     return None

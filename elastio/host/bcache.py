@@ -41,6 +41,7 @@ from elastio.host import (
     throttle,
     tuning,
     udev_lock,
+    usage,
     write_through_counter,
 )
 from elastio.host.commands import Run, run
@@ -224,7 +225,7 @@ class BcacheHost:
     def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
         """A repeated format: the set is registered and has not served a device."""
         blockdev.require_size(disk, size_bytes)
-        if blockdev.holders(self.sysfs, disk.name):
+        if usage.is_held(self.sysfs, disk.name):
             text = f"disk {disk.name} serves as a cache already: it was not touched"
             raise DeviceBusyError(text, code="disk.serves")
         return cache_set

@@ -16,6 +16,7 @@ from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands, superblock
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait
+from elastio.host.usage import Kind, partitions, uses
 from elastio.units import KIB, MIB, SECTOR
 
 # Where a disk in use has its first signature (util-linux, libblkid/src); negative offsets count from the end:
@@ -103,34 +104,12 @@ def find(sysfs: Sysfs, serial: Serial) -> Disk | None:
     return same[0] if same else None
 
 
-def partitions(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
-    return tuple(name for name in sysfs.names(f"sys/block/{disk}") if name.startswith(disk))
-
-
 def directories(sysfs: Sysfs, excluded: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """Every disk and partition: the disk's name, the device's own name, and its directory in /sys."""
     for disk in sysfs.names("sys/block"):
         if not disk.startswith(excluded):
             yield disk, disk, f"sys/block/{disk}"
             yield from ((disk, part, f"sys/block/{disk}/{part}") for part in partitions(sysfs, disk))
-
-
-def holders(sysfs: Sysfs, name: str) -> tuple[str, ...]:
-    """What is stacked on the disk or one of its partitions."""
-    held = list(sysfs.names(f"sys/block/{name}/holders"))
-    for part in partitions(sysfs, name):
-        held += [part, *sysfs.names(f"sys/block/{name}/{part}/holders")]
-    return tuple(held)
-
-
-def is_mounted_or_swap(sysfs: Sysfs, name: str) -> bool:
-    """The disk itself is a mount's source or a swap area."""
-    number = sysfs.read_or(f"sys/block/{name}/dev", "?")
-    mounts = sysfs.read_or("proc/self/mountinfo", "").splitlines()
-    if any(line.split()[2] == number for line in mounts if len(line.split()) > 2):
-        return True
-    swaps = sysfs.read_or("proc/swaps", "").splitlines()[1:]
-    return any(line.split()[0] == f"/dev/{name}" for line in swaps if line.split())
 
 
 def is_blank(disk: Disk) -> bool:
@@ -216,13 +195,11 @@ def require_size(disk: Disk, size_bytes: int) -> None:
 
 def require_free(sysfs: Sysfs, disk: Disk) -> None:
     """Raises DeviceBusyError while the disk has a holder, is mounted, is a swap area, or is open exclusively."""
-    held = holders(sysfs, disk.name)
-    if held:
-        text = f"disk {disk.name} is used by {', '.join(held)}: it was not touched"
-        raise DeviceBusyError(text, code="disk.held")
-    if is_mounted_or_swap(sysfs, disk.name):
-        text = f"disk {disk.name} is mounted or a swap area: it was not touched"
-        raise DeviceBusyError(text, code="disk.mounted")
+    found = uses(sysfs, disk.name)
+    if found:
+        is_mounted = any(use.kind in (Kind.MOUNT, Kind.SWAP) for use in found)
+        text = f"disk {disk.name} {', '.join(map(str, found))}: it was not touched"
+        raise DeviceBusyError(text, code="disk.mounted" if is_mounted else "disk.held")
     require_exclusive(disk.node)
 
 

@@ -16,6 +16,7 @@ from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, superblock
 from elastio.host.sysfs import Sysfs, Wait
+from elastio.host.usage import Kind, uses
 from elastio.host.view import Backing, find_backing
 
 START_S = 10.0
@@ -31,8 +32,9 @@ def find_unregistered_backing(sysfs: Sysfs, uuid: str) -> str:
     found = [row for row in blockdev.directories(sysfs, NO_BACKING) if _carries(sysfs, row[1], uuid)]
     if len(found) != 1:
         return ""
-    disk, name, directory = found[0]
-    return "" if sysfs.names(f"{directory}/holders") or blockdev.is_mounted_or_swap(sysfs, disk) else name
+    _, name, _ = found[0]
+    is_free = all(use.kind is Kind.PARTITION for use in uses(sysfs, name))
+    return name if is_free else ""
 
 
 def find_dead_bcache_device(sysfs: Sysfs, uuid: str) -> str:

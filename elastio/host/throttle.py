@@ -35,7 +35,7 @@ from enum import Enum
 from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError
-from elastio.host import blockdev, guard
+from elastio.host import guard, usage
 from elastio.host.limit_claims import claim, claimed_by_others
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.units import MB
@@ -108,11 +108,9 @@ def drained(
 
 
 def stacked(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
-    """The disk and every device above it (dm, md), each once."""
-    found = [disk]
-    for name in found:
-        found += [h for h in blockdev.holders(sysfs, name) if sysfs.exists(f"sys/block/{h}/dev") and h not in found]
-    return tuple(found)
+    """The disk and every device above it (dm, md), each once, without partitions: those have no limits of their own."""
+    above = (name for name in usage.tree(sysfs, disk) if name != disk)
+    return (disk, *(name for name in above if sysfs.exists(f"sys/block/{name}/dev")))
 
 
 def _is_drained(sysfs: Sysfs, disk: str, limit: str) -> bool:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import HostError, NotOursError
-from elastio.host import blockdev, superblock, throttle, tuning, write_through_counter
+from elastio.host import blockdev, superblock, throttle, tuning, usage, write_through_counter
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import SECTOR
 
@@ -179,7 +179,7 @@ def _disks(sysfs: Sysfs, serials: tuple[Serial, ...], attached: str | None) -> t
             continue
         # Do not read the disk of an attached set: the kernel knows its superblock, and applications wait for the read.
         on_disk = cache_set if cache_set is not None and cache_set == attached else _written_set(disk)
-        held = bool(blockdev.holders(sysfs, disk.name)) or blockdev.is_mounted_or_swap(sysfs, disk.name)
+        held = usage.is_held(sysfs, disk.name) or bool(usage.uses(sysfs, disk.name))
         found.append(
             DiskView(
                 name=disk.name,

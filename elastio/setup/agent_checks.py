@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from elastio.control.client import ControlClient
 from elastio.control.protocol import UnreachableError
 from elastio.core.model import VolumeSpec
 from elastio.errors import ElastioError, HostError
+from elastio.host import mounts
+from elastio.host.usage import holds
 from elastio.host.view import find_backing
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 from elastio.setup.kernel_checks import GUARD, RULES
-from elastio.setup.mounts import mounts
 from elastio.units import format_size
 
 METADATA = "169.254.169.254"
@@ -119,15 +119,16 @@ def state_place(machine: Machine, config: Config) -> CheckResult:
     folder = nearest(config.agent.state_dir)
     try:
         backing = find_backing(machine.sysfs, config.device.backing_uuid)
+        adaptive = backing.adaptive if backing else None
+        is_on_data = holds(machine.sysfs, adaptive, folder) if adaptive else False
     except HostError as error:
         return warn(name, f"its device cannot be compared with the data's: {error}", "see `dmesg`", "unknown")
-    try:
-        device = folder.stat().st_dev
     except OSError as error:
         return fail(name, f"{folder} cannot be read: {error.strerror}", "correct agent.state_dir", "unreadable")
-    shown = f"{os.major(device)}:{os.minor(device)}"
-    adaptive = backing.adaptive if backing else None
-    if adaptive and shown == machine.sysfs.read_or(f"sys/block/{adaptive}/dev", "?"):
+    if is_on_data is None:
+        sentence = f"the filesystem of {folder} does not say on which devices it is: they may be the data's"
+        return warn(name, sentence, "set agent.state_dir to a folder on the root filesystem", "unknown")
+    if is_on_data:
         return fail(
             name,
             f"{config.agent.state_dir} is on the adaptive device: after a crash the agent could not read it",
@@ -146,7 +147,7 @@ def guard(machine: Machine, config: Config) -> list[CheckResult]:
     if f"{folder}/" not in machine.sysfs.read_or(rule, ""):
         sentence = f"{GUARD} does not read {folder}, where the agent writes the mount guard: no mount is prevented"
         return [warn(name, sentence, f"correct the path in /etc/udev/rules.d/{GUARD}", "path")]
-    places = {place for _, place in mounts(machine.sysfs)}
+    places = {mount.place for mount in mounts.read(machine.sysfs)}
     late = [str(parent) for parent in (folder, *folder.parents) if str(parent) in places and parent.name]
     if late:
         return [

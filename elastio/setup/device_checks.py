@@ -10,10 +10,10 @@ from elastio.host.blockdev import serial_of
 from elastio.host.sysfs import parse_size
 from elastio.host.throttle import stacked
 from elastio.host.tuning import SCHEDULER
+from elastio.host.usage import Kind, in_use
 from elastio.host.view import Backing, find_backings
 from elastio.setup.candidates import candidates
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
-from elastio.setup.mounts import mounted_at
 
 NAME = "backing device"
 # The kernel's default is 30; images for EC2 set the maximum.
@@ -115,13 +115,17 @@ def _queue(machine: Machine, backing: Backing) -> CheckResult:
 
 
 def _mount(machine: Machine, backing: Backing) -> CheckResult:
-    places = mounted_at(machine.sysfs, backing.adaptive or "")
-    if places:
-        return ok("mount", f"/dev/{backing.adaptive} is mounted at {', '.join(places)}")
-    held = machine.sysfs.names(f"sys/block/{backing.adaptive}/holders")
-    if held:
-        return ok("mount", f"/dev/{backing.adaptive} is used by {', '.join(held)}")
-    return warn("mount", f"/dev/{backing.adaptive} is not mounted", "mount it, with `nofail` in /etc/fstab")
+    shown = f"/dev/{backing.adaptive}"
+    try:
+        found = in_use(machine.sysfs, backing.adaptive or "")
+    except HostError as error:
+        return warn("mount", f"whether {shown} is mounted is not known: {error}", "mount /proc", "unknown")
+    known = [use for use in found if use.kind is not Kind.UNKNOWN]
+    if known:
+        return ok("mount", f"{shown} {' and '.join(map(str, known))}")
+    if found:
+        return warn("mount", f"{shown} {found[0]}", "see with `lsof` and `zpool status` who uses it", "unknown")
+    return warn("mount", f"{shown} is not mounted", "mount it, with `nofail` in /etc/fstab")
 
 
 def _above(machine: Machine, backing: Backing) -> list[CheckResult]:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from elastio.core.model import Serial
 from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
+from elastio.host import mounts
 from elastio.host.blockdev import Disk, is_blank, require_free
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
-from elastio.setup.mounts import mounted_at, mounts
+from elastio.host.usage import mounted_at, mounts_on
 from elastio.units import SECTOR
 
 # Program and Debian package of each.
@@ -114,10 +115,9 @@ def require_place(place: Path, state_dir: Path, sysfs: Sysfs, adaptive: str | No
             f"{place} holds {state_dir}, and the agent's state must not be on the adaptive device: choose another",
             code="mountpoint.state",
         )
-    number = sysfs.read_or(f"sys/block/{adaptive}/dev", "") if adaptive else ""
-    taken = [of for of, where in mounts(sysfs) if where == str(place)]
+    taken = [mount for mount in mounts.read(sysfs) if mount.place == str(place)]
     if taken:
-        if taken[-1] != number:
+        if adaptive is None or taken[-1] not in mounts_on(sysfs, adaptive):
             raise ConfigError(f"another filesystem is mounted at {place}: choose another place", code="mountpoint.used")
         return
     try:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands
-from elastio.host.blockdev import is_mounted_or_swap, run_wipefs
+from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
+from elastio.host.usage import Kind, uses
 from elastio.units import SECTOR
 
 # The superblock takes 8 KiB; a whole MiB keeps the filesystem behind it aligned as it would be in a partition.
@@ -22,6 +23,13 @@ MIN_SIZE_BYTES = 64 * 1024 * 1024
 UDEV_S = 3.0
 APPEAR_S = 15.0
 POLL_S = 0.1
+# The error code of each use; the first that applies.
+USED = {
+    Kind.MOUNT: "device.mounted",
+    Kind.SWAP: "device.mounted",
+    Kind.PARTITION: "device.partitioned",
+    Kind.HOLDER: "device.held",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +88,12 @@ def _name_of(path: Path) -> str:
 
 
 def _require_unused(path: Path, name: str, directory: str, sysfs: Sysfs) -> None:
-    if is_mounted_or_swap(sysfs, name):
-        raise DeviceBusyError(f"{path} is mounted or used as swap; nothing was changed", code="device.mounted")
-    parts = [n for n in sysfs.names(directory) if sysfs.exists(f"{directory}/{n}/partition")]
-    if parts:
-        raise DeviceBusyError(
-            f"{path} has partitions ({', '.join(parts)}); nothing was changed", code="device.partitioned"
-        )
-    holders = sysfs.names(f"{directory}/holders")
-    if holders or sysfs.exists(f"{directory}/bcache"):
-        raise DeviceBusyError(
-            f"{path} is in use by {', '.join(holders) or 'bcache'}; nothing was changed", code="device.held"
-        )
+    found = uses(sysfs, name)
+    if found:
+        code = next(code for kind, code in USED.items() if any(use.kind is kind for use in found))
+        raise DeviceBusyError(f"{path} {', '.join(map(str, found))}; nothing was changed", code=code)
+    if sysfs.exists(f"{directory}/bcache"):
+        raise DeviceBusyError(f"{path} is in use by bcache; nothing was changed", code="device.held")
 
 
 def format_backing(

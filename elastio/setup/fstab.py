@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastio.errors import ConfigError
-from elastio.setup.mounts import unescape
+from elastio.host.mounts import unescape
 
 OPTIONS = ("defaults", "nofail", "x-systemd.device-timeout=5min")
 # Order of fsck(8) at boot: after the root filesystem; XFS repairs itself when it is mounted.

@@ -8,9 +8,9 @@ from elastio.config.schema import Config
 from elastio.core.shares import path
 from elastio.host import cgroups, throttle
 from elastio.host.sysfs import Sysfs
+from elastio.host.usage import mounts_on
 from elastio.host.view import Backing, find_backings
 from elastio.setup.check_result import CheckResult, Machine, warn
-from elastio.setup.mounts import filesystems_on
 
 NAME = "shares"
 # So many cgroups are named.
@@ -81,7 +81,7 @@ def _is_limited_by_others(sysfs: Sysfs, group: str, numbers: frozenset[str]) -> 
 
 def _latencies(sysfs: Sysfs, backing: Backing, numbers: frozenset[str]) -> list[CheckResult]:
     """On ext4, a commit of the journal first waits for data of all others (data=ordered, the default)."""
-    if "ext4" not in filesystems_on(sysfs, numbers):
+    if not any(mount.kind == "ext4" for mount in mounts_on(sysfs, backing.adaptive or "")):
         return []
     adaptive = sysfs.read_or(f"sys/block/{backing.adaptive}/dev", "")
     targeted = numbers | _numbers(sysfs, [backing.disk])

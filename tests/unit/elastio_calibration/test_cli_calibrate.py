@@ -125,6 +125,9 @@ def test_a_directory_elsewhere_is_refused_before_anything_is_written(tmp_path: P
     number = tmp_path / "root/sys/block/bcache0"
     number.mkdir(parents=True)
     (number / "dev").write_text("250:99")
+    table = tmp_path / "root/proc/self/mountinfo"
+    table.parent.mkdir(parents=True)
+    table.write_text("22 1 254:1 / / rw - ext4 /dev/vda1 rw\n")
 
     def refusal(directory: Path) -> str:
         with pytest.raises(CalibrationError) as caught:

@@ -8,6 +8,7 @@ UUID = "01234567-89ab-cdef-0123-456789abcdef"
 LEAST = (
     f'[device]\nbacking_uuid = "{UUID}"\nbandwidth_mb_s = 60\n[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "toy"\n'
 )
+ROOT_MOUNT = "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
 GIVEN = ("--bandwidth", "60", "--cache-bandwidth", "128.5", "--provider", "toy")
 
 

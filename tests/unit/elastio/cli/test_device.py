@@ -13,7 +13,7 @@ import pytest
 from elastio.control.exit_codes import Exit
 
 from .conftest import Golden, Shell
-from .machine import UUID, lay
+from .machine import ROOT_MOUNT, UUID, lay
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ def with_disk(elastio: Shell, tmp_path: Path, ran: list[str]) -> Shell:
         sys__class__block__vdz__size="2097152",
         sys__class__block__vdz__queue__logical_block_size="512",
         sys__fs__bcache__register_quiet="",
+        proc__self__mountinfo=ROOT_MOUNT,
     )
     os.mknod(tmp_path / "vdz", stat.S_IFBLK | 0o600, os.makedev(240, 77))
 
@@ -57,7 +58,7 @@ def test_asks_first_and_changes_nothing_on_no(with_disk: Shell, tmp_path: Path, 
 
 
 def test_a_refusal_is_one_sentence(with_disk: Shell, tmp_path: Path, ran: list[str], golden: Golden) -> None:
-    lay(tmp_path / "root", sys__class__block__vdz__holders__dm0="")
+    lay(tmp_path / "root", sys__block__vdz__holders__dm0="")
     result = with_disk("device", "create", f"{tmp_path}/vdz", "--yes")
     assert (result.exit_code, ran) == (Exit.FAILED, [])
     golden("device_create_refused.txt", result.stderr)

@@ -37,7 +37,7 @@ def healthy(root: Path) -> None:
         sys__block__vdb__serial="0b6f4c1e-5d0c-4a57-9",
         sys__module__bcache__parameters__bch_cutoff_writeback="70",
         sys__module__bcache__parameters__bch_cutoff_writeback_sync="70",
-        proc__self__mountinfo="36 35 250:99 / /data rw - ext4 /dev/bcache0 rw\n",
+        proc__self__mountinfo="20 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 20 250:99 / /data rw - ext4 /dev/bcache0 rw\n",
         **{"usr__lib__udev__rules.d__69-bcache.rules": "", "usr__lib__udev__rules.d__60-elastio.rules": ""},
         **{GUARD: SHIPPED_GUARD, "etc__systemd__system__elastio-shutdown.service": ""},
         **tools,

@@ -22,7 +22,7 @@ from elastio.errors import HostError
 from elastio.units import GIB
 
 from .conftest import FakeAgent, Golden, Shell, published, standing
-from .machine import LEAST, lay
+from .machine import LEAST, ROOT_MOUNT, lay
 
 HELD = Inhibition(InhibitionReason.SNAPSHOT, 9000.0)
 SAFE = published(standing(Phase.IDLE, inhibition=HELD, owned=(), listed_at=7990.0))
@@ -249,13 +249,14 @@ def test_recover_unmounts_first(agent: FakeAgent, elastio: Shell, golden: Golden
     def run(argv: Sequence[str], *, timeout_s: float) -> str:
         assert "recover" not in commands(agent)
         ran.append(argv)
+        lay(root, proc__self__mountinfo=ROOT_MOUNT)
         return ""
 
     root = elastio.app.root
     lay(
         root,
         sys__block__bcache0__dev="251:0",
-        proc__self__mountinfo="9 1 251:0 / /da\\040ta rw - ext4 /dev/bcache0 rw\n",
+        proc__self__mountinfo=f"{ROOT_MOUNT}9 22 251:0 / /da\\040ta rw - ext4 /dev/bcache0 rw\n",
     )
     agent.statuses = [waiting(running=True), OPEN]
     agent.replies = {"recover": accepted("yes")}
@@ -300,6 +301,7 @@ def test_what_may_lack_data_is_left_to_the_operator(
 def test_a_loss_is_accepted_only_once_the_unmounted_device_is_registered_again(
     agent: FakeAgent, elastio: Shell
 ) -> None:
+    lay(elastio.app.root, proc__self__mountinfo=ROOT_MOUNT)
     gone = waiting(running=False)
     agent.statuses = [waiting(running=True), waiting(running=True), replace(gone, backing=None), gone, OPEN]
     agent.replies = {"recover": accepted("the device goes on without its cache")}

@@ -28,11 +28,13 @@ class Host:
         self.node = root / "dev" / "vdz"
         self.node.parent.mkdir(parents=True)
         os.mknod(self.node, stat.S_IFBLK | 0o600, os.makedev(240, 77))
-        self.lay("sys/class/block/vdz/dev", "240:77")
+        self.lay("sys/block/vdz/dev", "240:77")
+        self.sysfs.path("sys/class/block").mkdir(parents=True)
+        self.sysfs.path("sys/class/block/vdz").symlink_to("../../block/vdz")
+        self.lay("proc/self/mountinfo", "22 1 254:1 / / rw - ext4 /dev/vda1 rw")
         self.lay("sys/class/block/vdz/ro", "0")
         self.lay("sys/class/block/vdz/size", str(2 * 1024 * 1024))
         self.lay("sys/class/block/vdz/queue/logical_block_size", "512")
-        self.lay("sys/block/vdz/dev", "240:77")
         self.lay("sys/fs/bcache/register_quiet", "")
         self.answers = {"wipefs": CLEAN, "make-bcache": MADE, "modprobe": ""}
         self.ran: list[list[str]] = []
@@ -81,7 +83,7 @@ def test_a_blank_disk_passes(host: Host) -> None:
     [
         (
             "proc/self/mountinfo",
-            "36 35 240:77 / /mnt rw - ext4 /dev/vdz rw\n",
+            "36 22 240:77 / /mnt rw - ext4 /dev/vdz rw\n",
             DeviceBusyError,
             "device.mounted",
         ),
