@@ -8,7 +8,6 @@ import click
 
 from elastio.cli.app import App
 from elastio.setup.format_backing import format_backing, verify
-from elastio.units import format_size
 
 NEXT = """\
 next steps:
@@ -26,19 +25,21 @@ def device() -> None:
 
 @device.command()
 @click.argument("path", metavar="DEVICE", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Format also a volume that is not blank: the data on it is lost.")
 @click.option("--yes", is_flag=True, help="Format without confirmation.")
 @click.pass_obj
-def create(app: App, path: Path, yes: bool) -> None:
+def create(app: App, path: Path, force: bool, yes: bool) -> None:
     """Format the blank volume DEVICE as a bcache backing device.
 
-    DEVICE must be a whole, writable, unused volume without any signature. Otherwise nothing is changed, and the exit
-    code is 1.
+    DEVICE must be a whole, writable, unused volume without any signature, and read as zeros wherever it is looked at.
+    Otherwise nothing is changed, and the exit code is 1.
     """
     sysfs = app.sysfs()
-    verified = verify(path, sysfs, app.run)
-    size = format_size(verified.size_bytes)
+    verified = verify(path, sysfs, app.run, is_forced=force)
     if not yes:
-        click.confirm(f"format {path} ({size}, blank) as a backing device?", abort=True)
+        click.confirm(f"format {path} ({verified.shown}) as a backing device?", abort=True)
+        # The question may have waited for an hour, and was answered for what was seen.
+        verified = verify(path, sysfs, app.run, is_forced=not verified.is_blank)
     created = format_backing(verified, sysfs, app.run)
     click.echo(f"{path} is a backing device: UUID {created.uuid}")
     click.echo(f"use /dev/{created.adaptive} from now on, never {path}")

@@ -46,6 +46,7 @@ COST = click.FloatRange(min=0)
 @click.option("--name", metavar="NAME", help="Name of a further device of this VM: its file is NAME.toml.")
 @seconds_option("--timeout", "idle_s", IDLE_S, "Time to wait until the agent is idle.")
 @click.option("--yes", is_flag=True, help="Format without confirmation.")
+@click.option("--force", is_flag=True, help="Format also what is not blank: the data on it is lost.")
 @click.option("--dry-run", is_flag=True, help="Print the steps and change nothing.")
 @click.pass_obj
 def setup(
@@ -62,7 +63,7 @@ def setup(
     """Make the blank volume DEVICE adaptive, mount it at MOUNTPOINT, configure the agent and start it.
 
     What is done already is left as it is: after a failure the same command goes on. A volume that is not blank is
-    refused, and the exit code is 1.
+    refused, and the exit code is 1: data is looked for, not only known signatures.
     """
     app = app.named(name)
     place = mountpoint.resolve() if mountpoint.is_absolute() else mountpoint

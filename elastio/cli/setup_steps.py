@@ -66,10 +66,10 @@ def carry_out(name: StepName, work: Work) -> str:
 
 
 def _device(work: Work) -> str:
-    """The volume is checked once more: the question may have waited for an hour."""
+    """The volume is checked once more: the question may have waited for an hour. It was answered for what was seen."""
     app, wanted = work.app, work.wanted
     sysfs = app.sysfs()
-    verified = verify(wanted.device, sysfs, app.run)
+    verified = verify(wanted.device, sysfs, app.run, is_forced=not work.facts.is_blank)
     created = format_backing(verified, sysfs, app.run, sleep=app.sleep)
     work.backing = Candidate(verified.name, created.uuid, verified.size_bytes, created.adaptive)
     return f"{wanted.device} is the backing device {created.uuid}: use /dev/{created.adaptive}, never {wanted.device}"
@@ -79,7 +79,10 @@ def _filesystem(work: Work) -> str:
     is_new = work.facts.backing is None
     kind = work.facts.kind
     with busy(f"making {kind}"):
-        work.made = filesystem.make(work.adaptive, kind, work.app.sysfs(), work.app.run, is_new=is_new)
+        is_forced = not work.facts.is_blank
+        work.made = filesystem.make(
+            work.adaptive, kind, work.app.sysfs(), work.app.run, is_new=is_new, is_forced=is_forced
+        )
     return f"made {kind} with the UUID {work.made.uuid} on /dev/{work.adaptive}"
 
 

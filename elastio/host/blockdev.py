@@ -119,18 +119,22 @@ def is_blank(disk: Disk) -> bool:
     processor.
     """
     try:
-        return all(_is_zero(disk.node, *_range(at, length, disk.size_bytes)) for at, length in SIGNED)
+        return all(is_zero(disk.node, *place(at, length, disk.size_bytes)) for at, length in SIGNED)
     except OSError:
         return False
 
 
-def _range(at: int, length: int, size_bytes: int) -> tuple[int, int]:
+def place(at: int, length: int, size_bytes: int) -> tuple[int, int]:
+    """Offset and length within a disk of this size; a negative offset counts from the end."""
     begin = max(0, size_bytes + at) if at < 0 else min(at, size_bytes)
     return begin, min(length, size_bytes - begin)
 
 
-def _is_zero(node: Path, at: int, length: int) -> bool:
-    """Bypasses the page cache where possible, which would take most of the time on a slow processor."""
+def is_zero(node: Path, at: int, length: int) -> bool:
+    """Whether all these bytes can be read and are zero. Raises OSError.
+
+    Bypasses the page cache where possible, which would take most of the time on a slow processor.
+    """
     if length == 0:
         return True
     with mmap.mmap(-1, length) as block:  # aligned to a page, as O_DIRECT wants it
@@ -220,6 +224,12 @@ def require_same(sysfs: Sysfs, disk: Disk, descriptor: int) -> None:
     if not is_recorded and not (stat.S_ISBLK(status.st_mode) and number == shown):
         text = f"{disk.node} is not disk {disk.name} ({number}, not {shown}): it was not touched"
         raise NotOursError(text, code="node.other")
+
+
+def is_block_device(sysfs: Sysfs, name: str, mode: int) -> bool:
+    """By the mode of its node. A recorded tree, as tests use it, has plain files for the devices that it knows."""
+    is_recorded = sysfs.root != Path("/") and stat.S_ISREG(mode)
+    return stat.S_ISBLK(mode) or (is_recorded and sysfs.exists(f"sys/class/block/{name}"))
 
 
 def require_exclusive(node: Path) -> None:

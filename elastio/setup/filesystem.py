@@ -10,10 +10,11 @@ from pathlib import Path
 from elastio.core.model import Serial
 from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import mounts
-from elastio.host.blockdev import Disk, is_blank, require_free
+from elastio.host.blockdev import Disk, require_free
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import mounted_at, mounts_on
+from elastio.setup.blank import require_blank
 from elastio.units import SECTOR
 
 # Program and Debian package of each.
@@ -62,20 +63,27 @@ def require_maker(kind: str, sysfs: Sysfs) -> None:
         raise HostError(f"{program} is not installed: apt-get install {package}", code="filesystem.maker")
 
 
-def make(adaptive: str, kind: str, sysfs: Sysfs, run: Run, *, is_new: bool) -> Filesystem:
-    """Make the filesystem. `is_new`: the device was created a moment ago, on a volume that was checked.
+def require_usable(adaptive: str, sysfs: Sysfs, *, is_forced: bool) -> bool:
+    """Whether the adaptive device is blank, because an application may use it without a filesystem. Writes nothing.
 
-    On any other device the places where signatures lie must be zero: an application may use it without a filesystem.
-    Raises DeviceBusyError, NotOursError or HostError; then nothing was changed, unless the program itself failed.
+    Raises DeviceBusyError if it is in use, NotOursError if it is not blank and that is not forced, or HostError.
     """
     disk = _disk(adaptive, sysfs)
     require_free(sysfs, disk)
-    if not is_new and not is_blank(disk):
-        raise NotOursError(
-            f"/dev/{adaptive} was created earlier and is not blank: if nothing on it is needed, make a filesystem "
-            "yourself, then run the command again",
-            code="filesystem.not_blank",
-        )
+    return require_blank(disk, f"/dev/{adaptive}", "filesystem.not_blank", is_forced=is_forced)
+
+
+def make(adaptive: str, kind: str, sysfs: Sysfs, run: Run, *, is_new: bool, is_forced: bool = False) -> Filesystem:
+    """Make the filesystem. `is_new`: the device was created a moment ago, on a volume that was checked.
+
+    Any other device must be blank, unless that is forced.
+    Raises DeviceBusyError, NotOursError or HostError; then nothing was changed, unless the program itself failed.
+    """
+    disk = _disk(adaptive, sysfs)
+    if is_new:
+        require_free(sysfs, disk)
+    else:
+        require_usable(adaptive, sysfs, is_forced=is_forced)
     run([MAKERS[kind][0], "-q", str(disk.node)], timeout_s=MAKE_S)
     run(["udevadm", "settle", f"--timeout={SETTLE_S:.0f}"], timeout_s=SETTLE_S + 5)
     made = found_on(adaptive, sysfs, run)

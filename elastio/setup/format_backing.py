@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands
-from elastio.host.blockdev import run_wipefs
+from elastio.host.blockdev import Disk, is_block_device, require_exclusive, run_wipefs
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import Kind, uses
-from elastio.units import SECTOR
+from elastio.setup.blank import require_blank, shown_state
+from elastio.units import SECTOR, format_size
 
 # The superblock takes 8 KiB; a whole MiB keeps the filesystem behind it aligned as it would be in a partition.
 DATA_OFFSET_SECTORS = 2048
@@ -34,12 +35,18 @@ USED = {
 
 @dataclass(frozen=True, slots=True)
 class VerifiedDevice:
-    """A blank device that passed every check."""
+    """A device that passed every check. `is_blank` False: it has data, and may be formatted nevertheless."""
 
     path: Path  # as the operator named it
     name: str
     size_bytes: int
     block_size_bytes: int
+    is_blank: bool = True
+
+    @property
+    def shown(self) -> str:
+        """What an operator has to know before it is formatted."""
+        return f"{format_size(self.size_bytes)}, {shown_state(self.is_blank)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +57,12 @@ class CreatedDevice:
     adaptive: str
 
 
-def verify(path: Path, sysfs: Sysfs, run: Run = commands.run) -> VerifiedDevice:
-    """Check that the device is blank and unused. Writes nothing.
+def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool = False) -> VerifiedDevice:
+    """Check that the device is blank and unused. Writes nothing. `is_forced`: it need not be blank, only unused.
 
     Raises HostError, DeviceBusyError or NotOursError; the code names the check that failed.
     """
-    name = _name_of(path)
+    name = _name_of(path, sysfs)
     directory = f"sys/class/block/{name}"
     if not sysfs.exists(directory):
         raise HostError(f"{path} is not known to the kernel as a block device", code="device.unknown")
@@ -74,17 +81,22 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run) -> VerifiedDevice:
         raise HostError(
             f"{path} has {size} bytes; a backing device needs at least {MIN_SIZE_BYTES}", code="device.too_small"
         )
-    return VerifiedDevice(path, name, size, int(sysfs.read(f"{directory}/queue/logical_block_size")))
+    node = path.resolve()
+    require_exclusive(node)
+    disk = Disk(name, Serial(""), size, node)
+    is_blank = require_blank(disk, str(path), "device.not_blank", is_forced=is_forced)
+    return VerifiedDevice(path, name, size, int(sysfs.read(f"{directory}/queue/logical_block_size")), is_blank)
 
 
-def _name_of(path: Path) -> str:
+def _name_of(path: Path, sysfs: Sysfs) -> str:
     try:
         mode = path.stat().st_mode
     except OSError as error:
         raise HostError(f"{path} cannot be opened: {error.strerror}", code="device.missing") from error
-    if not stat.S_ISBLK(mode):
+    name = path.resolve().name
+    if not is_block_device(sysfs, name, mode):
         raise HostError(f"{path} is not a block device", code="device.type")
-    return path.resolve().name
+    return name
 
 
 def _require_unused(path: Path, name: str, directory: str, sysfs: Sysfs) -> None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from elastio.config.paths import name_of, unit_of
+from elastio.setup.blank import shown_state
 from elastio.setup.candidates import Candidate
 from elastio.setup.filesystem import Filesystem
 from elastio.setup.first_config import FirstConfig
@@ -42,6 +43,7 @@ class Wanted:
     cache_mb_s: float | None = None
     max_cost_per_day: float | None = None
     provider: str | None = None
+    force: bool = False  # format what is not blank, too
 
     @property
     def unit(self) -> str:
@@ -51,7 +53,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is there. `backing` None: the volume is blank. `kind`: of the filesystem that is there or will be made."""
+    """What is there. `backing` None: the volume is no backing device yet. `kind`: of the filesystem there, or to make.
+
+    `is_blank`: what is to be formatted, the volume or the adaptive device, was read and has no data.
+    """
 
     size_bytes: int
     kind: str
@@ -61,6 +66,7 @@ class Facts:
     is_mounted: bool = False
     is_configured: bool = False
     runs: bool = False
+    is_blank: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,9 @@ def _device(wanted: Wanted, facts: Facts) -> Step:
         text = f"{wanted.device} is the backing device {facts.backing.uuid}, used as /dev/{facts.backing.adaptive}"
         return Step(StepName.DEVICE, True, text)
     size = format_size(facts.size_bytes)
-    return Step(StepName.DEVICE, False, f"format {wanted.device} ({size}, blank) as a backing device")
+    return Step(
+        StepName.DEVICE, False, f"format {wanted.device} ({size}, {shown_state(facts.is_blank)}) as a backing device"
+    )
 
 
 def _filesystem(wanted: Wanted, facts: Facts) -> tuple[Step, ...]:
@@ -93,8 +101,9 @@ def _filesystem(wanted: Wanted, facts: Facts) -> tuple[Step, ...]:
     made = facts.filesystem
     there = made and f"{made.kind} with the UUID {made.uuid} is on {adaptive}"
     line = f"{wanted.place} with nofail"
+    warned = "" if facts.is_blank or facts.backing is None else f", which is {shown_state(False)}"
     return (
-        Step(StepName.FILESYSTEM, made is not None, there or f"make {facts.kind} on {adaptive}"),
+        Step(StepName.FILESYSTEM, made is not None, there or f"make {facts.kind} on {adaptive}{warned}"),
         Step(
             StepName.FSTAB, facts.has_line, f"/etc/fstab has {line}" if facts.has_line else f"add {line} to /etc/fstab"
         ),
@@ -131,7 +140,8 @@ def question(wanted: Wanted, facts: Facts) -> str:
     """What must be confirmed, because it writes to a device; empty if nothing does."""
     if facts.backing is None:
         size = format_size(facts.size_bytes)
-        return f"format {wanted.device} ({size}, blank) as a backing device, with {facts.kind} at {wanted.place}?"
+        what = f"format {wanted.device} ({size}, {shown_state(facts.is_blank)}) as a backing device"
+        return f"{what}, with {facts.kind} at {wanted.place}?"
     if facts.filesystem is None:
-        return f"make {facts.kind} on /dev/{facts.backing.adaptive}, which is blank?"
+        return f"make {facts.kind} on /dev/{facts.backing.adaptive}, which is {shown_state(facts.is_blank)}?"
     return ""

@@ -56,14 +56,16 @@ def survey(wanted: Wanted, sysfs: Sysfs, run: Run) -> Facts:
     filesystem.require_place(wanted.place, state_dir, sysfs, adaptive)
     text = fstab.read(sysfs.path(FSTAB))
     if backing is None or adaptive is None:
-        verified = verify(wanted.device, sysfs, run)
+        verified = verify(wanted.device, sysfs, run, is_forced=wanted.force)
         kind = wanted.filesystem or DEFAULT_KIND
         filesystem.require_maker(kind, sysfs)
         fstab.require_free(text, wanted.place)
-        return Facts(verified.size_bytes, kind, runs=_runs(run, wanted.unit))
+        return Facts(verified.size_bytes, kind, runs=_runs(run, wanted.unit), is_blank=verified.is_blank)
     made = filesystem.found_on(adaptive, sysfs, run)
     kind = _kind(wanted, made, sysfs)
+    is_blank = True
     if made is None:
+        is_blank = filesystem.require_usable(adaptive, sysfs, is_forced=wanted.force)
         fstab.require_free(text, wanted.place)
     return Facts(
         size_bytes=backing.size_bytes,
@@ -74,6 +76,7 @@ def survey(wanted: Wanted, sysfs: Sysfs, run: Run) -> Facts:
         is_mounted=filesystem.is_mounted(adaptive, wanted.place, sysfs),
         is_configured=config is not None,
         runs=_runs(run, wanted.unit),
+        is_blank=is_blank,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +32,8 @@ class BlankMachine:
     on_start: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        os.mknod(self.device, stat.S_IFBLK | 0o600, os.makedev(240, 77))
+        self.device.touch()
+        os.truncate(self.device, SIZE_SECTORS * 512)
         tools = {f"usr__sbin__{t}": "" for t in ("make-bcache", "wipefs", "blkid", "modprobe", "mkfs.ext4", "mkfs.xfs")}
         names = ("69-bcache.rules", "60-elastio.rules", "61-elastio-guard.rules")
         rules = {f"usr__lib__udev__rules.d__{name}": "" for name in names}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,8 @@ def with_disk(elastio: Shell, tmp_path: Path, ran: list[str]) -> Shell:
         sys__fs__bcache__register_quiet="",
         proc__self__mountinfo=ROOT_MOUNT,
     )
-    os.mknod(tmp_path / "vdz", stat.S_IFBLK | 0o600, os.makedev(240, 77))
+    (tmp_path / "vdz").touch()
+    os.truncate(tmp_path / "vdz", 2**30)
 
     def run(argv: Sequence[str], *, timeout_s: float) -> str:
         ran.append(argv[0])
@@ -62,3 +62,34 @@ def test_a_refusal_is_one_sentence(with_disk: Shell, tmp_path: Path, ran: list[s
     result = with_disk("device", "create", f"{tmp_path}/vdz", "--yes")
     assert (result.exit_code, ran) == (Exit.FAILED, [])
     golden("device_create_refused.txt", result.stderr)
+
+
+def test_data_is_only_formatted_by_force_and_the_question_says_so(
+    with_disk: Shell, tmp_path: Path, ran: list[str], golden: Golden
+) -> None:
+    with (tmp_path / "vdz").open("r+b") as device:
+        device.write(b"a database without a filesystem")
+    result = with_disk("device", "create", f"{tmp_path}/vdz", "--yes")
+    assert (result.exit_code, ran) == (Exit.FAILED, ["wipefs"])
+    golden("device_create_not_blank.txt", result.stderr)
+    asked = with_disk("device", "create", f"{tmp_path}/vdz", "--force", stdin="n\n")
+    assert (asked.exit_code, set(ran)) == (Exit.FAILED, {"wipefs"})
+    golden("device_create_forced.txt", asked.stdout)
+    assert with_disk("device", "create", f"{tmp_path}/vdz", "--force", "--yes").exit_code == Exit.OK
+    assert "make-bcache" in ran
+
+
+@pytest.mark.parametrize("more", [(), ("--force",)])
+def test_what_is_written_while_the_question_waits_is_not_formatted(
+    more: tuple[str, ...], with_disk: Shell, tmp_path: Path, ran: list[str]
+) -> None:
+    """The answer was about a blank volume, also with --force."""
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        if argv[0] == "wipefs" and "wipefs" in ran:
+            (tmp_path / "vdz").write_bytes(b"x" * 4096)
+        return with_disk.app.run(argv, timeout_s=timeout_s)
+
+    shell = Shell(replace(with_disk.app, run=run))
+    assert shell("device", "create", f"{tmp_path}/vdz", *more, stdin="y\n").exit_code == Exit.FAILED
+    assert "make-bcache" not in ran

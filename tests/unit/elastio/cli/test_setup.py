@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,9 +284,22 @@ def signature(machine: BlankMachine) -> None:
     machine.signatures["vdz"] = [{"type": "ext4", "uuid": "x"}]
 
 
+def raw_data(machine: BlankMachine) -> None:
+    with machine.device.open("r+b") as device:
+        device.write(b"a database without a filesystem")
+
+
+def raw_data_on_the_device(machine: BlankMachine) -> None:
+    formatted(machine)
+    with (machine.root / "dev/bcache0").open("r+b") as device:
+        device.write(b"a database without a filesystem")
+
+
 OURS = f"UUID={FILESYSTEM_UUID}"
 REFUSED: list[tuple[Change, type[ElastioError], str]] = [
     (signature, NotOursError, "device.signature"),
+    (raw_data, NotOursError, "device.not_blank"),
+    (raw_data_on_the_device, NotOursError, "filesystem.not_blank"),
     (other_signature, NotOursError, "filesystem.other"),
     (cache_missing, HostError, "setup.cache_missing"),
     (mounted_elsewhere, DeviceBusyError, "mount.elsewhere"),
@@ -328,15 +341,31 @@ def test_some_places_are_never_mounted_over(
         survey(Wanted(machine.device, Path(place), tmp_path / "elastio.toml"), elastio.app.sysfs(), machine)
 
 
-def test_a_device_that_was_created_earlier_is_only_formatted_if_it_is_blank(
+@pytest.mark.parametrize("change", [raw_data, raw_data_on_the_device])
+def test_data_is_only_formatted_by_force_and_the_question_says_so(
+    change: Change, simulated: Shell, machine: BlankMachine
+) -> None:
+    change(machine)
+    machine.ran.clear()
+    assert (simulated(*options(machine)).exit_code, machine.changes) == (Exit.FAILED, [])
+    words = [word for word in options(machine, "--force") if word != "--yes"]
+    asked = simulated(*words, stdin="n\n")
+    assert (asked.exit_code, "NOT blank" in asked.stdout, machine.changes) == (Exit.FAILED, True, [])
+    assert "NOT blank" in simulated(*options(machine, "--force", "--dry-run")).stdout
+    assert simulated(*options(machine, "--force")).exit_code == Exit.OK
+    assert "mkfs.ext4" in machine.changes
+
+
+def test_what_is_written_after_the_first_look_is_not_formatted_even_by_force(
     simulated: Shell, machine: BlankMachine
 ) -> None:
-    formatted(machine)
-    with (machine.root / "dev/bcache0").open("r+b") as device:
-        device.write(b"a database without a filesystem")
-    result = simulated(*options(machine))
-    assert result.exit_code == Exit.FAILED
-    assert "mkfs.ext4" not in machine.changes
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        if argv[0] == "wipefs" and "wipefs" in machine.ran:
+            raw_data(machine)
+        return machine(argv, timeout_s=timeout_s)
+
+    result = Shell(replace(simulated.app, run=run))(*options(machine, "--force"))
+    assert (result.exit_code, machine.changes) == (Exit.FAILED, [])
 
 
 def test_what_is_not_installed_is_named(simulated: Shell, machine: BlankMachine) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
+from elastio.host.blockdev import Disk
 from elastio.host.sysfs import Sysfs
+from elastio.setup.blank import first_data
 from elastio.setup.format_backing import APPEAR_S, UDEV_S, CreatedDevice, VerifiedDevice, format_backing, verify
 from tests.fixtures.errors import refused
 
@@ -27,7 +31,8 @@ class Host:
         self.sysfs = Sysfs(root)
         self.node = root / "dev" / "vdz"
         self.node.parent.mkdir(parents=True)
-        os.mknod(self.node, stat.S_IFBLK | 0o600, os.makedev(240, 77))
+        self.node.touch()
+        os.truncate(self.node, 1024**3)
         self.lay("sys/block/vdz/dev", "240:77")
         self.sysfs.path("sys/class/block").mkdir(parents=True)
         self.sysfs.path("sys/class/block/vdz").symlink_to("../../block/vdz")
@@ -162,3 +167,71 @@ def test_notices_a_make_bcache_that_prints_no_uuid(host: Host) -> None:
     host.answers["make-bcache"] = "done\n"
     with refused(HostError, "make_bcache.output"):
         host.create()
+
+
+# --- what has no signature -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "size"),
+    [(0, 4), (4096, 1), (1024**2, 1), (1024**3 - 1, 1), (300 * 1024**2, 8 * 1024**2)],
+    ids=["the first bytes", "a superblock", "at 1 MiB", "the last byte", "in the middle"],
+)
+def test_data_without_a_signature_is_not_formatted(at: int, size: int, host: Host) -> None:
+    with host.node.open("r+b") as device:
+        device.seek(at)
+        device.write(b"\x17" * size)
+    with refused(NotOursError, "device.not_blank"):
+        host.create()
+    assert [argv[0] for argv in host.ran] == ["wipefs"]
+    forced = verify(host.node, host.sysfs, host.run, is_forced=True)
+    assert (forced.is_blank, "NOT blank" in forced.shown) == (False, True)
+
+
+def test_another_place_is_read_each_time(tmp_path: Path) -> None:
+    node = tmp_path / "vdz"
+    node.touch()
+    os.truncate(node, 2**30)
+    with node.open("r+b") as device:
+        device.seek(2**29)
+        device.write(b"\x17" * (2 * 2**20))  # half of one part
+    found = {first_data(Disk("vdz", Serial(""), 2**30, node), random.Random(seed)) is None for seed in range(20)}
+    assert found == {True, False}
+
+
+def test_a_link_to_the_node_is_read_as_well(host: Host) -> None:
+    link = host.node.with_name("by-id")
+    link.symlink_to(host.node)
+    assert verify(link, host.sysfs, host.run).is_blank
+    host.node.write_bytes(b"x")
+    with refused(NotOursError, "device.not_blank"):
+        verify(link, host.sysfs, host.run)
+
+
+@pytest.mark.parametrize(("error", "code"), [(errno.EBUSY, "disk.open"), (errno.ENXIO, "disk.open")])
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_what_is_open_exclusively_or_cannot_be_opened_is_refused_also_by_force(
+    error: int, code: str, is_forced: bool, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def busy(path: os.PathLike[str] | str, flags: int, mode: int = 0o777) -> int:
+        if str(path) == str(host.node) and flags & os.O_EXCL:
+            raise OSError(error, os.strerror(error))
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", busy)
+    with refused(DeviceBusyError, code):
+        verify(host.node, host.sysfs, host.run, is_forced=is_forced)
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_what_cannot_be_read_is_refused_also_by_force(
+    is_forced: bool, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", broken)
+    with refused(HostError, "device.unreadable"):
+        verify(host.node, host.sysfs, host.run, is_forced=is_forced)
