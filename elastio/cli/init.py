@@ -14,7 +14,7 @@ from elastio.config.paths import name_of, unit_of
 from elastio.config.text import exists, write
 from elastio.core.model import Identity
 from elastio.errors import ConfigError, ElastioError, HostError
-from elastio.setup.candidates import Candidate, candidates, choose
+from elastio.setup.candidates import Candidate, all_candidates, choose
 from elastio.setup.first_config import Cloud, FirstConfig, beyond_limit, find_bandwidth, open_cloud
 from elastio.setup.subprocess_timeout import call_with_timeout
 
@@ -106,7 +106,7 @@ def _text(first: FirstConfig, cloud: Cloud, found: Candidate) -> str:
 def _find_device(app: App, wanted: str | None) -> tuple[Candidate | None, list[str]]:
     """The backing device, or why it cannot be chosen."""
     try:
-        return choose(call_with_timeout(lambda: candidates(app.sysfs()), KERNEL_S), wanted), []
+        return choose(call_with_timeout(lambda: all_candidates(app.sysfs()), KERNEL_S), wanted), []
     except (ConfigError, HostError) as error:
         return None, [str(error)]
 

@@ -29,8 +29,12 @@ SIGNED = ((0, 68 * KIB), (MIB, 64 * KIB), (-132 * KIB, 132 * KIB))
 SHORTEST_SERIAL = 16
 CUT_SERIAL = 20
 UUID_LENGTH = 36
-# Virtual devices of the kernel: none of them is a volume.
-NO_DISKS = ("bcache", "dm-", "loop", "md", "ram", "sr", "zram")
+# Devices that carry no data of their own, or lose it: what lies on them is never looked at.
+NO_BACKING = ("bcache", "ram", "zram", "sr")
+# What lies on other disks or files. A volume can lie below, or be a copy in a file, so these are searched as well.
+VIRTUAL = ("dm-", "loop", "md")
+# None of these is a volume.
+NO_DISKS = (*NO_BACKING, *VIRTUAL)
 REGISTER_S = 10.0
 MOST_DIGITS = 20  # of an unsigned 64-bit number, in which the kernel counts sectors
 
@@ -93,6 +97,19 @@ def _sectors(text: str, name: str) -> int:
     if not (text or "0").isdecimal() or len(text) > MOST_DIGITS:
         raise HostError(f"disk {name} shows {text[:MOST_DIGITS]!r} as its size")
     return int(text or 0)
+
+
+def why_no_backing(disk: str) -> str:
+    """Why a disk or partition of this name cannot be a backing device, as the end of a sentence; empty if it can.
+
+    The agent tells a backing device from a copy of it by the serial of its disk, and while it attaches a cache it
+    limits what is in flight in that disk's queue. These have neither.
+    """
+    if not disk.startswith(NO_DISKS):
+        return ""
+    return (
+        "is a virtual device, without a serial and a queue of its own: use a disk of the cloud, or a partition of one"
+    )
 
 
 def find(sysfs: Sysfs, serial: Serial) -> Disk | None:

@@ -20,26 +20,26 @@ from elastio.host.usage import Kind, uses
 from elastio.host.view import Backing, find_backing
 
 START_S = 10.0
-# A backing device may be a device-mapper, loop or md device; a cache volume never is (see `blockdev.NO_DISKS`).
-NO_BACKING = ("bcache", "ram", "zram", "sr")
 
 
 def find_unregistered_backing(sysfs: Sysfs, uuid: str) -> str:
     """The one unused device that carries the backing superblock with this UUID, or an empty string.
 
-    Also empty where several carry it: one of them may be a copy of the volume.
+    Also empty where several carry it, whatever they are: one of them may be a copy of the volume.
     """
-    found = [row for row in blockdev.directories(sysfs, NO_BACKING) if _carries(sysfs, row[1], uuid)]
+    found = [row for row in blockdev.directories(sysfs, blockdev.NO_BACKING) if _carries(sysfs, row[1], uuid)]
     if len(found) != 1:
         return ""
     _, name, _ = found[0]
+    if blockdev.why_no_backing(name):
+        return ""
     is_free = all(use.kind is Kind.PARTITION for use in uses(sysfs, name))
     return name if is_free else ""
 
 
 def find_dead_bcache_device(sysfs: Sysfs, uuid: str) -> str:
     """The stopped adaptive device that still holds the device with this UUID, or an empty string."""
-    for _, name, directory in blockdev.directories(sysfs, NO_BACKING):
+    for _, name, directory in blockdev.directories(sysfs, blockdev.NO_BACKING):
         held_by = [h for h in sysfs.names(f"{directory}/holders") if h.startswith("bcache")]
         if held_by and _carries(sysfs, name, uuid):
             return held_by[0]

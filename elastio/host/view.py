@@ -10,6 +10,7 @@ be abandoned when it hangs, never in the event loop.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
@@ -44,6 +45,11 @@ class Backing:
     def adaptive_node(self) -> Path | None:
         return self.nodes / self.adaptive if self.adaptive else None
 
+    @property
+    def why_not(self) -> str:
+        """Why the agent does not use it; empty if it does."""
+        return blockdev.why_no_backing(self.disk)
+
 
 @dataclass(slots=True)
 class Seen:
@@ -70,12 +76,21 @@ def find_backing(sysfs: Sysfs, uuid: str) -> Backing | None:
 
 
 def find_backings(sysfs: Sysfs, uuid: str) -> tuple[Backing, ...]:
-    """Every registered backing device with this UUID."""
-    return tuple(
-        Backing(f"{directory}/bcache", disk, device, sysfs.link(f"{directory}/bcache/dev"), sysfs.path("dev"))
-        for disk, device, directory in blockdev.directories(sysfs, blockdev.NO_DISKS)
-        if sysfs.read_or(f"{directory}/bcache/backing_dev_uuid", "") == uuid
-    )
+    """Every registered backing device with this UUID; none if there is a single one that the agent does not use.
+
+    Of several, one on a virtual device counts as well: the other may be the copy.
+    """
+    found = tuple(backing for shown, backing in registered(sysfs) if shown == uuid)
+    return () if len(found) == 1 and found[0].why_not else found
+
+
+def registered(sysfs: Sysfs) -> Iterator[tuple[str, Backing]]:
+    """Every registered backing device with its UUID, also on what the agent does not use."""
+    for disk, device, directory in blockdev.directories(sysfs, blockdev.NO_BACKING):
+        uuid = sysfs.read_or(f"{directory}/bcache/backing_dev_uuid", "")
+        if uuid:
+            adaptive = sysfs.link(f"{directory}/bcache/dev")
+            yield uuid, Backing(f"{directory}/bcache", disk, device, adaptive, sysfs.path("dev"))
 
 
 def _find_again(sysfs: Sysfs, uuid: str, seen: Seen) -> tuple[Backing, ...]:

@@ -12,7 +12,7 @@ from elastio.host.throttle import stacked
 from elastio.host.tuning import SCHEDULER
 from elastio.host.usage import Kind, in_use
 from elastio.host.view import Backing, find_backings
-from elastio.setup.candidates import candidates
+from elastio.setup.candidates import all_candidates
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 
 NAME = "backing device"
@@ -28,15 +28,7 @@ def device(machine: Machine, config: Config) -> list[CheckResult]:
         return [_copied(found)]
     backing = found[0] if found else None
     if backing is None:
-        there = "; ".join(map(str, candidates(sysfs))) or "none"
-        return [
-            fail(
-                NAME,
-                f"{config.device.backing_uuid} is not registered with bcache (registered: {there})",
-                "attach its volume, correct device.backing_uuid, or create one with `elastio device create`",
-                "unregistered",
-            )
-        ]
+        return [_not_found(machine, config.device.backing_uuid)]
     state = sysfs.read_or(f"{backing.directory}/state", "unknown")
     if backing.adaptive is None:
         return [
@@ -58,6 +50,20 @@ def device(machine: Machine, config: Config) -> list[CheckResult]:
         *_serial(machine, backing),
         *_timeout(machine, backing),
     ]
+
+
+def _not_found(machine: Machine, uuid: str) -> CheckResult:
+    there = all_candidates(machine.sysfs)
+    virtual = next((c for c in there if c.uuid == uuid and c.why_not), None)
+    if virtual is not None:
+        sentence = f"/dev/{virtual.device} {virtual.why_not}; the agent does not use it"
+        return fail(NAME, sentence, "copy the data to an adaptive device on a volume of its own", "virtual")
+    return fail(
+        NAME,
+        f"{uuid} is not registered with bcache (registered: {'; '.join(map(str, there)) or 'none'})",
+        "attach its volume, correct device.backing_uuid, or create one with `elastio device create`",
+        "unregistered",
+    )
 
 
 def _copied(found: Sequence[Backing]) -> CheckResult:
@@ -140,7 +146,7 @@ def _above(machine: Machine, backing: Backing) -> list[CheckResult]:
         warn(
             "above",
             f"{shown}: while md resynchronizes, its writes cannot be throttled, and no cache is attached",
-            "put md below bcache, or expect no boosts during a resynchronization",
+            "expect no boosts during a resynchronization; md cannot be below bcache either",
         )
     ]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands
-from elastio.host.blockdev import Disk, is_block_device, require_exclusive, run_wipefs
+from elastio.host.blockdev import Disk, is_block_device, require_exclusive, run_wipefs, why_no_backing
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import Kind, uses
@@ -66,6 +66,8 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool
     directory = f"sys/class/block/{name}"
     if not sysfs.exists(directory):
         raise HostError(f"{path} is not known to the kernel as a block device", code="device.unknown")
+    if why := why_no_backing(name):
+        raise NotOursError(f"{path} {why}; nothing was changed", code="device.virtual")
     if sysfs.exists(f"{directory}/partition"):
         raise NotOursError(f"{path} is a partition: give the whole volume", code="device.partition")
     if sysfs.read_or(f"{directory}/ro", "0") != "0":

@@ -16,7 +16,7 @@ from elastio.errors import ConfigError, HostError, NotOursError
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.setup import filesystem, fstab, kernel_checks
-from elastio.setup.candidates import Candidate, candidates
+from elastio.setup.candidates import Candidate, all_candidates
 from elastio.setup.check_result import CheckResult, Machine, Verdict
 from elastio.setup.filesystem import Filesystem
 from elastio.setup.format_backing import verify
@@ -85,7 +85,9 @@ def _backing(device: Path, sysfs: Sysfs) -> Candidate | None:
     name = device.resolve().name
     if name.startswith("bcache"):
         raise NotOursError(f"{device} is an adaptive device: name the volume below it", code="setup.adaptive")
-    found = next((c for c in call_with_timeout(lambda: candidates(sysfs), KERNEL_S) if c.device == name), None)
+    found = next((c for c in call_with_timeout(lambda: all_candidates(sysfs), KERNEL_S) if c.device == name), None)
+    if found is not None and found.why_not:
+        raise NotOursError(f"{device} {found.why_not}", code="device.virtual")
     if found is not None and found.adaptive is None:
         raise HostError(
             f"{device} is the backing device {found.uuid} and waits for its cache: see `elastio doctor`",

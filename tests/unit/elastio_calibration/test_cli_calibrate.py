@@ -118,7 +118,7 @@ def test_a_scale_is_a_condition_of_the_simulator_too(elastio: Shell, tmp_path: P
 def test_a_directory_elsewhere_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     app = App(tmp_path / "elastio.toml", root=tmp_path / "root")
     app.config_path.write_text(CONFIG)
-    block = tmp_path / "root/sys/class/block/vdb/bcache"
+    block = tmp_path / "root/sys/block/vdb/bcache"
     block.mkdir(parents=True)
     (block / "backing_dev_uuid").write_text(UUID)
     (block / "dev").symlink_to("../../../virtual/block/bcache0")

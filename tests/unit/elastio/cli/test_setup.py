@@ -251,7 +251,7 @@ def other_signature(machine: BlankMachine) -> None:
 
 def cache_missing(machine: BlankMachine) -> None:
     formatted(machine)
-    (machine.root / "sys/class/block/vdz/bcache/dev").unlink()
+    (machine.root / "sys/block/vdz/bcache/dev").unlink()
 
 
 def with_config(uuid: str) -> Change:
