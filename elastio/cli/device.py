@@ -10,12 +10,11 @@ from elastio.cli.app import App
 from elastio.setup.format_backing import format_backing, verify
 
 NEXT = """\
-next steps:
-  mkfs.ext4 /dev/{adaptive}
-  echo '/dev/disk/by-uuid/<UUID of the filesystem> /data ext4 nofail 0 2' >> /etc/fstab
-  mount /data
-  elastio init --device {uuid}
-Keep `nofail`: the device does not appear while its cache is missing, and the machine must boot without it."""
+next step:
+  elastio setup {path} /data    # makes the filesystem, mounts it, configures and starts the agent
+By hand: make a filesystem on /dev/{adaptive}, mount it by its UUID
+in /etc/fstab, then `elastio init --device {uuid}`.
+Give it `nofail`: the device does not appear while its cache is missing, and the machine must boot without it."""
 
 
 @click.group(name="device")
@@ -43,4 +42,4 @@ def create(app: App, path: Path, force: bool, yes: bool) -> None:
     created = format_backing(verified, sysfs, app.run)
     click.echo(f"{path} is a backing device: UUID {created.uuid}")
     click.echo(f"use /dev/{created.adaptive} from now on, never {path}")
-    click.echo(NEXT.format(adaptive=created.adaptive, uuid=created.uuid))
+    click.echo(NEXT.format(path=path, adaptive=created.adaptive, uuid=created.uuid))

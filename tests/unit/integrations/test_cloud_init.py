@@ -1,4 +1,4 @@
-"""cloud-init's own schema accepts the user data, and its script does what the how-to pages say, in their order."""
+"""cloud-init's own schema accepts the user data, and its script leaves everything on disks to `elastio setup`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = (FOLDER / "cloud-init/user-data.yaml").read_text()
 DATA: dict[str, Any] = yaml.safe_load(TEXT)
 SCRIPT = "/usr/local/sbin/elastio-first-boot"
 SCHEMA = Path(sys.executable).parents[1] / "share/cloud-config.schema.json"
-CHANGES = ("udevadm", "mkfs.ext4", "mount", "systemctl")
+CHANGES = ("udevadm", "mkfs.ext4", "mkfs.xfs", "mount", "systemctl", "blkid", "wipefs", "make-bcache")
 DISK = "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0"
 
 
@@ -51,7 +51,6 @@ def machine(tmp_path: Path, runs_programs: None) -> SimAgent:
     machine = programs(tmp_path)
     for name in CHANGES:
         machine.stand_in(name)
-    machine.stand_in("blkid", "echo 0a1b")
     (machine.folder / "first-boot").write_text(contents(SCRIPT))
     return machine
 
@@ -63,41 +62,35 @@ def boot(machine: SimAgent, volume: str) -> int:
         .replace("VOLUME=vol-0123456789abcdef0", f"VOLUME={volume}")
         .replace("MOUNT_POINT=/data", f"MOUNT_POINT={machine.folder}/data")
     )
-    variables = {"DEFAULTS": settings, "CONFIG": machine.folder / "made.toml", "FSTAB": machine.folder / "fstab"}
-    return machine.run("sh", "first-boot", **{name: str(path) for name, path in variables.items()}).returncode
+    return machine.run("sh", "first-boot", DEFAULTS=str(settings)).returncode
 
 
 @pytest.mark.parametrize(("volume", "disk"), [("vol-0123456789abcdef0", DISK), ("/dev/vdb", "/dev/vdb")])
-def test_a_first_boot_makes_the_device_and_starts_the_agent(machine: SimAgent, volume: str, disk: str) -> None:
+def test_a_first_boot_leaves_all_to_setup(machine: SimAgent, volume: str, disk: str) -> None:
+    """What `setup` does with these words on a machine with another bcache device: cli/test_first_boot.py."""
     machine.stand_in("elastio")
     assert boot(machine, volume) == 0
     assert machine.calls() == [
         f"udevadm wait --timeout=300 {disk}",
-        f"elastio device create --yes {disk}",
-        "udevadm wait --timeout=30 /dev/bcache0",
-        "mkfs.ext4 -q /dev/bcache0",
-        "blkid -s UUID -o value /dev/bcache0",
-        f"mount {machine.folder}/data",
-        "elastio init --bandwidth 131 --cache-bandwidth 500",
-        "systemctl start elastiod",
+        f"elastio setup {disk} {machine.folder}/data --yes --bandwidth 131 --cache-bandwidth 500",
     ]
-    assert (machine.folder / "fstab").read_text() == f"/dev/disk/by-uuid/0a1b {machine.folder}/data ext4 nofail 0 2\n"
 
 
-def test_a_volume_that_is_refused_is_not_formatted(machine: SimAgent) -> None:
-    machine.stand_in("elastio", "exit 1")
-    assert boot(machine, "/dev/vdb") != 0
+def test_a_refusal_is_the_result_of_the_script(machine: SimAgent) -> None:
+    machine.stand_in("elastio", "exit 3")
+    assert boot(machine, "/dev/vdb") == 3
     assert [call.split()[0] for call in machine.calls()] == ["udevadm", "elastio"]
 
 
-def test_a_second_boot_changes_nothing(machine: SimAgent) -> None:
-    (machine.folder / "made.toml").touch()
-    assert boot(machine, "/dev/vdb") == 0
-    assert machine.calls() == []
+def test_a_volume_that_does_not_come_is_not_set_up(machine: SimAgent) -> None:
+    machine.stand_in("udevadm", "exit 1")
+    machine.stand_in("elastio")
+    assert boot(machine, "/dev/vdb") != 0
+    assert [call.split()[0] for call in machine.calls()] == ["udevadm"]
 
 
-def test_the_options_of_init_exist(machine: SimAgent) -> None:
-    line = next(line for line in contents(SCRIPT).splitlines() if "elastio init" in line)
+def test_the_options_of_setup_exist(machine: SimAgent) -> None:
+    line = next(line for line in contents(SCRIPT).splitlines() if "elastio setup" in line and "exec" in line)
     options = [word for word in line.split() if word.startswith("--")]
-    printed = machine.run("elastio", "init", "--help").stdout
+    printed = machine.run("elastio", "setup", "--help").stdout
     assert [option for option in options if option not in printed] == []

@@ -22,14 +22,19 @@ SIZE_SECTORS = 2097152
 
 @dataclass
 class BlankMachine:
-    """`failing`: the programs that fail, by their first words. `on_start`: what starting the unit does."""
+    """`failing`: the programs that fail, by their first words. `on_start`: what starting the unit does.
+
+    `adaptive`: the next bcache device of the kernel.
+    """
 
     folder: Path
     ran: list[str] = field(default_factory=list)
+    made_on: list[str] = field(default_factory=list)
     failing: set[str] = field(default_factory=set)
     signatures: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     is_enabled: bool = False
     on_start: Callable[[], None] = lambda: None
+    adaptive: str = "bcache0"
 
     def __post_init__(self) -> None:
         self.device.touch()
@@ -97,27 +102,28 @@ class BlankMachine:
         assert argv[-1] == str(self.device)
         for old in (self.root / "sys/class/block/vdz", self.root / "sys/block/vdz"):
             shutil.rmtree(old)
-        backing(self.root, "vdz")
+        backing(self.root, "vdz", adaptive=self.adaptive)
         lay(
             self.root,
             sys__block__vdz__serial=VOLUME_SERIAL,
-            sys__class__block__bcache0__size=str(SIZE_SECTORS),
-            dev__bcache0="",
+            **{f"sys__class__block__{self.adaptive}__size": str(SIZE_SECTORS), f"dev__{self.adaptive}": ""},
         )
-        os.truncate(self.root / "dev/bcache0", SIZE_SECTORS * 512)
+        os.truncate(self.root / "dev" / self.adaptive, SIZE_SECTORS * 512)
         self.signatures["vdz"] = [{"type": "bcache", "uuid": UUID}]
         return f"UUID:\t\t\t{UUID}\n"
 
     def _mkfs(self, argv: Sequence[str]) -> str:
         kind = argv[0].removeprefix("mkfs.")
-        self.signatures["bcache0"] = [{"type": kind, "uuid": FILESYSTEM_UUID}]
+        self.made_on.append(argv[-1])
+        self.signatures[Path(argv[-1]).name] = [{"type": kind, "uuid": FILESYSTEM_UUID}]
         return ""
 
     def _mount(self, argv: Sequence[str]) -> str:
         (entry,) = (entry for entry in entries(self.fstab) if entry.place == argv[1])
-        assert entry.is_of(FILESYSTEM_UUID, "bcache0")
+        assert entry.is_of(FILESYSTEM_UUID, self.adaptive)
         with (self.root / "proc/self/mountinfo").open("a") as mounts:
-            mounts.write(f"36 35 250:99 / {argv[1]} rw - {entry.kind} /dev/bcache0 rw\n")
+            number = (self.root / "sys/block" / self.adaptive / "dev").read_text()
+            mounts.write(f"36 20 {number} / {argv[1]} rw - {entry.kind} /dev/{self.adaptive} rw\n")
         return ""
 
     def _systemctl(self, argv: Sequence[str]) -> str:
