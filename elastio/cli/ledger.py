@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
@@ -14,6 +14,7 @@ import click
 from elastio.accounting.ledger import Ledger
 from elastio.cli.app import App
 from elastio.cli.which_device import all_devices
+from elastio.config.files import read_merged
 from elastio.config.paths import LEDGER, name_of, state_dir_of
 from elastio.errors import ConfigError, ElastioError
 
@@ -94,8 +95,21 @@ def open_ledgers(app: App) -> Iterator[tuple[Ledger, ...]]:
 
 
 def state_dir(app: App) -> Path:
-    """Where the agent keeps its state; the default one if there is no valid configuration."""
+    """Where the agent keeps its state; the default one if no configuration says it.
+
+    One that is invalid for another reason still says it: the agent that runs was started with an earlier one.
+    """
     try:
         return app.config().agent.state_dir
     except ConfigError:
-        return state_dir_of(name_of(app.config_path))
+        return _written(app.config_path) or state_dir_of(name_of(app.config_path))
+
+
+def _written(path: Path) -> Path | None:
+    """The directory that stands in a configuration which is not valid as a whole."""
+    try:
+        agent = read_merged(path).get("agent")
+    except ConfigError:
+        return None
+    given = agent.get("state_dir") if isinstance(agent, Mapping) else None
+    return Path(given) if isinstance(given, str) and given.startswith("/") else None
