@@ -99,8 +99,8 @@ def _growing(found: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def is_held(sysfs: Sysfs, disk: str) -> bool:
-    """Whether the disk has a partition, or it or one of these a holder: without a look at mounts."""
-    return len(tree(sysfs, disk)) > 1
+    """Whether the disk has a partition or a holder: without a look at mounts, for the scan of every second."""
+    return bool(partitions(sysfs, disk) or sysfs.names(f"{directory_of(sysfs, disk)}/holders"))
 
 
 @dataclass(slots=True)

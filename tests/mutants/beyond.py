@@ -202,4 +202,43 @@ BEYOND = (
         "tests/unit/elastio/core/test_takeover.py::test_only_the_set_that_the_superblock_names_is_registered",
         "in the simulator udev registers every disk that appears",
     ),
+    by_test(
+        "data without a signature is formatted",
+        "a volume is read before it is formatted",
+        Patch("elastio/setup/blank.py", "if at is not None and not is_forced:", "if False:"),
+        "tests/unit/elastio/setup/test_format_backing.py",
+        "no volume is set up in the simulator",
+    ),
+    by_test(
+        "a second look formats what it was not asked about",
+        "what was confirmed for a blank volume holds for a blank one alone",
+        Patch("elastio/cli/setup_steps.py", "app.run, is_forced=not work.facts.is_blank)", "app.run, is_forced=True)"),
+        "tests/unit/elastio/cli/test_setup.py",
+        "no volume is set up in the simulator",
+    ),
+    by_test(
+        "a mount without the number of its device is no mount",
+        "the cache does not come back under a mounted filesystem",
+        Patch(
+            "elastio/host/mounts.py",
+            "return any(node_name(sysfs, node) in names for node in mount.nodes)",
+            "return False",
+        ),
+        "tests/unit/elastio/cli/test_stacked_mounts.py",
+        "the simulator has no filesystems",
+    ),
+    by_test(
+        "what the kernel does not name is no use",
+        "what is unknown counts as used",
+        Patch("elastio/host/usage.py", "if error.errno in GONE:", "if True:"),
+        "tests/unit/elastio/host/test_usage.py",
+        "the simulator has no filesystems",
+    ),
+    by_test(
+        "an invalid configuration allows the removal",
+        "the agent is not removed while nobody knows where its state is",
+        Patch("elastio/cli/state.py", "if refused or unknown:", "if refused:"),
+        "tests/unit/elastio/cli/test_state.py",
+        "no package is removed in the simulator",
+    ),
 )
