@@ -53,6 +53,18 @@ class TakesOver(Protocol):
 
 
 @runtime_checkable
+class ListsForBacking(Protocol):
+    """Optional for a provider: find the volumes of a backing device whose machine is gone. Reads only."""
+
+    def list_for_backing(self) -> tuple[Volume, ...]:
+        """Every volume whose tag names this provider's backing device, whoever its owner is, as seen from this machine.
+
+        Its state is never FOREIGN. Errors as in `VolumeProvider`.
+        """
+        ...
+
+
+@runtime_checkable
 class TellsBandwidth(Protocol):
     """Optional for a provider: the bandwidth of a volume that somebody else bought, for `elastio setup` and `init`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from elastio.core.cycle import Cycle, Timestamps, Trigger
+from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -133,6 +133,8 @@ def state(phase: Phase, of: Cycle | None = None, **changes: Any) -> AgentState:
     """A recovered agent that has listed its volumes and knows who it is."""
     plain = AgentState(phase=phase, cycle=of, recovered=True, owned=(), identity=IDENTITY)
     plain = replace(plain, listed_at=NOW - 1, list_again_at=NOW + 600)
+    if phase is Phase.FAULTED:  # whoever owns them
+        plain = replace(plain, for_backing=(), for_backing_backoff=Backoff(0, NOW + 600))
     return replace(plain, **changes)
 
 

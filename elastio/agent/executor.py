@@ -25,6 +25,7 @@ from elastio.core.actions import (
     Identify,
     InstallCache,
     LimitWrites,
+    ListForBacking,
     ListVolumes,
     MakeDurable,
     Outcome,
@@ -47,7 +48,7 @@ from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
 from elastio.core.model import NoticeView, Purchase, Quote, Serial, Volume
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
-from elastio.optional_ports import TagsVolumes, TakesOver, TellsNotices
+from elastio.optional_ports import ListsForBacking, TagsVolumes, TakesOver, TellsNotices
 from elastio.ports import CacheHost, NoReservations, Reservations, VolumeProvider
 from elastio.units import format_size
 
@@ -59,6 +60,7 @@ RepairAction: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterC
 ReleaseAction: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | RepairAction
 PhaseAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush
 PlainHostAction: TypeAlias = PhaseAction | ReleaseAction
+ReadAction: TypeAlias = DescribeVolume | Identify | ListVolumes | ListForBacking | PollNotice
 
 
 def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
@@ -109,7 +111,7 @@ class Executor:
         match action:
             case CreateVolume():
                 return self._buy(action)
-            case DescribeVolume() | Identify() | ListVolumes() | PollNotice():
+            case DescribeVolume() | Identify() | ListVolumes() | ListForBacking() | PollNotice():
                 return self._read(action)
             case InstallCache():
                 return self._host.install_cache(action.serial, action.size_bytes, flush_mb_s=action.flush_mb_s)
@@ -123,7 +125,7 @@ class Executor:
                 return self._on_host(action)
         return None
 
-    def _read(self, action: DescribeVolume | Identify | ListVolumes | PollNotice) -> Value:
+    def _read(self, action: ReadAction) -> Value:
         match action:
             case DescribeVolume():
                 return self._provider().describe(action.volume_id)
@@ -131,10 +133,20 @@ class Executor:
                 return self._provider().identify()
             case ListVolumes():
                 return self._provider().list_owned()
+            case ListForBacking():
+                return self._list_for_backing()
             case PollNotice():
                 return self._notice()
             case _:
                 assert_never(action)
+
+    def _list_for_backing(self) -> tuple[Volume, ...]:
+        """Raises RefusedError where the provider cannot: no volume is known then, which is not the same as none."""
+        provider = self._provider()
+        if not isinstance(provider, ListsForBacking):
+            text = "this provider cannot list the volumes that other machines bought for this backing device"
+            raise RefusedError(text, code="provider.list_for_backing")
+        return provider.list_for_backing()
 
     def _take_over(self, action: TakeOverVolume) -> Volume:
         """Everything is asked again here, just before the change."""

@@ -108,6 +108,7 @@ def _older_cache(missing: MissingPart, wall: float) -> list[str]:
         "if the cache failed while the device ran (see `journalctl -k -b -1`), it is older than the device:",
         f"  `elastio recover --accept-data-loss --volume {volume}` continues without it",
         f"if it was detached while the machine was off: `elastio recover --volume {volume}` brings it back",
+        "if you do not know: take snapshots of both volumes, bring it back, check the filesystem, compare",
     ]
 
 

@@ -47,7 +47,8 @@ def take_over(app: App, order: Order, wait_s: float, umount: Callable[[MissingPa
 
 def _confirm(volume: str) -> None:
     click.echo(
-        "if the cache failed before its machine died, it is older than the device, and the filesystem may be damaged"
+        "if the cache failed before its machine died, it is older than the device, and the filesystem may be damaged: "
+        "take snapshots of both volumes first"
     )
     typed = click.prompt(f"Type the name of volume {volume} to use it nevertheless", default="")
     if typed != volume:

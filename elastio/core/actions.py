@@ -1,7 +1,7 @@
 """Everything the agent can do, as values. `decide` returns them; only the executor carries them out.
 
-Each action is idempotent: repeating it changes nothing. Reads (`ListVolumes`, `DescribeVolume`, `Identify`,
-`PollNotice`) are not journalled; every other action is, before it starts.
+Each action is idempotent: repeating it changes nothing. Reads (`ListVolumes`, `ListForBacking`, `DescribeVolume`,
+`Identify`, `PollNotice`) are not journalled; every other action is, before it starts.
 """
 
 from __future__ import annotations
@@ -85,6 +85,11 @@ class DescribeVolume:
 @dataclass(frozen=True, slots=True)
 class ListVolumes:
     """List every volume that carries this agent's tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListForBacking:
+    """List every volume that was bought for this backing device, whichever machine owns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +248,7 @@ CloudAction: TypeAlias = (
     | DeleteVolume
     | DescribeVolume
     | ListVolumes
+    | ListForBacking
     | Identify
     | PollNotice
     | TagVolume
@@ -274,12 +280,13 @@ CLOUD_ACTIONS = (
     DeleteVolume,
     DescribeVolume,
     ListVolumes,
+    ListForBacking,
     Identify,
     PollNotice,
     TagVolume,
     TakeOverVolume,
 )
-READS = (DescribeVolume, ListVolumes, Identify, PollNotice)
+READS = (DescribeVolume, ListVolumes, ListForBacking, Identify, PollNotice)
 
 
 def worker_of(action: Action) -> Worker:

@@ -29,6 +29,7 @@ from elastio.core.actions import (
     Identify,
     InstallCache,
     LimitWrites,
+    ListForBacking,
     ListVolumes,
     MakeDurable,
     PollNotice,
@@ -80,7 +81,7 @@ def _broken_in_cloud(action: CloudAction, state: AgentState, obs: Observation, p
             return _attach(cycle, _backing(obs))
         case DetachVolume() | DeleteVolume() | TagVolume(tag=VolumeTag.CLEAN):
             return _release(action.volume_id, cycle, obs)
-        case TagVolume() | DescribeVolume() | ListVolumes() | Identify() | PollNotice():
+        case TagVolume() | DescribeVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice():
             return ""  # a read, or a tag that keeps the volume
         case _:
             assert_never(action)

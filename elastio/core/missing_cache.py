@@ -13,8 +13,9 @@ starts it alone. It looks for the cache, and waits.
   is taken; if there are several, the operator names one. A device that was clean when its cache was removed may have
   been written to since, so its cache may be older. It is attached again only by name (`operator_confirmed`).
 - *Give the data up.* The operator is shown how much was dirty on the volume when it was last seen, and names the
-  volume, unless it is provably gone. The order covers this one volume (`loss_accepted_for`): if another cache is
-  missing later, it does not apply. It ends when it was carried out, or when the cache came back.
+  volume, unless it is provably gone, and no machine's volume for this device is left that may be it (`bought_for`). The
+  order covers this one volume (`loss_accepted_for`): if another cache is missing later, it does not apply. It ends when
+  it was carried out, or when the cache came back.
 
 A volume that was given up stays with the operator (`given_up`): the agent neither attaches nor deletes it, and shows it
 until the cloud no longer lists it. A start by force leaves bcache's state "inconsistent" on the device; that state
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import takeover
+from elastio.core import bought_for, takeover
 from elastio.core.cycle import UNKNOWN_VOLUME, Cycle
 from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeState
 from elastio.core.observation import Answer, Observation
@@ -45,9 +46,7 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return _without_backing(state, request, obs)
-    is_inconsistent = backing.state is CacheState.INCONSISTENT
-    may_lack_data = state.cycle is not None and (state.cycle.may_lack_data or is_inconsistent)
-    if state.phase is not Phase.FAULTED or not (backing.waits_for_cache or may_lack_data):
+    if not bought_for.lacks_cache(state, backing):
         return state, Answer(request, False, _nothing_to_recover(state), "recover.nothing")
     if request.accepts_loss:
         return _accept(state, request, backing, obs)
@@ -90,7 +89,9 @@ def remedies_if_clean(cycle: Cycle | None) -> str:
     return (
         "the device was clean when its cache was removed. If the cache failed (`journalctl -k -b -1` shows `cache is "
         "clean, keep it alive`), it is older than the device: go on without it with --accept-data-loss --volume "
-        f"{name}. If the volume was detached while the machine was off, bring it back with --volume {name}"
+        f"{name}. If the volume was detached while the machine was off, or if the power failed within seconds of the "
+        f"first writes, bring it back with --volume {name}. If you do not know: take snapshots of both volumes, bring "
+        "it back, check the filesystem, and compare it with the other copy"
     )
 
 
@@ -99,7 +100,7 @@ def settle(state: AgentState, obs: Observation) -> AgentState:
 
     That is: given-up volumes that are gone, and an accepted inconsistency.
     """
-    state = takeover.settle(state, obs)
+    state = bought_for.settle(takeover.settle(state, obs), obs)
     backing = obs.host.backing if obs.host else None
     is_anything_given_up = state.given_up or state.is_stale_accepted
     if not is_anything_given_up or not state.recovered or state.phase is Phase.FAULTED or backing is None:
@@ -175,6 +176,9 @@ def _accept(
     refused = _why_not_accepted(state, request, backing)
     if refused:
         return state, Answer(request, False, f"{refused}; nothing was changed", "recover.accepts_loss")
+    code, refused = ("", "") if request.volume_id else bought_for.why_not_nameless(state, obs)
+    if refused:
+        return state, Answer(request, False, f"{refused}; nothing was changed", code)
     name = (state.cycle.volume_id if state.cycle else request.volume_id) or UNKNOWN_VOLUME
     lost = known_loss(state.cycle, obs) if state.cycle else "the extent of the loss is not known"
     text = f"the device goes on without its cache: {lost}. Check the filesystem before you use it"
@@ -190,7 +194,7 @@ def _why_not_accepted(state: AgentState, request: Request, backing: BackingView 
     if state.owned is None:
         return "the cloud has not listed this agent's volumes yet, so the cache may still exist"
     there = candidates(state)
-    if there and request.volume_id not in {v.id for v in there}:
+    if there and request.volume_id not in {v.id for v in (*there, *bought_for.not_clean(state))}:
         return f"{_not_exactly_one(list(there))}, or bring it back without --accept-data-loss"
     return ""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import caps, drain, governor, inhibition
+from elastio.core import bought_for, caps, drain, governor, inhibition
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -50,8 +50,9 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     Settings that the kernel lost come first (it loses most of them at a reboot): some of them make writeback safe.
     """
     plan = _next_action(state, obs, policy)
+    plan = _or_read(plan, bought_for.listing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
-    return _or_notice(plan, state, obs) if asks else plan
+    return _or_read(plan, ask(PollNotice(), state.notice_backoff, obs, "")) if asks else plan
 
 
 def _may_concern(state: AgentState) -> bool:
@@ -66,12 +67,13 @@ def _may_concern(state: AgentState) -> bool:
     return state.phase is not Phase.ATTACHING or cycle.times.asked is not None or state.notice is not None
 
 
-def _or_notice(plan: NextAction, state: AgentState, obs: Observation) -> NextAction:
-    """The plan, or, where it has no action, the poll for a notice when that is due."""
-    poll = ask(PollNotice(), state.notice_backoff, obs, "")
-    if poll.action is not None:
-        return replace(plan, action=poll.action)
-    times = [at for at in (plan.wake_at, poll.wake_at) if at is not None and at < float("inf")]
+def _or_read(plan: NextAction, read: NextAction) -> NextAction:
+    """The plan, or, where it has no action, a read beside it when that is due."""
+    if plan.action is not None:
+        return plan
+    if read.action is not None:
+        return replace(plan, action=read.action)
+    times = [at for at in (plan.wake_at, read.wake_at) if at is not None and at < float("inf")]
     return replace(plan, wake_at=min(times) if times else None)
 
 

@@ -174,6 +174,9 @@ class AgentState:
     cloud created a volume of late. `cutoff_percent` is the kernel's own, as it was last seen; None: no cache was
     attached yet. `others` are volumes that this machine bought for another backing device.
 
+    `for_backing` is the last list of volumes that any machine bought for this backing device, see `bought_for`; None:
+    the cloud has not answered since a cache is missing.
+
     `failed_clean_set` is a cache set that failed while it was clean, so that the device runs without it, while the
     device's superblock still names it; empty: none. It must not be attached again.
 
@@ -235,6 +238,8 @@ class AgentState:
     list_backoff: Backoff = NO_BACKOFF
     tune_backoff: Backoff = NO_BACKOFF
     limit_backoff: Backoff = NO_BACKOFF
+    for_backing: tuple[Volume, ...] | None = None
+    for_backing_backoff: Backoff = NO_BACKOFF
     identity: Identity | None = None
     identity_backoff: Backoff = NO_BACKOFF
     notice: Notice | None = None

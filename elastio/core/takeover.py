@@ -80,9 +80,11 @@ def _why_not(state: AgentState, backing: BackingView | None, request: Request) -
 
 
 OLDER = (
-    "the device was clean when it lost its cache, so the cache may be older than the device, and blocks may be read as "
-    "they were before. If the cache did not fail before the machine died, take it over with --accept-data-loss; if it "
-    "did, or if you do not know, go on without it: `elastio recover --accept-data-loss`, without --foreign"
+    "the superblock of the device says clean. Either the machine died within seconds of the first writes, and only "
+    "the cache has them; or the cache had failed before, it is older than the device, and blocks would be read as they "
+    "were before. If you do not know: take snapshots of both volumes, take the cache over with --accept-data-loss, "
+    "check the filesystem, and compare it with the other copy. Only if that machine's kernel log shows `cache is "
+    "clean, keep it alive`, go on without it: `elastio recover --accept-data-loss --volume ID`, without --foreign"
 )
 
 

@@ -24,6 +24,7 @@ from elastio.core.actions import (
     Identify,
     InstallCache,
     LimitWrites,
+    ListForBacking,
     ListVolumes,
     MakeDurable,
     Outcome,
@@ -122,7 +123,7 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
             return replace(state, cycle=replace(cycle, tag=VolumeTag.UNKNOWN))  # until it is acknowledged
         case CreateVolume() | AttachVolume() | DetachVolume() | DeleteVolume() | ReleaseCacheDisk() | MakeDurable():
             return state  # the journal records the action; a list, a poll or a scan shows its effect
-        case DescribeVolume() | ListVolumes() | Identify() | PollNotice() | TakeOverVolume():
+        case DescribeVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice() | TakeOverVolume():
             return state
         case EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | WakeWriteback() | SetFlush():
             return state
@@ -202,13 +203,13 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return replace(cycle, cache_set=outcome.value)
         case TagVolume() | ReleaseCacheDisk() | MakeDurable() | DeleteVolume():
             return _fold_release(cycle, outcome.action, obs)
-        case CreateVolume() | DetachVolume() | ListVolumes() | Identify() | PollNotice() | TakeOverVolume():
+        case CreateVolume() | DetachVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice():
             return cycle  # a poll or a list shows the effect
         case InstallCache() | EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | SetFlush():
             return cycle  # a scan shows the effect
         case WakeWriteback() | DetachCacheSet() | TuneBacking() | HelpDetach() | RegisterBacking():
             return cycle
-        case RegisterCache() | StartWithoutCache():
+        case RegisterCache() | StartWithoutCache() | TakeOverVolume():
             return cycle
         case _:
             assert_never(outcome.action)

@@ -128,6 +128,13 @@ class SimProvider:
     def take_over(self, volume_id: VolumeId) -> Volume:
         return self._call("take_over", lambda _: self._take_over(volume_id))
 
+    def list_for_backing(self) -> tuple[Volume, ...]:
+        return self._call("list_for_backing", lambda _: self._list_for_backing())
+
+    def _list_for_backing(self) -> tuple[Volume, ...]:
+        every = (v for p in (self, *self.beside) for v in p.volumes.values() if p._shows(v))
+        return tuple(v.view(v.owner) for v in every if v.backing_uuid == self.account.backing_uuid)
+
     def _foreign(self, volume_id: VolumeId) -> ForeignVolume | None:
         volume = self.volumes.get(volume_id)
         if volume is None or not self._shows(volume):

@@ -207,6 +207,11 @@ class AwsProvider:
         seen = volumes.volume_of(shown, me.instance_id, self.settings.scale)
         return ForeignVolume(seen, owner, takeover.owner_state(self.ec2(), owner, me))
 
+    def list_for_backing(self) -> tuple[Volume, ...]:
+        """DescribeVolumes, which no policy limits to own volumes: of this account and region, whoever the owner is."""
+        me, wanted = self.who().instance_id, {f"tag:{volumes.BACKING_TAG}": self._backing_uuid}
+        return tuple(volumes.volume_of(shown, me, self.settings.scale) for shown in self._described(wanted))
+
     def take_over(self, volume_id: VolumeId) -> Volume:
         """CreateTags; raises TransientError until DescribeVolumes shows the new owner."""
         takeover.take_over(self.ec2(), volume_id, self.who())
@@ -361,6 +366,9 @@ class AwsProvider:
         return replace(seen, state=VolumeState.FOREIGN)
 
     def _list(self, filters: Mapping[str, str]) -> Iterator[Volume]:
+        return (self._volume(shown) for shown in self._described(filters))
+
+    def _described(self, filters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Checks the result against the filter again: a foreign volume must never be taken for ours."""
         wanted = {name.removeprefix("tag:"): value for name, value in filters.items()}
         for shown in queries.describe_volumes(self.ec2(), filters, MAX_PAGES):
@@ -368,7 +376,7 @@ class AwsProvider:
             if any(tags.get(name) != value for name, value in wanted.items()):
                 text = "DescribeVolumes returned a volume that does not match the filter; the call will be repeated."
                 raise TransientError(text, code="response.other-volume")
-            yield self._volume(shown)
+            yield shown
 
     def _bandwidth_limit(self) -> float | None:
         """The instance's baseline in MB/s; EC2's maximum is available for 30 minutes a day only."""

@@ -31,7 +31,7 @@ RULES = (
     AccessRule(CINDER, "GET", "/v3/*/limits", "room in the quota"),
     AccessRule(CINDER, "GET", "/v3/*/types", "volume types"),
     AccessRule(CINDER, "GET", "/v3/*/qos-specs", "their bandwidth; most clouds refuse it"),
-    AccessRule(CINDER, "GET", "/v3/*/volumes/detail", "volumes of this agent"),
+    AccessRule(CINDER, "GET", "/v3/*/volumes/detail", "volumes of this agent, and of its backing device"),
     AccessRule(CINDER, "GET", "/v3/*/volumes/*", "state of one volume"),
     AccessRule(CINDER, "POST", "/v3/*/volumes", "buy a cache volume"),
     AccessRule(CINDER, "POST", "/v3/*/volumes/*/metadata", "tag it dirty or clean"),

@@ -166,6 +166,10 @@ class OpenstackProvider:
         shown = queries.show_volume(self.cloud(), volume_id)
         return None if shown is None else takeover.foreign(self.cloud(), shown, self.server())
 
+    def list_for_backing(self) -> tuple[Volume, ...]:
+        """Every volume of this project with the metadata of the backing device, whoever the owner is."""
+        return takeover.list_for_backing(self.cloud(), self._backing_uuid, self.who().server_id)
+
     def take_over(self, volume_id: VolumeId) -> Volume:
         """Both keys of the metadata in one request; the others are kept."""
         return self._volume(takeover.take_over(self.cloud(), volume_id, self.who().server_id))

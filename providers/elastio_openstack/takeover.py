@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from elastio.core.foreign import ForeignVolume, OwnerState
-from elastio.core.model import VolumeId, VolumeTag
+from elastio.core.model import Volume, VolumeId, VolumeTag
 from elastio.errors import ProviderError, TransientError
 from elastio_openstack import queries, volumes
 from elastio_openstack.catalog import CINDER
@@ -37,6 +37,16 @@ def foreign(cloud: Cloud, shown: Mapping[str, Any], server: Mapping[str, Any]) -
     # A server of another project looks as if it did not exist, and a volume is used in its own project only.
     state = owner_state(cloud, owner) if owner and is_same_project else OwnerState.UNKNOWN
     return ForeignVolume(seen, owner, state)
+
+
+def list_for_backing(cloud: Cloud, backing_uuid: str, server_id: str) -> tuple[Volume, ...]:
+    """The volumes that were bought for this backing device, as seen from this server. Raises `elastio.errors`."""
+    found = []
+    for shown in queries.list_volumes(cloud, {volumes.BACKING_KEY: backing_uuid}):
+        records = queries.attachment_records(cloud, str(shown["id"])) if volumes.is_taken(shown) else []
+        with parsing("a volume"):
+            found.append(volumes.volume_of(shown, server_id, records))
+    return tuple(found)
 
 
 def owner_state(cloud: Cloud, owner: str) -> OwnerState:

@@ -9,7 +9,7 @@ import pytest
 
 from elastio.core.model import VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, NotOursError, ProviderError, QuotaError, RefusedError, TransientError
-from elastio.optional_ports import TagsVolumes, TellsNotices
+from elastio.optional_ports import ListsForBacking, TagsVolumes, TellsNotices
 from elastio.units import GIB
 
 from .steps import attached, bought, settled, state_of
@@ -305,6 +305,18 @@ def test_a_machine_that_stays_has_no_notice(noticing_cloud: Any) -> None:
     assert noticing_cloud.provider.notice() is None
 
 
+def test_volumes_of_the_backing_device_are_listed_whoever_owns_them(listing_cloud: Any) -> None:
+    provider, own, other = listing_cloud.provider, bought(listing_cloud), listing_cloud.of_dead_machine()
+    provider.tag(own.id, VolumeTag.DIRTY)
+    listing_cloud.settle()
+    found = {v.id: (v.state, v.tag) for v in provider.list_for_backing()}
+    assert found == {own.id: (VolumeState.AVAILABLE, VolumeTag.DIRTY), other: (VolumeState.AVAILABLE, VolumeTag.CLEAN)}
+    assert {v.backing_uuid for v in provider.list_for_backing()} == {own.backing_uuid}
+    assert {v.id for v in provider.list_owned()} == {own.id}
+
+
 def test_optional_protocols_are_recognised(cloud: Any, optional: set[type]) -> None:
     """The agent checks for the protocol: a method with another name would never be called."""
-    assert {kind for kind in (TagsVolumes, TellsNotices) if isinstance(cloud.provider, kind)} == optional
+    assert {
+        kind for kind in (TagsVolumes, TellsNotices, ListsForBacking) if isinstance(cloud.provider, kind)
+    } == optional

@@ -18,6 +18,7 @@ from elastio.core.observation import Answer
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.block_versions import CacheContent
 from elastio.sim.disk import SimDisk
+from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.run import Simulation, ignore
 from elastio.sim.workload import Segment
 from elastio.sim.world import SimWorld
@@ -37,10 +38,10 @@ class Died(BaseException):
 class Moved:
     """Two machines. The first one bought `volume` and died while it was dirty."""
 
-    def __init__(self, *, is_gone: bool = True) -> None:
+    def __init__(self, *, is_gone: bool = True, dirty_blocks: int = DIRTY_BLOCKS) -> None:
         first = machine(LOAD)
         in_phase(first, Phase.BOOSTING)
-        first.run_until(lambda: len(first.world.lost(without=_cache_serial(first))) > DIRTY_BLOCKS, 60.0)
+        first.run_until(lambda: len(first.world.lost(without=_cache_serial(first))) > dirty_blocks, 60.0)
         self.world: SimWorld = first.world
         self.volume = next(v.id for v in self.world.provider.existing())
         first.kill_agent()
@@ -273,6 +274,48 @@ def test_clean_cache_is_used_only_if_the_operator_accepts_that_it_may_be_older(m
     faulted(sim)
     unchanged(moved, sim, moved.volume, "recover.may-be-older")
     assert order(sim, moved.volume, accepts_loss=True).accepted
+    at_rest(moved, sim)
+
+
+def test_cache_is_not_given_up_by_who_does_not_know_why_the_superblock_says_clean() -> None:
+    """The machine died before its superblock said dirty: the dead machine's volume has the only copy."""
+    moved = Moved(dirty_blocks=0)
+    assert not moved.world.kernel.bcache.sb_dirty
+    lost = moved.world.lost(without=serial_of(moved))
+    assert lost
+    sim = moved.second()
+    faulted(sim)
+    unchanged(moved, sim, moved.volume, "recover.may-be-older")
+    answer = sim.ask(RequestKind.RECOVER, accepts_loss=True)
+    assert (answer.accepted, answer.code) == (False, "recover.volume_id")
+    assert moved.volume in answer.text
+    sim.run_for(60.0)
+    assert (sim.phase, intents(sim, "StartWithoutCache"), sim.state.loss_accepted_for) == (Phase.FAULTED, 0, "")
+    assert order(sim, moved.volume, accepts_loss=True).accepted
+    at_rest(moved, sim)
+
+
+def test_dead_machines_cache_is_given_up_by_its_name_or_once_it_is_gone(moved: Moved) -> None:
+    for named in (moved.volume, None):
+        again = just_moved()
+        sim = again.second()
+        sim.on_step = lambda: None  # what only the cache had is lost
+        faulted(sim)
+        sim.run_for(5.0)
+        if named is None:
+            again.world.provider.volumes[moved.volume].state = VolumeState.DELETING
+            sim.run_for(90.0)
+        assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=named).accepted
+        in_phase(sim, Phase.IDLE)
+
+
+def test_cloud_that_does_not_list_other_owners_lets_nothing_be_given_up_without_a_name(moved: Moved) -> None:
+    moved.world.provider.calls.faults = FaultPlan([Fault("list_for_backing", Kind.THROTTLE, calls=0)])
+    sim = moved.second()
+    faulted(sim)
+    sim.run_for(30.0)
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True).code == "cloud.unlisted"
+    assert order(sim, moved.volume).accepted
     at_rest(moved, sim)
 
 

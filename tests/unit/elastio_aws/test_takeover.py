@@ -91,5 +91,14 @@ def test_new_owner_that_ec2_does_not_show_yet_is_no_refusal(provider: Any, sdk: 
         provider.take_over(volume_id)
 
 
+def test_volume_of_the_dead_instance_is_listed_by_its_backing_device(provider: Any, sdk: Any) -> None:
+    dirty = dead(provider, sdk, "listed-1")
+    found = {v.id: v for v in provider.list_for_backing()}
+    assert (found[dirty].state, found[dirty].tag) == (VolumeState.AVAILABLE, VolumeTag.DIRTY)
+    assert {v.backing_uuid for v in found.values()} == {provider._backing_uuid}
+    other = VolumeId(sdk.create_volume(AvailabilityZone=provider.who().zone, Size=1)["VolumeId"])
+    assert other not in {v.id for v in provider.list_for_backing()}
+
+
 def test_unknown_volume_is_none(provider: Any) -> None:
     assert provider.foreign(VolumeId("vol-0123456789abcdef0")) is None

@@ -10,7 +10,7 @@ from elastio.core.foreign import OwnerState
 from elastio.core.model import VolumeId, VolumeState, VolumeTag
 from elastio.errors import AuthError, ElastioError, RefusedError
 from elastio_openstack import takeover
-from elastio_openstack.volumes import OWNER_KEY, STATE_KEY
+from elastio_openstack.volumes import BACKING_KEY, OWNER_KEY, STATE_KEY
 
 ME = {"id": "here", "tenant_id": "project"}
 VOLUME = {
@@ -75,6 +75,25 @@ def test_own_volume_needs_no_question() -> None:
     cloud = Answers()
     seen = takeover.foreign(cloud, {**VOLUME, "metadata": {OWNER_KEY: "here"}}, ME)  # type: ignore[arg-type]
     assert (seen.owner_state, cloud.sent) == (OwnerState.SELF, [])
+
+
+class Rows:
+    """A cloud that ignores the filter by metadata, as some do, and returns every volume."""
+
+    def call(self, service: str, method: str, path: str, body: Any = None) -> Any:
+        if path.startswith("/attachments"):
+            return {"attachments": [{"instance": "gone"}]}
+        ours = {**VOLUME, "metadata": {**VOLUME["metadata"], BACKING_KEY: "uuid"}}  # type: ignore[dict-item]
+        other = {**VOLUME, "id": "other", "metadata": {BACKING_KEY: "another"}}
+        return {"volumes": [ours, {**ours, "id": "used", "status": "in-use"}, other]}
+
+
+def test_volumes_of_the_backing_device_are_listed_whoever_owns_them() -> None:
+    found = takeover.list_for_backing(Rows(), "uuid", "here")  # type: ignore[arg-type]
+    assert [(v.id, v.state, v.tag) for v in found] == [
+        (VOLUME["id"], VolumeState.AVAILABLE, VolumeTag.DIRTY),
+        ("used", VolumeState.ELSEWHERE, VolumeTag.DIRTY),
+    ]
 
 
 def test_owner_and_state_change_in_one_request() -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from elastio.core import missing_cache
-from elastio.core.actions import StartWithoutCache
-from elastio.core.cycle import UNKNOWN_VOLUME
+from elastio.core.actions import ListForBacking, Outcome, OutcomeKind, StartWithoutCache
+from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
 from elastio.core.detection import danger, in_faulted
 from elastio.core.invariants import check
 from elastio.core.machine import decide
-from elastio.core.model import CacheState, HostView, Request, RequestKind, Volume, VolumeId, VolumeState
+from elastio.core.model import CacheState, HostView, Request, RequestKind, Volume, VolumeId, VolumeState, VolumeTag
 from elastio.core.observation import Answer, Decision
 from elastio.core.planner import next_action
 from elastio.core.recovery import recover
@@ -164,6 +164,70 @@ def test_what_nobody_remembers_is_given_up_only_when_no_volume_is_left() -> None
 
 
 OTHERS = "vol-other"
+DIRTY = volume(VolumeState.AVAILABLE, id=VolumeId(OTHERS), tag=VolumeTag.DIRTY)
+GONE = boosted(volume=volume(VolumeState.GONE))
+
+
+@pytest.mark.parametrize("of", [None, GONE, boosted(volume_id=None, volume=None)], ids=["none", "gone", "not bought"])
+@pytest.mark.parametrize("tag", [VolumeTag.DIRTY, VolumeTag.UNKNOWN])
+def test_no_loss_is_accepted_without_a_name_beside_a_volume_that_is_not_clean_whoever_owns_it(
+    of: Cycle | None, tag: VolumeTag
+) -> None:
+    before = faulted(of, for_backing=(replace(DIRTY, tag=tag),))
+    after, answer = ask(before, GIVE_UP)
+    assert (after, answer.accepted, answer.code) == (before, False, "recover.volume_id")
+    assert all(text in answer.text for text in (f"--foreign {OTHERS}", "10.0 GiB", "1 min 40 s old"))
+    assert ask(before, replace(GIVE_UP, volume_id=(of and of.volume_id) or OTHERS))[1].accepted
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        replace(DIRTY, tag=VolumeTag.CLEAN),
+        replace(DIRTY, state=VolumeState.DELETING),
+        replace(DIRTY, id=VolumeId("vol-given-up")),
+    ],
+)
+def test_what_is_clean_or_gone_or_was_given_up_before_hinders_nothing(there: Volume) -> None:
+    before = faulted(GONE, for_backing=(there,), given_up=(VolumeId("vol-given-up"),))
+    assert ask(before, GIVE_UP)[1].accepted
+
+
+def test_no_loss_is_accepted_without_a_name_before_the_cloud_has_listed_all_owners() -> None:
+    before = faulted(GONE, for_backing=None, for_backing_backoff=Backoff(1, NOW + 9, "throttled"))
+    after, answer = ask(before, GIVE_UP)
+    assert (after, answer.accepted, answer.code) == (before, False, "cloud.unlisted")
+    assert "throttled" in answer.text
+    assert ask(before, BY_NAME)[1].accepted, "a cloud that cannot list them hinders no order with a name"
+
+
+def test_volume_of_another_owner_may_be_given_up_beside_own_ones() -> None:
+    before = faulted(owned=(volume(VolumeState.AVAILABLE),), for_backing=(DIRTY,))
+    assert ask(before, replace(GIVE_UP, volume_id=OTHERS))[0].loss_accepted_for == OTHERS
+    assert not ask(before, replace(GIVE_UP, volume_id="vol-unknown"))[1].accepted
+
+
+LIST = ListForBacking()
+
+
+def test_volumes_of_all_owners_are_listed_each_minute_while_a_cache_is_missing() -> None:
+    unlisted = faulted(owned=(), for_backing=None, for_backing_backoff=NO_BACKOFF)
+    assert next_action(unlisted, seen(WAITS_FOR_DIRTY), POLICY).action == LIST
+    done = Outcome(LIST, OutcomeKind.DONE, (DIRTY,))
+    listed = missing_cache.settle(unlisted, seen(WAITS_FOR_DIRTY, outcomes=(done,)))
+    assert listed.for_backing == (DIRTY,)
+    assert next_action(listed, seen(WAITS_FOR_DIRTY), POLICY).action != LIST
+    later = seen(WAITS_FOR_DIRTY, now=NOW + 80)
+    assert next_action(listed, later, POLICY).action == LIST
+    failed = missing_cache.settle(listed, replace(later, outcomes=(Outcome(LIST, OutcomeKind.RETRY, error="no"),)))
+    assert (failed.for_backing, failed.for_backing_backoff.error) == (None, "no")
+
+
+@pytest.mark.parametrize("of", [state(Phase.IDLE), state(Phase.BOOSTING, boosted())])
+def test_list_of_an_earlier_fault_is_not_used_for_the_next(of: AgentState) -> None:
+    old = replace(of, for_backing=(), for_backing_backoff=Backoff(0, NOW + 60))
+    assert missing_cache.settle(old, seen(host(backing()))) == of
+    assert next_action(of, seen(host(backing())), POLICY).action != LIST
 
 
 def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
@@ -193,7 +257,8 @@ def test_an_accepted_loss_is_void_once_the_cache_is_back_or_is_asked_for() -> No
 def test_an_accepted_loss_is_used_up_and_the_volume_left_while_it_exists() -> None:
     """The list that was there is older than the volume: it says nothing about it."""
     view = seen(host(backing(state=CacheState.INCONSISTENT)))
-    after = decide(faulted(boosted(), loss_accepted_for=VOLUME_ID), view, POLICY).state
+    accepted = faulted(boosted(), loss_accepted_for=VOLUME_ID, for_backing=None, for_backing_backoff=NO_BACKOFF)
+    after = decide(accepted, view, POLICY).state
     assert (after.phase, after.loss_accepted_for, after.given_up, after.owned) == (Phase.IDLE, "", (VOLUME_ID,), None)
     assert danger(after, view) is None
     assert missing_cache.settle(after, view) == after
