@@ -28,6 +28,9 @@ UMOUNT_S = 120.0
     is_flag=True,
     help="Give up the dirty data of the missing cache, and start the device without it.",
 )
+@click.option(
+    "--bring-back", is_flag=True, help="Attach the cache of --volume although it may be older than the device."
+)
 @click.option("--yes", is_flag=True, help="Accept the loss of data without confirmation.")
 @seconds_option("--timeout", "wait_s", WAIT_S, "Time to wait for the device.")
 @click.pass_obj
@@ -37,6 +40,7 @@ def recover(
     foreign: str | None,
     umount: bool,
     accept_data_loss: bool,
+    bring_back: bool,
     yes: bool,
     wait_s: float,
 ) -> None:
@@ -45,6 +49,8 @@ def recover(
     With --accept-data-loss the device starts without its cache. That is refused while the volume still exists in the
     cloud, unless --volume names it. If no cache is missing, nothing is changed and the exit code is 5.
 
+    With --bring-back and --accept-data-loss the named volume is attached although its content may be older.
+
     With --foreign the cache is a volume that another machine bought, which is gone and whose backing volume is here
     now. It is taken over, flushed and deleted; refused unless the cloud proves that the machine is gone. If the device
     was clean when it lost its cache, --accept-data-loss is needed. The same command goes on after a failure.
@@ -52,20 +58,21 @@ def recover(
     if foreign is not None:
         if volume is not None:
             raise click.UsageError("give --foreign or --volume")
-        order = Order(foreign, accept_data_loss, yes)
-        take_over(app, order, wait_s, lambda missing: _umount(app, missing, umount))
+        take_over(app, Order(foreign, accept_data_loss, yes), wait_s, lambda missing: _umount(app, missing, umount))
         return
+    if bring_back and not (volume and accept_data_loss):
+        raise click.UsageError("--bring-back needs --volume and --accept-data-loss")
     seen = app.client().status()
     for line in plan(seen):
         click.echo(line)
     if seen.missing is not None and seen.missing.waits_for_umount:
         _umount(app, seen.missing, umount)
     if accept_data_loss:
-        _confirm(seen.missing, volume, yes)
-        if seen.missing is not None and (seen.missing.waits_for_umount or seen.backing is None):
+        _confirm(seen.missing, volume, yes, BACK if bring_back else LOST)
+        if not bring_back and seen.missing is not None and (seen.missing.waits_for_umount or seen.backing is None):
             _wait_for_backing(app, wait_s)
-    fields: dict[str, object] = {"accepts_loss": int(accept_data_loss)}
-    click.echo(app.client().ask("recover", **fields, **({"volume_id": volume} if volume else {}))["text"])
+    fields = {**({"brings_back": 1} if bring_back else {}), **({"volume_id": volume} if volume else {})}
+    click.echo(app.client().ask("recover", accepts_loss=int(accept_data_loss), **fields)["text"])
     _wait(app, wait_s)
 
 
@@ -107,7 +114,8 @@ def _older_cache(missing: MissingPart, wall: float) -> list[str]:
         f"dirty data only on this volume: {extent(missing, wall)}",
         "if the cache failed while the device ran (see `journalctl -k -b -1`), it is older than the device:",
         f"  `elastio recover --accept-data-loss --volume {volume}` continues without it",
-        f"if it was detached while the machine was off: `elastio recover --volume {volume}` brings it back",
+        "if it was detached while the machine was off:",
+        f"  `elastio recover --bring-back --accept-data-loss --volume {volume}` brings it back",
         "if you do not know: take snapshots of both volumes, bring it back, check the filesystem, compare",
     ]
 
@@ -158,13 +166,15 @@ def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
 # --- data loss ---------------------------------------------------------------------------------------------
 
 
-def _confirm(missing: MissingPart | None, volume: str | None, is_agreed: bool) -> None:
+LOST = "The dirty data on volume {} will be lost"
+BACK = "Volume {} may be older than the device, and blocks may be read as they were before"
+
+
+def _confirm(missing: MissingPart | None, volume: str | None, is_agreed: bool, what: str) -> None:
     if is_agreed or missing is None:
         return
     name = volume or missing.volume_id or "unknown"
-    typed = click.prompt(
-        f"The dirty data on volume {name} will be lost. Type the name of the volume to continue", default=""
-    )
+    typed = click.prompt(f"{what.format(name)}. Type the name of the volume to continue", default="")
     if typed != name:
         raise ElastioError("the name does not match: nothing was changed")
 

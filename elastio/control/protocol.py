@@ -82,11 +82,11 @@ COMMANDS: Mapping[str, Mapping[str, range | re.Pattern[str]]] = {
     "boost": {"size_bytes": SIZE},
     "flush": {},
     "pause": {},
-    "resume": {},
+    "resume": {"accepts_loss": FLAG},
     "quiesce": {"seconds": range(1, MAX_HOLD_S + 1)},
     "unquiesce": {},
     "shutdown": {"reboots": FLAG, "cancels": FLAG},
-    "recover": {"accepts_loss": FLAG, "is_foreign": FLAG, "volume_id": VOLUME_ID},
+    "recover": {"accepts_loss": FLAG, "brings_back": FLAG, "is_foreign": FLAG, "volume_id": VOLUME_ID},
     "gc": {},
     "learn": {"size_bytes": SIZE},
     "expect": {"seconds": range(1, MAX_HOLD_S + 1), "size_bytes": SIZE},
@@ -127,9 +127,10 @@ def fields_of(message: Message) -> Message:
 
 
 def needs_root(message: Message) -> str:
-    """What only root may do of what this request asks, not every member of the socket's group; empty: nothing."""
-    if message["command"] != "recover":
-        return ""
+    """What only root may do of what this request asks, not every member of the socket's group; empty: nothing.
+
+    Whether a request needs `accepts_loss` depends on the state, and is decided by the core.
+    """
     if message.get("accepts_loss"):
         return "accept the loss of data"
     return "take over another machine's volume" if message.get("is_foreign") else ""

@@ -173,7 +173,7 @@ class ControlServer:
         try:
             message = parse_request(line)
             if (reserved := needs_root(message)) and not _is_root(client.sock):
-                raise ControlError(f"only root may {reserved}", code="recover.accepts_loss")
+                raise ControlError(f"only root may {reserved}", code=f"{message['command']}.accepts_loss")
             self.asked_by = _uid(client.sock)
             self._handle(message, reply)
         except ElastioError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import caps, filling, holding, inhibition
+from elastio.core import caps, fault_texts, filling, holding, inhibition
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.market import Choice
@@ -15,7 +15,7 @@ from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quie
 from elastio.core.state import AgentState, Capped, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
-from elastio.units import format_duration, format_size
+from elastio.units import format_duration
 
 
 class Event(StrEnum):
@@ -128,15 +128,11 @@ def danger(state: AgentState, obs: Observation) -> Detection | None:
         return _duplicated(state, obs.host) or _unregistered(state, obs.host)
     is_accepted = state.is_loss_accepted or state.is_stale_accepted
     if backing.state is CacheState.INCONSISTENT and not is_accepted:
-        return endangered(
-            FaultKind.INCONSISTENT,
-            "the backing device was started by force without its cache: it is inconsistent "
-            f"(`elastio {'resume` accepts it as it is' if state.cycle is None else 'recover` says what can be done'})",
-        )
+        return endangered(FaultKind.INCONSISTENT, fault_texts.inconsistent(state.cycle))
     if backing.waits_for_cache and not state.may_run_without_cache(backing):
-        return endangered(FaultKind.CACHE_MISSING, _missing(state.cycle, backing))
+        return endangered(FaultKind.CACHE_MISSING, fault_texts.missing(state.cycle, backing))
     if state.recovered and state.cycle is not None and _lacks_data(state, state.cycle, backing):
-        return endangered(FaultKind.MAY_LACK_DATA, why_may_lack_data(state.cycle))
+        return endangered(FaultKind.MAY_LACK_DATA, fault_texts.why_may_lack_data(state.cycle))
     ours = state.cycle.cache_set if state.cycle else None
     strange = backing.cache_set is not None and backing.cache_set != ours
     if strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
@@ -145,14 +141,6 @@ def danger(state: AgentState, obs: Observation) -> Detection | None:
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
     return None
-
-
-def _missing(cycle: Cycle | None, backing: BackingView) -> str:
-    name = _volume_name(cycle)
-    text = f"the cache of the backing device is missing and the device is {backing.state}"
-    if backing.may_have_been_written_since:
-        return f"{text}: volume {name} may be older than the device, or be needed (`elastio recover`)"
-    return f"{text}: attach volume {name} again; the device is not started without it (`elastio recover`)"
 
 
 def _duplicated(state: AgentState, host: HostView | None) -> Detection | None:
@@ -172,27 +160,14 @@ def _unregistered(state: AgentState, host: HostView | None) -> Detection | None:
         return None
     return endangered(
         FaultKind.CACHE_FAILED,
-        f"bcache dropped the backing device while volume {_volume_name(cycle)} was its cache: the cache failed, or "
-        "somebody stopped the device (`elastio recover`)",
+        f"bcache dropped the backing device while volume {fault_texts.volume_name(cycle)} was its cache: the cache "
+        "failed, or somebody stopped the device (`elastio recover`)",
     )
 
 
 def _lacks_data(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
     is_back = backing.cache_set is not None and backing.cache_set == cycle.cache_set
     return cycle.may_lack_data and not is_back and not state.is_loss_accepted
-
-
-def why_may_lack_data(cycle: Cycle) -> str:
-    """What is wrong with a device that shows no cache although this agent did not detach it."""
-    return (
-        f"the kernel shows no cache, but volume {_volume_name(cycle)} was the cache when it was last seen, with "
-        f"{format_size(cycle.dirty_bytes)} dirty, and this agent did not detach it: the backing device may be an "
-        "older copy, or lack that data (`elastio recover`)"
-    )
-
-
-def _volume_name(cycle: Cycle | None) -> str:
-    return cycle.volume_id if cycle and cycle.volume_id else "that was its cache"
 
 
 def _may_be_ours(state: AgentState) -> bool:

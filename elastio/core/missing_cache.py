@@ -11,7 +11,8 @@ starts it alone. It looks for the cache, and waits.
 
 - *Bring the cache back.* The journal names the volume. If it names none, the only volume that carries this device's tag
   is taken; if there are several, the operator names one. A device that was clean when its cache was removed may have
-  been written to since, so its cache may be older. It is attached again only by name (`operator_confirmed`).
+  been written to since, so its cache may be older. It is attached again only by name, and by whoever accepts that
+  (`operator_confirmed`): reads of what it has missed return older data, which is a loss like any other.
 - *Give the data up.* The operator is shown how much was dirty on the volume when it was last seen, and names the
   volume, unless it is provably gone, and no machine's volume for this device is left that may be it (`bought_for`). The
   order covers this one volume (`loss_accepted_for`): if another cache is missing later, it does not apply. It ends when
@@ -48,7 +49,7 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
         return _without_backing(state, request, obs)
     if not bought_for.lacks_cache(state, backing):
         return state, Answer(request, False, _nothing_to_recover(state), "recover.nothing")
-    if request.accepts_loss:
+    if request.accepts_loss and not request.brings_back:
         return _accept(state, request, backing, obs)
     if state.cycle is not None and not backing.waits_for_cache:
         return state, Answer(request, False, remedies(state.cycle), "recover.not-waiting")
@@ -62,7 +63,7 @@ def _without_backing(state: AgentState, request: Request, obs: Observation) -> t
     """
     is_shut_out = state.phase is Phase.FAULTED and not state.is_stopped
     lost_its_cache = state.cycle is not None and state.cycle.may_be_attached and not state.cycle.may_lack_data
-    if is_shut_out and lost_its_cache and not request.accepts_loss:
+    if is_shut_out and lost_its_cache and (request.brings_back or not request.accepts_loss):
         return _bring_back(state, request, obs)
     text = "the backing device is not registered with bcache" if obs.host else UNSEEN
     return state, Answer(request, False, f"{text}: ask again in a moment", "device.unknown")
@@ -87,11 +88,12 @@ def remedies_if_clean(cycle: Cycle | None) -> str:
     """What an operator can do about a device that was clean and may have been written to since its cache failed."""
     name = (cycle.volume_id if cycle else None) or "ID"
     return (
-        "the device was clean when its cache was removed. If the cache failed (`journalctl -k -b -1` shows `cache is "
-        "clean, keep it alive`), it is older than the device: go on without it with --accept-data-loss --volume "
-        f"{name}. If the volume was detached while the machine was off, or if the power failed within seconds of the "
-        f"first writes, bring it back with --volume {name}. If you do not know: take snapshots of both volumes, bring "
-        "it back, check the filesystem, and compare it with the other copy"
+        "the device was clean when its cache was removed, so only root may decide. If the cache failed (`journalctl -k "
+        "-b -1` shows `cache is clean, keep it alive`), it is older than the device: go on without it with "
+        f"--accept-data-loss --volume {name}. If the volume was detached while the machine was off, or if the power "
+        "failed within seconds of the first writes, bring it back with --bring-back --accept-data-loss --volume "
+        f"{name}. If you do not know: take snapshots of both volumes, bring it back, check the filesystem, and compare "
+        "it with the other copy"
     )
 
 
@@ -123,12 +125,13 @@ def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[
     """Find the volume and let it be attached. This cancels an order to give it up."""
     cycle = state.cycle
     backing = obs.host.backing if obs.host else None
-    if backing is not None and backing.may_have_been_written_since and request.volume_id is None:
+    is_confirmed = request.volume_id is not None and request.accepts_loss
+    if backing is not None and backing.may_have_been_written_since and not is_confirmed:
         return state, Answer(request, False, remedies_if_clean(cycle), "recover.may-be-older")
     if cycle is not None and request.volume_id in (None, cycle.volume_id):
         state = replace(
             state,
-            cycle=replace(cycle, backoffs={}, operator_confirmed=request.volume_id is not None),
+            cycle=replace(cycle, backoffs={}, operator_confirmed=is_confirmed),
             loss_accepted_for="",
         )
         return state, Answer(request, True, f"the missing cache is {known_loss(cycle, obs)}; it is being brought back")
@@ -141,7 +144,7 @@ def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[
     found = [v for v in candidates(state) if request.volume_id in (None, v.id)]
     if len(found) != 1:
         return state, Answer(request, False, _not_exactly_one(found), "recover.volume_id")
-    cycle = replace(cycle_of(found[0], obs), operator_confirmed=request.volume_id is not None).stamped(boosted=obs.now)
+    cycle = replace(cycle_of(found[0], obs), operator_confirmed=is_confirmed).stamped(boosted=obs.now)
     text = f"the missing cache can only be volume {found[0].id}, bought for this device; it is being brought back"
     return replace(state, cycle=cycle, loss_accepted_for=""), Answer(request, True, text)
 

@@ -336,13 +336,18 @@ class RequestKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an operator or the service manager asked for."""
+    """What an operator or the service manager asked for.
+
+    Only root may accept a loss: the control socket refuses `accepts_loss` of anybody else (`protocol.needs_root`). So
+    whatever may lose data, or bring older data back, asks for it, by the state in which it is decided.
+    """
 
     kind: RequestKind
     size_bytes: int | None = None
     seconds: float | None = None
     volume_id: str | None = None
     accepts_loss: bool = False
+    brings_back: bool = False  # of RECOVER: the named cache comes back although it may be older than the device
     is_foreign: bool = False  # of RECOVER: another machine bought the volume, and is gone
     reboots: bool = False  # of SHUTDOWN: it is a reboot
     cancels: bool = False  # of SHUTDOWN: end its inhibition

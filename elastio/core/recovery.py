@@ -40,7 +40,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.detection import why_may_lack_data
+from elastio.core.fault_texts import why_may_lack_data
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -57,7 +57,7 @@ from elastio.core.update import remember_failed_clean
 
 MIXED = (
     "the cache is back, but it may have been dirty when the device continued without it: some blocks may be older than "
-    "what was written last. Check the filesystem; `elastio resume` flushes the cache and releases it"
+    "what was written last. Check the filesystem; `elastio resume --accept-data-loss` flushes the cache and releases it"
 )
 
 

@@ -130,6 +130,8 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
     """
     state = replace(state, paused=False)
     if state.phase is Phase.FAULTED:
+        if refused := _why_not_accepted(state, request, obs):
+            return state, Answer(request, False, refused, "resume.accepts_loss")
         state = _repaired(state, obs, move)
     if state.phase is Phase.FAULTED:
         return state, Answer(request, False, f"the agent is still faulted: {state.fault}", FAULTED)
@@ -140,6 +142,17 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
     text = f"the agent is not paused, but no boost begins yet: {reason}, for another {format_duration(left_s)}"
     remedy = inhibition.remedy(reason)
     return state, Answer(request, True, f"{text} ({remedy})" if remedy else text)
+
+
+def _why_not_accepted(state: AgentState, request: Request, obs: Observation) -> str:
+    """Why this fault ends only by whoever accepts a loss: the device lacks data, or a flush would write older data."""
+    backing = obs.host.backing if obs.host else None
+    if request.accepts_loss or backing is None:
+        return ""
+    is_lacking = backing.state is CacheState.INCONSISTENT and state.cycle is None and not state.is_stale_accepted
+    if not state.is_mixed and not is_lacking:
+        return ""
+    return f"the agent is still faulted: {state.fault}; only root may, with `elastio resume --accept-data-loss`"
 
 
 def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:

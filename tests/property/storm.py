@@ -171,7 +171,8 @@ class Storm:
         elif kind == "power_cut":
             self.sim.power_cut()
         elif self.sim.agent is not None:
-            self.sim.request(RequestKind(kind), seconds=HOLD_S)
+            # By root, who accepts what `resume` may lose: a fault that only that ends must not end the run.
+            self.sim.request(RequestKind(kind), seconds=HOLD_S, accepts_loss=kind == "resume")
 
     def _is_over(self) -> bool:
         """A load waits while its device does: it may end long after the storm, and has pauses of its own."""

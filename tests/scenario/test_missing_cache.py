@@ -184,10 +184,25 @@ def test_a_clean_cache_that_may_be_older_than_the_device_is_not_brought_back_by_
     assert not sim.world.lost()
 
 
+def test_no_cache_that_missed_writes_is_attached_by_who_may_not_accept_a_loss() -> None:
+    """Not by its name, nor while the device is not registered yet, when it is not known that it was clean."""
+    sim, volume_id = gone_while_clean(Segment(20, 0), Segment(10, 10), written_s=4)
+    by_name: dict[str, Any] = {"volume_id": volume_id, "asked_by": 1000}
+    assert sim.ask(RequestKind.RECOVER, **by_name).code == "recover.may-be-older"
+    assert sim.ask(RequestKind.RECOVER, brings_back=True, **by_name).code == "recover.may-be-older"
+    sim.world.kernel.drop_backing()
+    sim.run_for(0.5)
+    sim.ask(RequestKind.RECOVER, **by_name)
+    assert not present(sim.state.cycle).operator_confirmed
+    sim.run_for(60)
+    assert sim.world.kernel.bcache.stale_links == 0
+    assert sim.phase is Phase.FAULTED
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_clean_cache_is_brought_back_by_name(*, dies: bool) -> None:
     sim, volume_id = gone_while_clean()
-    assert sim.ask(RequestKind.RECOVER, volume_id=volume_id).accepted
+    assert sim.ask(RequestKind.RECOVER, volume_id=volume_id, accepts_loss=True, brings_back=True).accepted
     if dies:
         sim.start_agent()
     in_phase(sim, Phase.BOOSTING)

@@ -356,10 +356,11 @@ def test_only_root_may_give_up_data_or_take_volumes_over_and_the_kernel_says_who
     opened = open_to_all(hear)
     named = asks("recover", asked_by=0)  # nobody may name somebody else
     harmless = (asks("recover"), asks("recover", accepts_loss=0))
-    for request in (*harmless, asks("recover", accepts_loss=1), asks("recover", is_foreign=1, volume_id="v"), named):
+    reserved = (*(asks(name, accepts_loss=1) for name in ("recover", "resume")), asks("recover", is_foreign=1))
+    for request in (*harmless, *reserved, named):
         assert connect_as(opened.path, uid, 5000, [], request) == b"connected"
         opened.turn()
-    assert heard == [(False, uid), (False, uid), (True, uid), (True, uid)][: 4 if is_heard else 2]
+    assert heard == [(False, uid), (False, uid), *[(True, uid)] * 3][: 5 if is_heard else 2]
 
 
 # --- the socket file --------------------------------------------------------------------------------------

@@ -279,6 +279,28 @@ def test_the_loss_of_data_is_accepted_by_typing_the_volumes_name(
     assert ("recover" in commands(agent)) is (code is Exit.OK)
 
 
+@pytest.mark.parametrize(("typed", "code"), [("vol-7\n", Exit.OK), ("\n", Exit.FAILED)])
+def test_cache_that_may_be_older_is_brought_back_by_typing_its_name(
+    typed: str, code: Exit, agent: FakeAgent, elastio: Shell
+) -> None:
+    agent.statuses = [waiting(running=False, may_be_older=True), OPEN]
+    agent.replies = {"recover": accepted("it is being brought back")}
+    order = ("recover", "--bring-back", "--volume", "vol-7")
+    assert elastio(*order).exit_code == elastio("recover", "--bring-back", "--accept-data-loss").exit_code == Exit.USAGE
+    assert elastio(*order, "--accept-data-loss", stdin=typed).exit_code == code
+    sent = {"version": 1, "command": "recover", "accepts_loss": 1, "brings_back": 1, "volume_id": "vol-7"}
+    assert (sent in agent.asked) is (code is Exit.OK)
+
+
+@pytest.mark.parametrize(("typed", "code"), [("accept the loss\n", Exit.OK), ("yes\n", Exit.FAILED)])
+def test_fault_that_may_lose_data_is_ended_by_typing_so(
+    typed: str, code: Exit, agent: FakeAgent, elastio: Shell
+) -> None:
+    agent.replies = {"resume": accepted("boosts start by themselves again")}
+    assert elastio("resume", "--accept-data-loss", stdin=typed).exit_code == code
+    assert ({"version": 1, "command": "resume", "accepts_loss": 1} in agent.asked) is (code is Exit.OK)
+
+
 LACKING = standing(Phase.FAULTED, cycle=replace(a_cycle(), may_lack_data=True), fault="an older copy")
 
 

@@ -58,6 +58,8 @@ ELSEWHERE = state(Phase.DETACHING, cycle(times=RELEASED, volume=volume(VolumeSta
 FOREIGN = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, superblock=OTHER_SET))
 DUPLICATES = replace(host(None), duplicates=("vdb", "vdd"))
 
+ACCEPTED = Request(RequestKind.RESUME, accepts_loss=True)
+
 # The observation, the fault that it is, and whether an operator's `resume` is refused.
 DANGERS: dict[str, tuple[AgentState, HostView, FaultKind, bool]] = {
     "inconsistent": (state(Phase.IDLE), INCONSISTENT, FaultKind.INCONSISTENT, False),
@@ -76,9 +78,14 @@ def test_a_danger_is_left_to_an_operator(danger: str) -> None:
     assert (first.state.phase, present(first.state.fault).kind) == (Phase.FAULTED, kind)
     assert all(is_read(action) for action in first.actions)
     assert decide(first.state, seen(view), POLICY).state.phase is Phase.FAULTED
-    resumed = decide(first.state, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
+    resumed = decide(first.state, seen(view, requests=(ACCEPTED,)), POLICY)
     assert resumed.answers[0].accepted is not is_refused
     assert (resumed.state.phase is Phase.FAULTED) is is_refused
+    plain = decide(first.state, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
+    needs_loss = view is INCONSISTENT and not is_refused
+    assert plain.answers[0].code == ("resume.accepts_loss" if needs_loss else resumed.answers[0].code)
+    assert (plain.state.phase is Phase.FAULTED) is (is_refused or needs_loss)
+    assert not needs_loss or plain.course.transitions == ()
 
 
 def test_a_purchase_under_way_is_waited_for_before_anything_is_called_released() -> None:
@@ -202,7 +209,9 @@ def test_a_cache_that_was_clean_in_name_only_is_kept() -> None:
     assert stays.state.phase is Phase.FAULTED
     assert all(is_read(action) for action in stays.actions)
     assert decide(replace(decision.state, recovered=False), seen(back), POLICY).state.phase is Phase.FAULTED
-    ordered = decide(decision.state, seen(back, requests=(Request(RequestKind.RESUME),)), POLICY).state
+    plain = decide(stays.state, seen(back, requests=asked(RequestKind.RESUME)), POLICY)
+    assert (plain.answers[0].code, plain.state.phase) == ("resume.accepts_loss", Phase.FAULTED)
+    ordered = decide(decision.state, seen(back, requests=(ACCEPTED,)), POLICY).state
     assert (ordered.phase, ordered.cycle and ordered.cycle.forced) == (Phase.FLUSHING, True)
     restarted = replace(before, recovered=False, phase=Phase.DETACHING)
     assert decide(restarted, seen(host(FAILED_CLEAN)), POLICY).state.phase is Phase.FAULTED
@@ -266,10 +275,13 @@ def test_the_status_tells_whether_a_missing_cache_may_be_older_than_the_device(
     assert (decide(faulted, view, POLICY).actions == (AttachVolume(VOLUME_ID),)) is not is_in_doubt
 
 
-def test_without_a_journal_a_clean_cache_is_brought_back_by_name_alone() -> None:
+def test_without_a_journal_a_clean_cache_is_brought_back_by_its_name_and_with_its_loss_accepted() -> None:
     faulted = state(Phase.FAULTED, owned=(volume(VolumeState.AVAILABLE),))
     refused = decide(faulted, seen(host(WAITS_FOR_CLEAN), requests=(Request(RequestKind.RECOVER),)), POLICY)
     assert not refused.answers[0].accepted
     assert refused.state.cycle is None
-    named = Request(RequestKind.RECOVER, volume_id=VOLUME_ID)
-    assert decide(faulted, seen(host(WAITS_FOR_CLEAN), requests=(named,)), POLICY).actions == (AttachVolume(VOLUME_ID),)
+    named = Request(RequestKind.RECOVER, volume_id=VOLUME_ID, brings_back=True)
+    refused = decide(faulted, seen(host(WAITS_FOR_CLEAN), requests=(named,)), POLICY)
+    assert (refused.answers[0].code, refused.state.cycle) == ("recover.may-be-older", None)
+    accepted = seen(host(WAITS_FOR_CLEAN), requests=(replace(named, accepts_loss=True),))
+    assert decide(faulted, accepted, POLICY).actions == (AttachVolume(VOLUME_ID),)
