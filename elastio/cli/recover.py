@@ -171,9 +171,9 @@ BACK = "Volume {} may be older than the device, and blocks may be read as they w
 
 
 def _confirm(missing: MissingPart | None, volume: str | None, is_agreed: bool, what: str) -> None:
-    if is_agreed or missing is None:
+    name = volume or (missing.volume_id or "unknown" if missing else "")
+    if is_agreed or not name:
         return
-    name = volume or missing.volume_id or "unknown"
     typed = click.prompt(f"{what.format(name)}. Type the name of the volume to continue", default="")
     if typed != name:
         raise ElastioError("the name does not match: nothing was changed")

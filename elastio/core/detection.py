@@ -75,8 +75,10 @@ _MEANINGS = {
     Event.RELEASED: "The cloud shows that the volume is deleted, or that none was bought.",
     Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a cache set is "
     "attached that is not this agent's, two devices carry one backing UUID, the volume is attached to another "
-    "instance, or the kernel shows no cache although the journal records one that took writes or was dirty.",
-    Event.REPAIRED: "The missing cache is back, an operator accepted the loss of what this cache holds and the device "
+    "instance, the kernel shows no cache although the journal records one that took writes or was dirty, or the cloud "
+    "lists a volume of this device that may hold data, that no cycle knows and that was not given up.",
+    Event.REPAIRED: "The missing cache is back, no volume that may hold data is left without a cycle, an operator "
+    "accepted the loss of what this cache holds and the device "
     "runs without it, or an operator resumed and the danger is over.",
 }
 
@@ -140,7 +142,14 @@ def danger(state: AgentState, obs: Observation) -> Detection | None:
             FaultKind.FOREIGN_CACHE,
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
-    return None
+    return _unclaimed(state, backing)
+
+
+def _unclaimed(state: AgentState, backing: BackingView) -> Detection | None:
+    """The next boost would put more data on a device that may be the wrong one. What is clean is released before."""
+    is_releasing = state.phase is Phase.IDLE and state.orphans != ()
+    found = state.unclaimed(backing) if state.recovered and not is_releasing else ()
+    return endangered(FaultKind.MAY_LACK_DATA, fault_texts.unclaimed(found)) if found else None
 
 
 def _duplicated(state: AgentState, host: HostView | None) -> Detection | None:
@@ -344,6 +353,8 @@ def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Detection
         return None
     if state.is_loss_accepted and backing.cache_set is None:
         return Detection(Event.REPAIRED, f"an operator gave up what only volume {state.loss_accepted_for} held")
+    if state.cycle is None and state.fault is not None and state.fault.kind is FaultKind.MAY_LACK_DATA:
+        return Detection(Event.REPAIRED, "no volume that may hold data is left, or an operator gave it up")
     if not state.is_mixed and _is_cache_back(state, obs.host, backing):
         return Detection(Event.REPAIRED, "the cache is back")
     return None

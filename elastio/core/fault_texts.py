@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elastio.core.cycle import Cycle
-from elastio.core.model import BackingView
+from elastio.core.model import BackingView, Volume
 from elastio.units import format_size
 
 
@@ -28,6 +28,15 @@ def why_may_lack_data(cycle: Cycle) -> str:
         f"the kernel shows no cache, but volume {volume_name(cycle)} was the cache when it was last seen, with "
         f"{format_size(cycle.dirty_bytes)} dirty, and this agent did not detach it: the backing device may be an "
         "older copy, or lack that data (`elastio recover`)"
+    )
+
+
+def unclaimed(volumes: tuple[Volume, ...]) -> str:
+    """Volumes of this device that may hold data, and that no cycle knows."""
+    names = ", ".join(f"{v.id} ({format_size(v.size_bytes)}, {v.tag})" for v in volumes)
+    return (
+        f"volume {names} was bought for this backing device, is not tagged clean, and no cycle knows it: the backing "
+        "device or the journal may be an older copy, and it may hold data that this device lacks (`elastio recover`)"
     )
 
 

@@ -47,6 +47,8 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return _without_backing(state, request, obs)
+    if state.phase is Phase.FAULTED and (unclaimed := state.unclaimed(backing)) and not state.is_stopped:
+        return _give_up_unclaimed(state, request, unclaimed)
     if not bought_for.lacks_cache(state, backing):
         return state, Answer(request, False, _nothing_to_recover(state), "recover.nothing")
     if request.accepts_loss and not request.brings_back:
@@ -186,6 +188,21 @@ def _accept(
     lost = known_loss(state.cycle, obs) if state.cycle else "the extent of the loss is not known"
     text = f"the device goes on without its cache: {lost}. Check the filesystem before you use it"
     return replace(state, loss_accepted_for=name), Answer(request, True, text)
+
+
+def _give_up_unclaimed(state: AgentState, request: Request, unclaimed: tuple[Volume, ...]) -> tuple[AgentState, Answer]:
+    """The device runs without them, so nothing has to be started: the volume is left to the operator at once."""
+    names = ", ".join(v.id for v in unclaimed)
+    named = next((v.id for v in unclaimed if v.id == request.volume_id), None)
+    if named is None or not request.accepts_loss or request.brings_back:
+        text = (
+            f"volume {names} may hold data that this device lacks. If the device is an older copy, attach the right "
+            "backing volume instead, and the volume too; the agent then continues. If it is the right one: give the "
+            f"volume up with --accept-data-loss --volume {unclaimed[0].id}, and delete it once it is not needed"
+        )
+        return state, Answer(request, False, text, "recover.not-waiting")
+    text = f"volume {named} is left as it is, and the agent goes on without it"
+    return replace(state, given_up=(*state.given_up, named)), Answer(request, True, text)
 
 
 def _why_not_accepted(state: AgentState, request: Request, backing: BackingView | None) -> str:

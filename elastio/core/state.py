@@ -281,6 +281,17 @@ class AgentState:
         """The volume is not tagged clean, or an operator gave it up: only an operator may delete it."""
         return volume.tag is not VolumeTag.CLEAN or volume.id == self.loss_accepted_for or volume.id in self.given_up
 
+    def unclaimed(self, backing: BackingView) -> tuple[Volume, ...]:
+        """Owned volumes that may hold data which this device lacks: not tagged clean, of no cycle, and not given up.
+
+        While a cycle is open, or a cache is attached or missing, other rules decide which volume is the device's.
+        """
+        if self.cycle is not None or backing.cache_set is not None or backing.waits_for_cache:
+            return ()
+        there = (v for v in self.owned or () if v.state not in (VolumeState.DELETING, VolumeState.GONE))
+        given_up = (self.loss_accepted_for, *self.given_up)
+        return tuple(v for v in there if v.tag is not VolumeTag.CLEAN and v.id not in given_up)
+
     @property
     def orphans(self) -> tuple[Volume, ...]:
         """Owned volumes that may be released: not kept, not being deleted, not attached to another instance."""

@@ -63,7 +63,7 @@ from elastio.units import MB
 
 # A volume that the cloud has not shown within this time does not exist.
 VISIBLE_WITHIN_S = 60.0
-# While a volume is being deleted, the volumes are listed at this interval.
+# While a volume is being deleted, or is left to an operator, the volumes are listed at this interval.
 LEAVING_S = 60.0
 # The clocks of a cloud and of a machine with a synchronized clock differ by less than this.
 CLOCKS_AGREE_S = 5.0
@@ -273,18 +273,17 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
         return replace(state, list_backoff=backoff)
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
-    # Jitter separates machines that were started together. A volume that is being deleted is listed again soon.
-    leaves = any(v.state is VolumeState.DELETING for v in volumes)
-    every_s = min(policy.reconcile_interval_s, LEAVING_S) if leaves else policy.reconcile_interval_s
+    # Jitter separates machines that were started together. What is being deleted, or hinders boosts, is listed soon.
+    is_left = any(v.tag is not VolumeTag.CLEAN and v.id not in state.given_up for v in volumes)
+    is_soon = is_left or any(v.state is VolumeState.DELETING for v in volumes)
+    every_s = min(policy.reconcile_interval_s, LEAVING_S) if is_soon else policy.reconcile_interval_s
     retry_at = obs.now + every_s * (0.75 + 0.5 * obs.jitter)
     state = replace(
         state, owned=volumes, others=others, list_backoff=backoff, listed_at=obs.now, list_again_at=retry_at
     )
     cycle = state.cycle
-    if cycle is None:
-        return state
-    ours = next((v for v in volumes if v.token == cycle.token), None)
-    if ours is None:
+    ours = next((v for v in volumes if cycle is not None and v.token == cycle.token), None)
+    if cycle is None or ours is None:
         return state
     adopted = adopt(cycle, ours, obs) if cycle.volume_id is None else replace(cycle, volume=ours)
     return replace(state, cycle=replace(adopted, seen=True))

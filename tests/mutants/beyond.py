@@ -185,6 +185,14 @@ BEYOND = (
         ONE_MACHINE,
     ),
     by_test(
+        "a volume that no cycle knows is overlooked",
+        "no boost begins beside a volume of this device that may hold data",
+        Patch("elastio/core/detection.py", "return _unclaimed(state, backing)", "return None"),
+        "tests/scenario/test_unclaimed.py"
+        "::test_no_boost_begins_while_a_dirty_volume_of_the_device_is_known_to_no_cycle",
+        "somebody has to replace both the backing device and the journal by older copies",
+    ),
+    by_test(
         "a dead machine's cache is overlooked",
         "no loss is accepted without a name while a volume of this device, whoever owns it, is not clean",
         Patch("elastio/core/bought_for.py", "    if not there:", "    if True:"),

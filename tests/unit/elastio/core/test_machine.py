@@ -40,6 +40,7 @@ from tests.values import (
     RELEASED,
     SET,
     UNBOUGHT,
+    VOLUME_ID,
     WAITS_FOR_DIRTY,
     asked,
     at_full_speed,
@@ -328,6 +329,36 @@ def test_a_broken_rule_stops_the_agent_and_a_request_that_came_with_it_is_answer
 def test_what_nobody_remembers_is_released_only_where_it_is_tagged_clean(tag: VolumeTag) -> None:
     owned = (volume(tag=tag),)
     assert state(Phase.IDLE, owned=owned).orphans == (owned if tag is VolumeTag.CLEAN else ())
+
+
+@pytest.mark.parametrize("tag", VolumeTag)
+def test_what_nobody_remembers_keeps_boosts_from_beginning_unless_it_is_tagged_clean(tag: VolumeTag) -> None:
+    before = state(Phase.IDLE, owned=(volume(VolumeState.AVAILABLE, tag=tag),))
+    after = decide(before, seen(host(backing())), POLICY).state
+    assert (after.phase, after.fault and after.fault.kind) == (
+        (Phase.DETACHING, None) if tag is VolumeTag.CLEAN else (Phase.FAULTED, FaultKind.MAY_LACK_DATA)
+    )
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        state(Phase.IDLE, given_up=(VOLUME_ID,)),
+        state(Phase.BOOSTING, cycle(times=BOOSTED)),
+        state(Phase.FLUSHING, cycle(times=BOOSTED)),
+    ],
+    ids=["given up", "boosting", "flushing"],
+)
+def test_what_is_dirty_and_known_endangers_nothing(before: AgentState) -> None:
+    before = replace(before, owned=(volume(tag=VolumeTag.DIRTY),))
+    view = host(backing()) if before.cycle is None else host(cached(), FORMATTED)
+    assert decide(before, seen(view), POLICY).state.fault is None
+
+
+def test_what_is_clean_is_released_before_the_agent_stops_for_what_is_not() -> None:
+    there = (volume(VolumeState.AVAILABLE, id="vol-2"), volume(VolumeState.AVAILABLE, tag=VolumeTag.DIRTY))
+    after = decide(state(Phase.IDLE, owned=there), seen(host(backing())), POLICY).state
+    assert (after.phase, after.cycle and after.cycle.volume_id) == (Phase.DETACHING, "vol-2")
 
 
 def test_the_reference_page_shows_the_table() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from elastio.core.cycle import FailureKind
-from elastio.core.model import VolumeSpec, VolumeState, VolumeTag
+from elastio.core.model import RequestKind, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.workload import Segment
 from elastio.units import GIB
-from tests.simulated import STEADY
+from tests.simulated import STEADY, in_phase
 
 from .promtool import RULE_TESTS, assert_fired, promtool, series_in
 from .recorded import Recorded
@@ -63,16 +63,23 @@ def test_a_dirty_cache_whose_volume_is_gone_fires_faulted(record: Record, tmp_pa
     assert_fired(recorded.texts, recorded.wall, ["ElastioFaulted"], tmp_path)
 
 
-def test_a_volume_that_may_hold_data_and_that_no_cycle_knows_fires_volume_kept(record: Record, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_a_volume_that_may_hold_data_and_that_no_cycle_knows_fires_volume_kept_and_faulted_until_it_is_given_up(
+    is_given_up: bool, record: Record, tmp_path: Path
+) -> None:
     recorded = record((Segment(1e9, 0),), reconcile_interval_s=60)
     recorded.run(4)
     provider = recorded.sim.world.provider
     forgotten = provider.create("forgotten", VolumeSpec(GIB, 80), {})
     provider.tag(forgotten.id, VolumeTag.DIRTY)
+    if is_given_up:
+        in_phase(recorded.sim, Phase.FAULTED)
+        recorded.sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=forgotten.id)
     recorded.run(20)
-    assert recorded.sim.phase is Phase.IDLE
+    assert recorded.sim.phase is (Phase.IDLE if is_given_up else Phase.FAULTED)
     assert len(provider.existing()) == 1
-    assert_fired(recorded.texts, recorded.wall, ["ElastioVolumeKept"], tmp_path)
+    fired = ["ElastioVolumeKept"] if is_given_up else ["ElastioFaulted", "ElastioVolumeKept"]
+    assert_fired(recorded.texts, recorded.wall, fired, tmp_path)
 
 
 def test_purchases_that_are_refused_fire_boost_failing(record: Record, tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""A dirty volume of this device that no cycle knows: the device and the journal are older copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elastio.core.model import RequestKind, VolumeId, VolumeState, VolumeTag
+from elastio.core.state import FaultKind, Phase
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Segment
+from tests.simulated import QUIET, assert_at_rest, in_phase, machine
+
+from .test_missing_cache import assert_kept, swap_backing
+
+
+def has_fault(sim: Simulation, kind: FaultKind) -> bool:
+    return sim.state.fault is not None and sim.state.fault.kind is kind
+
+
+def without_memory(*load: Segment) -> tuple[Simulation, VolumeId, tuple[Any, bool]]:
+    """The machine was booted with older copies of its journal and of its backing volume, while the cache was dirty."""
+    load = load or (Segment(1e9, 15),)
+    sim = machine((Segment(2, 0), Segment(20, 60), *load), inactivity_delay_s=1e6, attach_timeout_s=1e6)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(20)
+    (bought,) = sim.world.provider.existing()
+    assert bought.tag is VolumeTag.DIRTY
+    sim.kill_agent()
+    sim.lines.clear()
+    right = swap_backing(sim)
+    sim.power_cut()
+    return sim, bought.id, right
+
+
+def test_no_boost_begins_while_a_dirty_volume_of_the_device_is_known_to_no_cycle() -> None:
+    sim, volume_id, _ = without_memory()
+    assert_kept(sim)
+    assert [v.id for v in sim.world.provider.volumes.values()] == [volume_id], "none was bought beside it"
+    assert not sim.ask(RequestKind.BOOST).accepted
+    assert not sim.ask(RequestKind.RESUME, accepts_loss=True).accepted
+    assert volume_id in sim.ask(RequestKind.RECOVER).text
+    sim.start_agent()
+    assert_kept(sim)
+
+
+def test_boosts_go_on_once_the_unknown_volume_was_given_up_by_its_name() -> None:
+    sim, volume_id, _ = without_memory()
+    assert_kept(sim)
+    assert not sim.ask(RequestKind.RECOVER, accepts_loss=True).accepted
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
+    in_phase(sim, Phase.BOOSTING)
+    sim.start_agent()
+    sim.ask(RequestKind.FLUSH)
+    sim.run_for(60)
+    assert not has_fault(sim, FaultKind.MAY_LACK_DATA)
+    assert volume_id in {v.id for v in sim.world.provider.existing()}
+
+
+def test_boosts_go_on_soon_after_the_unknown_volume_was_deleted() -> None:
+    sim, volume_id, _ = without_memory()
+    in_phase(sim, Phase.FAULTED)
+    gone = sim.world.provider.volumes[volume_id]
+    gone.state, gone.deleted_at = VolumeState.GONE, sim.world.clock.elapsed()
+    in_phase(sim, Phase.BOOSTING, 150)
+
+
+def test_right_backing_volume_ends_the_fault_of_a_volume_that_no_cycle_knew() -> None:
+    sim, _, right = without_memory(QUIET)
+    in_phase(sim, Phase.FAULTED)
+    swap_backing(sim, right)
+    sim.power_cut()
+    in_phase(sim, Phase.BOOSTING)
+    sim.ask(RequestKind.FLUSH)
+    assert_at_rest(sim)
