@@ -22,7 +22,7 @@ from elastio.codec import encode
 from elastio.core.actions import Action, Outcome
 from elastio.core.inhibition import snapshot_of
 from elastio.core.observation import NO_COURSE, Course
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import KEPT_FAULTS, AgentState, Phase
 from elastio.errors import JournalError
 
 ROTATE_BYTES = 4 * 1024 * 1024
@@ -188,6 +188,7 @@ def make_names_durable(directory: Path) -> None:
 
 
 def _remembered(state: AgentState) -> dict[str, Any]:
+    is_kept = state.fault is not None and state.fault.kind in KEPT_FAULTS
     return {
         "phase": state.phase.value,
         "cycle": encode(state.cycle),
@@ -199,6 +200,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "given_up": encode(state.given_up),
         "is_stale_accepted": state.is_stale_accepted,
         "failed_clean_set": state.failed_clean_set,
+        **({"fault": encode(state.fault)} if is_kept else {}),
         "create_s": state.create_s,
         **({} if state.cutoff_percent is None else {"cutoff_percent": state.cutoff_percent}),
         "lessons": encode(state.lessons),

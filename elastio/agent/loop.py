@@ -320,9 +320,10 @@ class Agent:
     def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
         """Why the decision is not in the journal; empty: it is, or nothing was decided."""
         try:
-            if decision.reason:
-                state, course = decision.state, decision.course
-                self._journal.decision(before.phase, state, decision.reason, now=obs.now, wall=obs.wall, course=course)
+            state, course = decision.state, decision.course
+            is_due = state.is_stopped and not self._can_record  # a broken rule has to outlast a start
+            if reason := decision.reason or (str(state.fault) if is_due else ""):
+                self._journal.decision(before.phase, state, reason, now=obs.now, wall=obs.wall, course=course)
                 self._recorded()
         except JournalError as error:
             self._not_recorded(error)

@@ -1,6 +1,7 @@
 """What the agent remembers at a start: the last record of the journal, with its times moved to this boot's clock.
 
-Memory only supplies names. The phase is read from the kernel, see `elastio.core.recovery`. The open cycle of another
+Memory only supplies names. The phase is read from the kernel, see `elastio.core.recovery`, and so are faults, but for
+that of a broken rule, which nothing outside shows. The open cycle of another
 backing device must not be ended here. And a journal that came with a machine image names a volume that another machine
 may still write to.
 """
@@ -18,7 +19,7 @@ from elastio.codec import decode
 from elastio.core.credits import CreditBalance
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import Forecast, VolumeId
-from elastio.core.state import AgentState, Capped, Inhibition, Lesson, Phase, Waste
+from elastio.core.state import KEPT_FAULTS, AgentState, Capped, Fault, Inhibition, Lesson, Phase, Waste
 from elastio.errors import ConfigError, JournalError
 
 # Keys of release 0.1.0, and their names of today.
@@ -42,6 +43,8 @@ RENAMED = {
 class Memory:
     """What the journal's last record says about the agent, and in which boot it was written.
 
+    `fault` is one that no scan and no list would show again (`state.KEPT_FAULTS`), or None.
+
     `failures` boosts in a row failed before their cache was attached; none begins before `cool_until` (CLOCK_BOOTTIME).
     """
 
@@ -55,6 +58,7 @@ class Memory:
     given_up: tuple[VolumeId, ...] = ()
     is_stale_accepted: bool = False
     failed_clean_set: str = ""
+    fault: Fault | None = None
     create_s: float | None = None
     cutoff_percent: int | None = None
     lessons: tuple[Lesson, ...] = ()
@@ -84,6 +88,7 @@ class Memory:
             given_up=self.given_up,
             is_stale_accepted=self.is_stale_accepted,
             failed_clean_set=self.failed_clean_set,
+            fault=self.fault,
             create_s=self.create_s,
             cutoff_percent=self.cutoff_percent,
             lessons=self.lessons,
@@ -167,6 +172,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         else _shift_inhibition(inhibition, shift_s, now=now, written_now=written_now),
         **_given_up(last),
         failed_clean_set=str(last.get("failed_clean_set", "")),
+        fault=_fault(last),
         create_s=None if last.get("create_s") is None else float(last["create_s"]),
         cutoff_percent=None if last.get("cutoff_percent") is None else int(last["cutoff_percent"]),
         lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
@@ -181,6 +187,16 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         credits=_shift_credits(last, shift_s, now),
         boot_id=str(last.get("boot", "")),
     )
+
+
+def _fault(record: Mapping[str, Any]) -> Fault | None:
+    """The fault that outlasts a start; records of earlier releases have none. Raises ValueError for an unknown kind."""
+    if record.get("fault") is None:
+        return None
+    fault = decode(Fault, record["fault"])
+    if fault.kind not in KEPT_FAULTS or record.get("phase") != Phase.FAULTED:
+        raise ValueError(f"its fault {fault.kind} ends with a start")
+    return fault
 
 
 def _is_same(written: str, here: str) -> bool:

@@ -61,7 +61,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
     return Status(
         wall=obs.wall,
         phase=state.phase.value,
-        recovered=state.recovered,
+        recovered=state.recovered or state.is_stopped,  # a start that stays faulted is not one that is under way
         waiting_for=state.waiting_for,
         paused=state.paused,
         fault=str(state.fault or ""),

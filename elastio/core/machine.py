@@ -69,7 +69,7 @@ from elastio.core import (
 )
 from elastio.core.cycle import Backoff, Cycle, Trigger
 from elastio.core.detection import Detection, Event
-from elastio.core.model import VolumeState
+from elastio.core.model import RequestKind, VolumeState
 from elastio.core.observation import Answer, Decision, Observation, Transition, course_of
 from elastio.core.planner import next_action
 from elastio.core.policy import Policy
@@ -122,7 +122,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     state = folded = missing_cache.settle(state, obs)
     reason, seen = "", list[Transition]()
     if not state.recovered:
-        recovered = recover(state, obs, policy)
+        recovered = _recovered(state, obs, policy)
         if recovered is None:
             return _waiting_to_recover(state, obs, policy)
         seen += _if_faulted(before, recovered[0])
@@ -151,6 +151,15 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     return decision
 
 
+def _recovered(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str] | None:
+    """What `recover` reads from the kernel; None while it cannot, or while a broken rule waits for an operator.
+
+    The bug is still there after a start. So nothing is decided before `resume`, which the new state then answers.
+    """
+    is_resumed = any(r.kind is RequestKind.RESUME for r in obs.requests)
+    return None if state.is_stopped and not is_resumed else recover(state, obs, policy)
+
+
 def _if_faulted(before: AgentState, state: AgentState) -> list[Transition]:
     """The transition of a start into FAULTED, which is not one of the table."""
     return [Transition(Event.ENDANGERED, before.phase, state.phase, state.fault.text)] if state.fault else []
@@ -165,10 +174,13 @@ def _why_failed_clean(before: AgentState, state: AgentState) -> str:
 
 def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     """The decision before the first complete scan: nothing is done but what the scan itself needs."""
-    text = "the agent has just started: ask again in a moment"
-    answers = tuple(Answer(r, False, text, "agent.starting") for r in obs.requests)
+    if state.is_stopped:
+        text, code = f"the agent is still faulted: {state.fault}", requests.FAULTED
+    else:
+        text, code = "the agent has just started: ask again in a moment", "agent.starting"
+    answers = tuple(Answer(r, False, text, code) for r in obs.requests)
     if obs.host is None or (obs.host.backing is None and not obs.host.unregistered_backing):
-        text = "the backing device to be registered with bcache"
+        text = "an operator" if state.is_stopped else "the backing device to be registered with bcache"
         return Decision(replace(state, waiting_for=text), answers=answers)
     lost_its_cache = obs.host.unregistered_backing and state.cycle is not None and state.cycle.may_be_attached
     cycle = state.cycle if lost_its_cache else None

@@ -49,6 +49,10 @@ class FaultKind(StrEnum):
     RULE_BROKEN = "rule broken"  # a decision would have broken a safety rule: a bug
 
 
+# Faults that neither kernel nor cloud show again after a start: the journal keeps them until an operator resumes.
+KEPT_FAULTS = frozenset({FaultKind.RULE_BROKEN})
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What only an operator can resolve; `text` is a sentence for people."""

@@ -185,6 +185,13 @@ BEYOND = (
         ONE_MACHINE,
     ),
     by_test(
+        "a start forgets a broken rule",
+        "an agent that broke a rule releases nothing before an operator resumes",
+        Patch("elastio/core/state.py", "frozenset({FaultKind.RULE_BROKEN})", "frozenset[FaultKind]()"),
+        "tests/scenario/test_broken_rule.py::test_a_broken_rule_is_not_forgotten_by_a_start",
+        "no decision breaks a rule in the tree as it is",
+    ),
+    by_test(
         "a volume that no cycle knows is overlooked",
         "no boost begins beside a volume of this device that may hold data",
         Patch("elastio/core/detection.py", "return _unclaimed(state, backing)", "return None"),

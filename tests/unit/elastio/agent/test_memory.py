@@ -16,7 +16,17 @@ from elastio.codec import encode
 from elastio.core.credits import CreditBalance
 from elastio.core.cycle import Timestamps
 from elastio.core.model import VolumeId
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, Phase, UselessBoost, Waste
+from elastio.core.state import (
+    AgentState,
+    Fault,
+    FaultKind,
+    Inhibition,
+    InhibitionReason,
+    Lesson,
+    Phase,
+    UselessBoost,
+    Waste,
+)
 from elastio.errors import ConfigError, JournalError
 from tests.values import VOLUME_ID, present
 
@@ -73,6 +83,26 @@ def test_remembers_what_an_operator_gave_up_and_in_which_boot(journal: Journal, 
         False,
     )
     assert (state.given_up, state.is_stale_accepted) == (("vol-0",), True)
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+def test_remembers_the_fault_of_a_broken_rule_and_no_other(kind: FaultKind, journal: Journal, path: Path) -> None:
+    """The kernel or the cloud shows every other one again."""
+    fault = Fault(kind, "a sentence")
+    decide(journal, replace(STATE, phase=Phase.FAULTED, fault=fault))
+    kept = fault if kind is FaultKind.RULE_BROKEN else None
+    assert (recall(path).fault, recall(path, boot_id="boot-2").state(learned_size_bytes=None).fault) == (kept, kept)
+    decide(journal, STATE)
+    assert recall(path).fault is None
+
+
+@pytest.mark.parametrize("fault", [{"kind": "unheard of", "text": ""}, {"kind": "cache missing", "text": ""}, "rule"])
+def test_a_fault_that_is_not_understood_is_not_dropped(fault: object, journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, phase=Phase.FAULTED))
+    (record,) = read(path)
+    path.write_text(json.dumps({**record, "fault": fault}) + "\n")
+    with pytest.raises(JournalError):
+        recall(path)
 
 
 def test_what_an_earlier_release_recorded_as_given_up_is_kept_and_orders_nothing(journal: Journal, path: Path) -> None:

@@ -40,6 +40,8 @@ After a start, a crash, a reboot or a repair the phase is read from the kernel, 
   `detaching`. Without an open cycle the agent is `idle`.
 - A cycle whose cache took writes or was dirty when it was last seen is `faulted` if it was last seen in another boot or
   was removed by surprise since, and if the backing device asks for no cache: that device may be an older copy.
+- After a decision that would have broken a safety rule the agent stays `faulted` and reads no phase until an operator
+  resumes.
 
 A flush that an operator or a cap forced continues even if the kernel had not begun it yet.
 
