@@ -16,7 +16,7 @@ from elastio.config.schema import parse
 from elastio.control.client import ControlClient
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
-from elastio.core.model import VolumeSpec, VolumeTag
+from elastio.core.model import VolumeId, VolumeSpec, VolumeTag
 from elastio.errors import ElastioError
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
@@ -246,10 +246,15 @@ def test_a_device_in_use_does_not_become_idle(live: LiveTarget, machine: Machine
         live.wait_idle(20.0)
 
 
-def test_an_idle_device_may_have_a_volume_that_is_kept_for_an_operator(live: LiveTarget, machine: Machine) -> None:
+def test_a_volume_that_may_hold_data_of_the_device_is_in_the_way_until_it_is_given_up(
+    live: LiveTarget, machine: Machine
+) -> None:
+    made: list[VolumeId] = []
+
     def forget_a_dirty_one() -> None:
         cloud = machine.daemon.simulation.world.provider
-        cloud.tag(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id, VolumeTag.DIRTY)
+        made.append(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id)
+        cloud.tag(made[0], VolumeTag.DIRTY)
 
     live.wait_idle(LIMIT_S)
     machine.do(forget_a_dirty_one)
@@ -257,6 +262,10 @@ def test_an_idle_device_may_have_a_volume_that_is_kept_for_an_operator(live: Liv
     live.client.ask("gc")
     machine.sleep(10.0)
     assert [v.kept for v in present(live.client.status().owned)] == [True]
+    with pytest.raises(ElastioError):
+        live.wait_idle(LIMIT_S)
+    live.client.ask("recover", volume_id=made[0], accepts_loss=1)
+    machine.sleep(10.0)
     live.wait_idle(LIMIT_S)
 
 
