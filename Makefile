@@ -134,8 +134,8 @@ e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in gu
 operator: setup $(BIN)/prometheus ## Take-over, upgrade, purge, journal, Prometheus, faults beside a second device: in guests (an hour)
 	$(BIN)/pytest -q tests/operator
 
-faults-short: setup ## Faults, recovery procedures, stale reads, cuts, a flaw of the kernel: in guests (three quarters of an hour)
-	$(BIN)/pytest -q tests/faults
+faults-short: setup ## Faults, recovery procedures, stale reads, cuts, a flaw of the kernel: in guests (a quarter of an hour)
+	$(BIN)/pytest -q $(SPREAD_GUESTS) tests/faults
 
 # Services of the real cloud run only as long as the target does.
 WITH_OPENSTACK = set -e; trap '$(BIN)/elastio-testbed cloud openstack down' EXIT; \
