@@ -22,6 +22,7 @@ from elastio.units import KIB
 
 KERNEL_S = 15.0
 HEADS = ("cgroup", "weight", "read MB/s", "write MB/s", "in flight KiB", "waits", "share MB/s", "would get MB/s")
+NO_WEIGHTS = "this kernel keeps no weights of cgroups (io.weight): IOWeight= is not known, and all count alike"
 OLD_AGENT = CapacityPart(None, unknown="the agent is of a release that does not publish it: restart elastiod")
 
 
@@ -59,18 +60,23 @@ def look(app: App, sysfs: Sysfs, device: Adaptive) -> Seen:
     capacity = status.capacity or OLD_AGENT
     uses = [Use(sample.group, sample.used.total_mb_s, sample.waiting) for sample in samples]
     divided = () if capacity.mb_s is None else divide(uses, weights, capacity.mb_s)
-    return Seen(status.phase, capacity, tuple(samples), weights, {share.group: share for share in divided})
+    weighted = frozenset(sample.group for sample in samples if cgroups.has_weight(sysfs, sample.group))
+    return Seen(status.phase, capacity, tuple(samples), weights, {share.group: share for share in divided}, weighted)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One second of the device. `shares`: of the active cgroups; empty while the capacity is not known."""
+    """One second of the device. `shares`: of the active cgroups; empty while the capacity is not known.
+
+    `weighted`: the cgroups of which the kernel keeps a weight. The others count as with the kernel's default.
+    """
 
     phase: str
     capacity: CapacityPart
     samples: tuple[GroupSample, ...]
     weights: Mapping[str, float]
     shares: Mapping[str, Share]
+    weighted: frozenset[str]
 
     def to_json(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -85,7 +91,7 @@ class Seen:
         share = self.shares.get(sample.group)
         return {
             "cgroup": sample.group,
-            "weight": self.weights[sample.group],
+            "weight": self.weights[sample.group] if sample.group in self.weighted else None,
             "read_mb_s": sample.used.read_mb_s,
             "write_mb_s": sample.used.write_mb_s,
             "in_flight_bytes": sample.in_flight_bytes,
@@ -101,13 +107,14 @@ class Seen:
         first = f"{self.phase}{overloaded}: {_capacity(self.capacity)}"
         if not self.samples:
             return [first, "no cgroup uses the device"]
-        return [first, *table(HEADS, [self._cells(sample) for sample in self.samples], 0)[:-1]]
+        note = [] if self.weighted else [NO_WEIGHTS]
+        return [first, *note, *table(HEADS, [self._cells(sample) for sample in self.samples], 0)[:-1]]
 
     def _cells(self, sample: GroupSample) -> tuple[str, ...]:
         share, in_flight = self.shares.get(sample.group), sample.in_flight_bytes
         return (
             sample.group,
-            f"{self.weights[sample.group]:g}",
+            f"{self.weights[sample.group]:g}" if sample.group in self.weighted else "-",
             f"{sample.used.read_mb_s:.1f}",
             f"{sample.used.write_mb_s:.1f}",
             "-" if in_flight is None else f"{in_flight / KIB:.0f}",

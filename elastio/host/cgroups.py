@@ -79,6 +79,11 @@ def weight(sysfs: Sysfs, group: str) -> float:
     return float(words[1]) if is_shown else DEFAULT_WEIGHT
 
 
+def has_weight(sysfs: Sysfs, group: str) -> bool:
+    """Whether the kernel keeps a weight of the cgroup. One without CONFIG_BLK_CGROUP_IOCOST has none at all."""
+    return sysfs.exists(f"{CGROUPS}/{group}/io.weight")
+
+
 def weights(sysfs: Sysfs, groups: tuple[str, ...]) -> dict[str, float]:
     """The weights of these cgroups and of all above them, by path."""
     return {node: weight(sysfs, node) for node in dict.fromkeys(node for group in groups for node in path(group))}

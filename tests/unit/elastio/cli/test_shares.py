@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio.cli.shares import NO_WEIGHTS
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, Status
 from elastio.core.state import AgentState, Phase
@@ -59,6 +60,14 @@ def test_the_document_has_the_same(shell: Shell) -> None:
     assert (db["share_mb_s"], db["would_get_mb_s"]) == (pytest.approx(38.8), pytest.approx(38.8))
     assert (etl["share_mb_s"], etl["wants_more"]) == (pytest.approx(19.4), True)
     assert etl["in_flight_bytes"] == pytest.approx(28e6 * 0.005)
+
+
+def test_weights_that_the_kernel_does_not_keep_are_not_invented(shell: Shell, machine: SharedDevice) -> None:
+    for group in (DB, ETL):
+        machine.kernel.path(f"{CGROUPS}/{group}/io.weight").unlink()
+    groups = json.loads(shell("shares", "--json").stdout)["groups"]
+    assert {group["cgroup"]: group["weight"] for group in groups} == {DB: None, ETL: None}
+    assert NO_WEIGHTS in shell("shares").stdout.splitlines()
 
 
 def test_it_changes_nothing(shell: Shell, tree: Tree) -> None:
