@@ -181,10 +181,12 @@ class UmlMachine:
     def _discard(self) -> None:
         self._has_booted.clear()
         running, self._running, self._agent = self._running, None, None
-        if running is not None:
-            running.uml.kill()
-            running.disks.kill()
         self._plugged.machine_ended()
+        if running is not None:
+            try:
+                running.uml.kill()
+            finally:
+                running.disks.kill()
 
     # --- disks -------------------------------------------------------------------------------------------
 

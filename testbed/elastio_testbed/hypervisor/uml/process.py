@@ -138,11 +138,12 @@ class Uml:
         self._process.kill()
         self._process.wait(_REAP_S)
         # The kernel ends the others of the namespace after the one that was waited for.
-        if not select.select([self._held], [], [], _REAP_S)[0]:
-            raise HypervisorError(f"a process of the guest in {self._wiring.directory} does not end")
+        has_ended = bool(select.select([self._held], [], [], _REAP_S)[0])
         os.close(self._held)
         self._processor.release()
         self.line.close()
+        if not has_ended:
+            raise HypervisorError(f"a process of the guest in {self._wiring.directory} does not end")
 
     def await_agent(self, deadline: float) -> None:
         """Wait until the agent has its line. Raises TimeoutError, or EOFError if the guest ended."""

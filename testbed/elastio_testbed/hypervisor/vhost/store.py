@@ -73,7 +73,7 @@ class FileStore:
         return None
 
     def on_readable(self) -> None:
-        raise NotImplementedError
+        raise AssertionError("unreachable: a file has no descriptor to wait for, as it answers at once")
 
     def close(self) -> None:
         if self._fd >= 0:
