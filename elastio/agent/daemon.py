@@ -164,7 +164,7 @@ def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkW
     executor = Executor(host, provider, reservations=shared_caps(config))
     late = "the kernel did not show its state within {:.0f} s: bcache may hang"
     scan: ForkWorker[Serials, HostView | str] = ForkWorker("scan", scan_with(host), lambda _, s: late.format(s))
-    on_host: ForkWorker[Action, Outcome] = ForkWorker("host", executor.run, lost_on(host.sysfs))
+    on_host: ForkWorker[Action, Outcome] = ForkWorker("host", executor.run, lost_on(host.sysfs), host.guard.start)
     on_cloud: ForkWorker[Action, Outcome] = ForkWorker("cloud", executor.run, lost, provider.warm_up)
     forked = (scan, on_host, on_cloud)
     # The garbage collector writes into every object it looks at: each child would soon have all pages to itself.
@@ -274,7 +274,7 @@ class Daemon:
         cloud_rest = CloudRest(next(worker for worker in forked if worker.name == "cloud"), self._clock.now() + REST_S)
 
         def after_step() -> None:
-            self._host.lease.pulse.beat()
+            self._host.guard.pulse.beat()
             socket.sweep()
             reporter.report(agent)
             is_boosting = agent.state.cycle is not None

@@ -35,7 +35,6 @@ from elastio.host import (
     blockdev,
     cache_disk,
     failed_cache,
-    guard,
     kernel,
     superblock,
     throttle,
@@ -45,6 +44,7 @@ from elastio.host import (
     write_through_counter,
 )
 from elastio.host.commands import Run, run
+from elastio.host.guard import Guard
 from elastio.host.sysfs import Sysfs, Wait, parse_size, wait_for
 from elastio.host.view import Backing, Seen, find_backing, scan
 from elastio.units import MB
@@ -79,7 +79,7 @@ class BcacheHost:
         self._run, self._wait, self._new_uuid = run, wait, new_uuid
         self._clean_bytes = CLEAN_S * backing_mb_s * MB
         self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
-        self.lease = guard.Lease(partial(throttle.release, self.sysfs))
+        self.guard = Guard(partial(throttle.release, self.sysfs))
         self._has_warned = False
         self._seen, self._unsupported = Seen(), kernel.why_unsupported(self.sysfs)
 
@@ -135,27 +135,21 @@ class BcacheHost:
         tuning.phase2(self.sysfs, self._require_attached().directory)
 
     def limit_writes(self, mb_s: float | None) -> None:
-        """The limit ends after guard.TERM_S at the latest, and when `lease.pulse` stops.
+        """The limit ends after guard.TERM_S at the latest, and when `guard.pulse` stops.
 
         One that is in force is replaced: were it lifted first, everything that it holds back would pass at once.
         """
         adaptive = self._backing().adaptive if mb_s is not None else None
         if mb_s is None or adaptive is None:
-            self.lease.end()
-            throttle.release(self.sysfs)
+            self.guard.end_lease()
         else:
-            self.lease.begin()
+            self.guard.begin_lease()
             throttle.limit_writes(self.sysfs, adaptive, mb_s)
 
     @contextmanager
     def _drained(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
-        """See `throttle.drained`. Warns once where not all requests could be held back.
-
-        A limit that is in force already is replaced, and no request passes between the two. Its guard would remove the
-        limits of this one, too.
-        """
-        handed_over = self.lease.hand_over
-        with throttle.drained(self.sysfs, disk, limit, self._wait, is_ready, handed_over) as is_inhibited:
+        """See `throttle.drained`. Warns once where not all requests could be held back."""
+        with throttle.drained(self.guard, self.sysfs, disk, limit, self._wait, is_ready) as is_inhibited:
             if not is_inhibited and not self._has_warned:
                 self._has_warned = True
                 _log.warning(
@@ -321,21 +315,26 @@ class BcacheHost:
         if backing.adaptive is None:
             self.sysfs.write(f"{backing.directory}/detach", 1)
             return
-        self.lease.end()
+        self.guard.end_lease()
         held: AbstractContextManager[object] = self._drained(backing.adaptive, throttle.STOP)
         if parse_size(self.sysfs.read(f"{backing.directory}/dirty_data")) == 0:
-            held = throttle.limited(self.sysfs, throttle.stacked(self.sysfs, backing.adaptive), throttle.STOP)
+            devices = throttle.stacked(self.sysfs, backing.adaptive)
+            held = throttle.limited(self.guard, self.sysfs, devices, throttle.STOP)
         with held:
             self.sysfs.write(f"{backing.directory}/detach", 1)
             self._wait(lambda: self._attached(backing) is None, throttle.MOST_S)
 
     def help_detach(self) -> None:
         backing = self._require_attached()
-        self.lease.end()
+        self.guard.end_lease()
         if backing.adaptive is None or self.sysfs.read(f"{backing.directory}/state") != CacheState.NO_CACHE:
             text = f"no detach from {backing.device} is under way: requests were not held back"
             raise DeviceBusyError(text, code="detach.none")
-        if not throttle.hold_back(self.sysfs, backing.adaptive, lambda: self._attached(backing) is None, self._wait):
+
+        def is_detached() -> bool:
+            return self._attached(backing) is None
+
+        if not throttle.hold_back(self.guard, self.sysfs, backing.adaptive, is_detached, self._wait):
             text = f"the detach did not end within the {throttle.MOST_S:g} s in which requests were held back"
             raise HostError(text, code="detach.timeout")
 

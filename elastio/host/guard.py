@@ -1,22 +1,28 @@
 """A second process that removes limits on applications when the process that set them cannot.
 
-Theory of operation. A limit in a cgroup outlives the process that wrote it (the holder). So, before the first limit is
-written, the holder forks a guard, which waits on a pipe whose other end only the holder has open.
+Theory of operation. A limit in a cgroup outlives the process that wrote it (the holder). So the holder has a guard: a
+child that knows which limit may be in force and for how long, and waits on a socket whose other end only the holder has
+open. No limit is written before the guard has acknowledged the order to watch it.
 
-- The holder is done, or dies: the pipe is closed, and the guard removes what limits are left. The kernel closes the
-  holder's end however the holder dies.
-- The holder hangs, is stopped, or takes longer than HELD_S: the guard kills it, and then removes the limits. It is
-  killed first because what it was about to do is safe only while requests are held back. A holder that hangs in the
-  kernel dies when its system call returns, and does no more.
+- The holder is done, or dies: the socket is closed, and the guard removes what limits are left, and ends. The kernel
+  closes the holder's end however the holder dies.
+- The holder hangs, is stopped, or takes longer than HELD_S while requests are held back: the guard kills it, and then
+  removes the limits. It is killed first because what it was about to do is safe only while requests are held back. A
+  holder that hangs in the kernel dies when its system call returns, and does no more.
 - A limit that lasts as long as a flush does not end with a call. The guard needs a heartbeat: the agent's main process
   writes the time to shared memory in each turn of its loop. Without one for STALE_S (it died, hangs or was stopped) the
-  limit ends, and after TERM_S it ends in any case. The agent sets it again if it still needs it and can still write its
-  journal.
-- The guard is killed: the holder removes its limits itself. If both are killed, as the service manager does with the
-  rest of a unit whose main process died, `elastio free` removes them, after the unit has ended and before it starts.
+  guard removes the limit and ends, and after TERM_S it does so in any case. The agent sets it again if it still needs
+  it and can still write its journal.
+- The guard is killed: the holder removes its limits itself, and starts a guard before it sets the next one. If both are
+  killed, as the service manager does with the rest of a unit whose main process died, `elastio free` removes them,
+  after the unit has ended and before it starts.
 
-A guard closes every descriptor that it inherited, the instance lock and the pipes of workers too, and does nothing
-else: a new agent need not wait for it.
+A guard does one thing at a time: one that has begun to remove limits acknowledges no order, but ends. So it never
+removes a limit that was set after its own order.
+
+A guard lives as long as its holder, because a boost waits for the holder: to start and to end a process for each limit
+takes some hundredths of a second on a small machine. It closes every descriptor that it inherited, the instance lock
+and the pipes of workers too: a new agent need not wait for it.
 """
 
 from __future__ import annotations
@@ -25,10 +31,11 @@ import mmap
 import os
 import select
 import signal
+import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from elastio.errors import HostError
@@ -38,7 +45,9 @@ STALE_S = 8.0
 TERM_S = 60.0
 POLL_S = 1.0
 TRIES = 5
-BEAT = struct.Struct("<d")
+# How long a guard may take to acknowledge an order, or to end: above what it takes to try TRIES times.
+ANSWER_S = TRIES * POLL_S + 3.0
+BEAT, ORDER = struct.Struct("<d"), struct.Struct("<dd")
 
 Release = Callable[[], object]
 
@@ -59,105 +68,152 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True)
-class _Watch:
-    """When a guard acts although its pipe is still open, and whether it then kills the holder."""
+class _Order:
+    """What a guard watches: until when (CLOCK_MONOTONIC) the holder may hold requests back, or a limit may last."""
 
-    release: Release
-    seconds: float
-    is_stale: Callable[[], bool]
-    kills: bool
+    held_until: float = float("inf")
+    lasts_until: float = float("inf")
+
+    def packed(self) -> bytes:
+        return ORDER.pack(self.held_until, self.lasts_until)
+
+    def patience_s(self) -> float | None:
+        """How long to wait for the next order; None: until it comes."""
+        until = min(self.held_until, self.lasts_until)
+        return None if until == float("inf") else min(max(0.0, until - time.monotonic()), POLL_S)
+
+    def is_overdue(self) -> bool:
+        """Requests are held back for too long."""
+        return time.monotonic() >= self.held_until
+
+    def is_over(self, pulse: Pulse) -> bool:
+        """A limit has lasted long enough, or nobody is there who would end it."""
+        return self.lasts_until < float("inf") and (time.monotonic() >= self.lasts_until or pulse.is_stale())
 
 
-@dataclass(frozen=True, slots=True)
-class _Guard:
-    process: int
-    pipe: int
-
-    def dismiss(self) -> None:
-        """Returns when no limit is left and the guard has ended."""
-        os.close(self.pipe)
-        os.waitpid(self.process, 0)
+NOTHING = _Order()
 
 
-@contextmanager
-def watched(release: Release, seconds: float = HELD_S) -> Iterator[None]:
-    """Applications may be held back inside. `release` removes all limits, may be repeated, and raises HostError.
+class Guard:
+    """The guard of this process. `release` removes all limits, may be repeated, and raises HostError.
 
-    This process is killed if it is not done in time. Raises HostError when no guard can be started.
+    `process` is the ID of the last one that was started, or 0.
     """
-    started = _start(_Watch(release, seconds, lambda: False, kills=True))
-    try:
-        yield
-    finally:
-        started.dismiss()
-
-
-class Lease:
-    """The guard of a limit that outlasts the call which sets it."""
 
     def __init__(self, release: Release) -> None:
-        self._release = release
-        self._guard: _Guard | None = None
         self.pulse = Pulse()
+        self.process = 0
+        self._release = release
+        self._end: socket.socket | None = None
 
-    def begin(self) -> None:
-        """Call it before the limit is set, or replaced. Raises HostError when no guard can be started."""
-        started = _start(_Watch(self._release, TERM_S, self.pulse.is_stale, kills=False))
-        self.hand_over()
-        self._guard = started
+    def start(self) -> None:
+        """Start the process ahead of the first limit. Raises HostError when it cannot be started."""
+        if self._end is None:
+            self._start(NOTHING)
 
-    def hand_over(self) -> None:
-        """Its guard ends and removes no limit: call it where another guard watches that the limits are removed."""
-        if self._guard is not None:
-            os.kill(self._guard.process, signal.SIGKILL)
-            self._guard.dismiss()
-            self._guard = None
+    @contextmanager
+    def holding(self, seconds: float = HELD_S) -> Iterator[None]:
+        """Requests may be held back inside. The caller removes its limits before the end.
 
-    def end(self) -> None:
-        """No limit is left. Call it before requests are held back for a moment, which this guard would end."""
-        if self._guard is not None:
-            self._guard.dismiss()
-            self._guard = None
+        A lasting limit is no longer watched: hold back more than it does. This process is killed if it is not done in
+        time. Raises HostError when no guard can be started.
+        """
+        self._order(_Order(held_until=time.monotonic() + seconds))
+        try:
+            yield
+        except BaseException:
+            self.dismiss()  # limits may be left: the guard tries several times
+            raise
+        self._forget()
+
+    def begin_lease(self) -> None:
+        """A limit may last, without a process in a call. Call it before the limit is set, or replaced.
+
+        Raises HostError when no guard can be started.
+        """
+        self._order(_Order(lasts_until=time.monotonic() + TERM_S))
+
+    def end_lease(self) -> None:
+        """Remove all limits. Raises HostError if some may be left; the guard goes on watching those."""
+        self._release()
+        self._forget()
+
+    def dismiss(self) -> None:
+        """The guard has removed what limits were left, and has ended."""
+        if self._end is not None:
+            self._end.close()
+            self._end = None
+            os.waitpid(self.process, 0)
+
+    def _order(self, order: _Order) -> None:
+        """The guard watches. One that does not answer, or has ended, is replaced."""
+        if self._end is None or not self._is_acknowledged(self._end, order):
+            self._replace(order)
+
+    def _is_acknowledged(self, end: socket.socket, order: _Order) -> bool:
+        try:
+            end.send(order.packed())
+            return end.recv(1) != b""
+        except OSError:
+            return False
+
+    def _replace(self, order: _Order) -> None:
+        if self._end is not None:
+            os.kill(self.process, signal.SIGKILL)
+            self.dismiss()
+        self._start(order)
+
+    def _forget(self) -> None:
+        """No limit is left. A guard that cannot be told so has ended; the next order notices that."""
+        if self._end is not None:
+            with suppress(OSError):
+                self._end.send(NOTHING.packed())
+
+    def _start(self, order: _Order) -> None:
+        holder = os.getpid()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self.process = os.fork()
+        except OSError as error:
+            ours.close()
+            raise HostError(f"cannot start a guard: {error.strerror}; no application was held back") from error
+        else:
+            if self.process == 0:
+                _run_guard(theirs, holder, order, self.pulse, self._release)
+        finally:
+            theirs.close()
+        ours.settimeout(ANSWER_S)
+        self._end = ours
 
 
-def _start(watch: _Watch) -> _Guard:
-    holder = os.getpid()
-    reader, writer = os.pipe()
-    try:
-        process = os.fork()
-    except OSError as error:
-        os.close(writer)
-        raise HostError(f"cannot start a guard: {error.strerror}; no application was held back") from error
-    else:
-        if process == 0:
-            _run_guard(watch, holder, reader)
-    finally:
-        os.close(reader)
-    return _Guard(process, writer)
-
-
-def _run_guard(watch: _Watch, holder: int, reader: int) -> None:
+def _run_guard(end: socket.socket, holder: int, order: _Order, pulse: Pulse, release: Release) -> None:
     """What the guard does. Whatever happens, it must not return into the holder's code."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        os.closerange(3, reader)
-        os.closerange(reader + 1, os.sysconf("SC_OPEN_MAX"))
-        if not _is_closed(reader, watch) and watch.kills and os.getppid() == holder:
-            os.kill(holder, signal.SIGKILL)
-            select.select([reader], [], [], POLL_S)
-        _remove_limits(watch.release)
+        os.closerange(3, end.fileno())
+        os.closerange(end.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        _watch(end, holder, order, pulse)
+        _remove_limits(release)
     finally:
         os._exit(0)
 
 
-def _is_closed(reader: int, watch: _Watch) -> bool:
-    """Whether the holder's end of the pipe was closed in time."""
-    until = time.monotonic() + watch.seconds
-    while (left := until - time.monotonic()) > 0 and not watch.is_stale():
-        if select.select([reader], [], [], min(left, POLL_S))[0]:
-            return True
-    return False
+def _watch(end: socket.socket, holder: int, order: _Order, pulse: Pulse) -> None:
+    """Returns when the limits have to be removed."""
+    while not order.is_over(pulse):
+        if select.select([end], [], [], order.patience_s())[0]:
+            message = end.recv(ORDER.size)
+            if not message:
+                return
+            order = _Order(*ORDER.unpack(message))
+            if order != NOTHING:
+                end.send(b"-")
+        elif order.is_overdue():
+            if os.getppid() == holder:
+                os.kill(holder, signal.SIGKILL)
+                select.select([end], [], [], POLL_S)
+            return
 
 
 def _remove_limits(release: Release) -> None:

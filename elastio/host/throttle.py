@@ -32,10 +32,10 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError
-from elastio.host import guard, usage
+from elastio.host import usage
+from elastio.host.guard import Guard
 from elastio.host.limit_claims import claim, claimed_by_others
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.units import MB
@@ -72,12 +72,12 @@ WHY = {
 }
 
 
-def hold_back(sysfs: Sysfs, disk: str, is_done: Callable[[], bool], wait: Wait) -> bool:
+def hold_back(watch: Guard, sysfs: Sysfs, disk: str, is_done: Callable[[], bool], wait: Wait) -> bool:
     """Whether `is_done` became true while requests to the adaptive device `disk` were held back, for MOST_S at most.
 
     A cgroup in which somebody else has set a limit is left alone. Raises HostError where no cgroup can be limited.
     """
-    with limited(sysfs, stacked(sysfs, disk), TRICKLE) as reach:
+    with limited(watch, sysfs, stacked(sysfs, disk), TRICKLE) as reach:
         if reach is Reach.NOBODY:
             raise HostError("no cgroup below the root has io.max: requests cannot be held back", code="limit.none")
         return wait(is_done, MOST_S)
@@ -85,22 +85,17 @@ def hold_back(sysfs: Sysfs, disk: str, is_done: Callable[[], bool], wait: Wait) 
 
 @contextmanager
 def drained(
-    sysfs: Sysfs,
-    disk: str,
-    limit: str,
-    wait: Wait,
-    is_ready: Callable[[], bool] = lambda: True,
-    guarded: Callable[[], object] = lambda: None,
+    watch: Guard, sysfs: Sysfs, disk: str, limit: str, wait: Wait, is_ready: Callable[[], bool] = lambda: True
 ) -> Iterator[bool]:
     """Inside, `is_ready` is true, and no request that `limit` (NO_WRITES or STOP) stops is in flight on `disk`.
 
-    `guarded` is called when a guard watches, before the limit is set.
+    A limit of ours that is in force already is replaced, and no request passes between the two.
 
     Yields whether all such requests are held back. If not, the next one may come at any time: do at once what needs
     the moment. Raises DeviceBusyError when `disk` was not drained in SETTLE_S.
     """
     devices = stacked(sysfs, disk)
-    with limited(sysfs, devices, limit, guarded) as reach:
+    with limited(watch, sysfs, devices, limit) as reach:
         if not wait(lambda: is_ready() and all(_is_drained(sysfs, d, limit) for d in devices), SETTLE_S):
             text = f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}"
             raise DeviceBusyError(text, code="device.not_drained")
@@ -120,16 +115,13 @@ def _is_drained(sysfs: Sysfs, disk: str, limit: str) -> bool:
 
 
 @contextmanager
-def limited(
-    sysfs: Sysfs, devices: tuple[str, ...], limit: str, guarded: Callable[[], object] = lambda: None
-) -> Iterator[Reach]:
+def limited(watch: Guard, sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Iterator[Reach]:
     """Limited inside; yields which cgroups. Raises HostError, and sets no limit, where no guard can be started."""
     if not _groups(sysfs):
         yield Reach.NOBODY
         return
-    with guard.watched(partial(release, sysfs)):
+    with watch.holding():
         try:
-            guarded()
             yield _put(sysfs, devices, limit)
         finally:
             release(sysfs)

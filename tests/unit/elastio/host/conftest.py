@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
+from elastio.host.guard import Guard
 from tests.fixtures.sysfs_tree import BACKING_UUID, SET_UUID, Tree, build
 
 
@@ -18,10 +21,19 @@ def tree(tmp_path: Path) -> Tree:
 
 
 @pytest.fixture
-def host(tree: Tree) -> BcacheHost:
+def watch(tree: Tree) -> Iterator[Guard]:
+    found = Guard(partial(throttle.release, tree.kernel))
+    yield found
+    found.dismiss()
+
+
+@pytest.fixture
+def host(tree: Tree) -> Iterator[BcacheHost]:
     """What it waits for is there at once, or never."""
 
     def wait(condition: Callable[[], bool], seconds: float) -> bool:
         return condition()
 
-    return BcacheHost(BACKING_UUID, tree.kernel, tree.programs, wait, lambda: UUID(SET_UUID))
+    found = BcacheHost(BACKING_UUID, tree.kernel, tree.programs, wait, lambda: UUID(SET_UUID))
+    yield found
+    found.guard.dismiss()

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import psutil
 import pytest
@@ -30,6 +29,11 @@ def machine(tree: Tree) -> Iterator[Tree]:
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     yield tree
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
+def has_ended(watch: guard.Guard) -> bool:
+    """Whether its process is no longer there; one that was not waited for is there as a zombie."""
+    return not psutil.pid_exists(watch.process) or psutil.Process(watch.process).status() == psutil.STATUS_ZOMBIE
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -59,11 +63,11 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def test_limits_are_removed_when_the_holder_is_killed(machine: Tree) -> None:
+def test_limits_are_removed_when_the_holder_is_killed(machine: Tree, watch: guard.Guard) -> None:
     said, say = os.pipe()
 
     def hold() -> None:
-        with throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
+        with throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
             os.write(say, b"-")
             signal.pause()
 
@@ -76,11 +80,13 @@ def test_limits_are_removed_when_the_holder_is_killed(machine: Tree) -> None:
 
 
 @pytest.mark.parametrize("hang", [signal.pause, stop])
+@pytest.mark.parametrize("earlier", [guard.Guard.start, guard.Guard.begin_lease], ids=["nothing", "a lasting limit"])
 def test_a_holder_that_takes_too_long_is_killed_before_limits_are_removed(
-    machine: Tree, hang: Callable[[], object]
+    machine: Tree, watch: guard.Guard, hang: Callable[[], object], earlier: Callable[[guard.Guard], object]
 ) -> None:
     def hold() -> None:
-        with guard.watched(partial(throttle.release, machine.kernel), 0.0):
+        earlier(watch)
+        with watch.holding(0.0):
             hang()
 
     holder = in_child(hold)
@@ -88,76 +94,122 @@ def test_a_holder_that_takes_too_long_is_killed_before_limits_are_removed(
     assert machine.kernel.read(USERS) == ""
 
 
-def test_a_holder_whose_guard_was_killed_removes_its_limits(machine: Tree) -> None:
-    with throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
-        (watcher,) = psutil.Process().children()
-        watcher.kill()
+def test_a_holder_that_was_in_time_is_not_killed_later(machine: Tree, watch: guard.Guard) -> None:
+    def hold() -> None:
+        with watch.holding(1.0):
+            pass
+        select.select([], [], [], 1.5)
+
+    holder = in_child(hold)
+    assert reap_all()[holder] == 0
+
+
+def test_a_guard_that_does_not_answer_is_replaced(
+    machine: Tree, watch: guard.Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "ANSWER_S", 0.1)
+    watch.start()
+    first = watch.process
+    os.kill(first, signal.SIGSTOP)
+    with watch.holding():
+        assert not psutil.pid_exists(first)
+        assert not has_ended(watch)
+
+
+def test_a_holder_whose_guard_was_killed_removes_its_limits_and_has_another_guard(
+    machine: Tree, watch: guard.Guard
+) -> None:
+    with throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
+        first = watch.process
+        os.kill(first, signal.SIGKILL)
     assert machine.kernel.read(USERS) == ""
+    with throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
+        assert watch.process != first
+        assert not has_ended(watch)
 
 
-def test_nothing_is_limited_without_a_guard(machine: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_limited_without_a_guard(machine: Tree, watch: guard.Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", refuse)
-    with pytest.raises(HostError), throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
+    with pytest.raises(HostError), throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
         pytest.fail("it was entered")
     assert machine.kernel.writes == []
 
 
-def test_a_guard_keeps_no_inherited_descriptor_open(machine: Tree) -> None:
+def test_one_guard_serves_every_limit_of_its_holder(machine: Tree, watch: guard.Guard) -> None:
+    watch.start()
+    first = watch.process
+    for _ in range(2):
+        with watch.holding():
+            pass
+        watch.begin_lease()
+        watch.end_lease()
+    assert watch.process == first
+    watch.dismiss()
+    assert has_ended(watch)
+
+
+def test_what_is_left_after_a_failure_is_removed_before_it_is_told(machine: Tree, watch: guard.Guard) -> None:
+    with pytest.raises(KeyError), watch.holding():
+        raise KeyError
+    assert machine.kernel.read(USERS) == ""
+
+
+def test_a_guard_keeps_no_inherited_descriptor_open(machine: Tree, watch: guard.Guard) -> None:
     reader, writer = os.pipe()
-    with guard.watched(partial(throttle.release, machine.kernel)):
+    with watch.holding():
         os.close(writer)
         assert select.select([reader], [], [], LONG_S)[0]
     os.close(reader)
 
 
-@pytest.mark.parametrize(("term_s", "beat_at"), [(guard.TERM_S, 0.0), (0.0, None)])
+@pytest.mark.parametrize(("term_s", "beat_at"), [(guard.TERM_S, 0.0), (0.0, 1e12)])
 def test_a_lasting_limit_ends_without_a_heartbeat_and_at_its_term(
-    machine: Tree, monkeypatch: pytest.MonkeyPatch, term_s: float, beat_at: float | None
+    machine: Tree, watch: guard.Guard, monkeypatch: pytest.MonkeyPatch, term_s: float, beat_at: float
 ) -> None:
     monkeypatch.setattr(guard, "TERM_S", term_s)
-    lease = guard.Lease(partial(throttle.release, machine.kernel))
 
     def slow_down() -> None:
-        lease.begin()
+        watch.begin_lease()
         os.waitpid(-1, 0)
 
-    lease.pulse.beat(beat_at)
+    watch.pulse.beat(beat_at)
     holder = in_child(slow_down)
     assert reap_all() == {holder: 0}
     assert machine.kernel.read(USERS) == ""
 
 
-def test_a_lasting_limit_lasts_while_the_heart_beats(machine: Tree) -> None:
-    lease = guard.Lease(partial(throttle.release, machine.kernel))
-    lease.begin()
+def test_a_guard_that_removes_limits_ends_before_others_are_set(machine: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "ANSWER_S", 0.1)
+    slow = guard.Guard(signal.pause)
+    slow.pulse.beat(0.0)
+    slow.begin_lease()
+    first = slow.process
+    with throttle.limited(slow, machine.kernel, ("bcache0",), throttle.STOP):
+        assert not psutil.pid_exists(first)
+    os.kill(slow.process, signal.SIGKILL)
+    slow.dismiss()
+
+
+def test_a_lasting_limit_lasts_while_the_heart_beats(machine: Tree, watch: guard.Guard) -> None:
+    watch.begin_lease()
     assert machine.kernel.read(USERS) == HELD
-    assert psutil.Process().children()
-    lease.end()
+    watch.begin_lease()
+    assert machine.kernel.read(USERS) == HELD
+    assert not has_ended(watch)
+    watch.end_lease()
     assert machine.kernel.read(USERS) == ""
 
 
-def test_a_lasting_limit_stays_while_it_is_replaced(machine: Tree) -> None:
-    lease = guard.Lease(partial(throttle.release, machine.kernel))
-    lease.begin()
-    lease.begin()
-    assert machine.kernel.read(USERS) == HELD
-    assert len(psutil.Process().children()) == 1
-    lease.end()
+def test_a_lasting_limit_stays_while_requests_are_held_back(machine: Tree, watch: guard.Guard) -> None:
+    watch.begin_lease()
+    with watch.holding():
+        assert machine.kernel.read(USERS) == HELD
 
 
-def test_a_lasting_limit_that_is_handed_over_stays_and_its_guard_ends(machine: Tree) -> None:
-    lease = guard.Lease(partial(throttle.release, machine.kernel))
-    lease.begin()
-    lease.hand_over()
-    assert machine.kernel.read(USERS) == HELD
-    assert not psutil.Process().children()
-
-
-def test_a_lasting_limit_ends_with_the_process_that_set_it(machine: Tree) -> None:
-    lease = guard.Lease(partial(throttle.release, machine.kernel))
-    in_child(lease.begin)
+def test_a_lasting_limit_ends_with_the_process_that_set_it(machine: Tree, watch: guard.Guard) -> None:
+    in_child(watch.begin_lease)
     reap_all()
     assert machine.kernel.read(USERS) == ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from elastio.errors import HostError
 from elastio.host import throttle
+from elastio.host.guard import Guard
 from elastio.host.limit_claims import claim, claimed_by_others
 from elastio.host.sysfs import Sysfs
 from tests.fixtures.errors import refused
@@ -28,16 +32,26 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@contextmanager
+def limited(sysfs: Sysfs, device: str) -> Iterator[None]:
+    watch = Guard(partial(throttle.release, sysfs))
+    try:
+        with throttle.limited(watch, sysfs, (device,), throttle.STOP):
+            yield
+    finally:
+        watch.dismiss()
+
+
 def limits(root: Path) -> str:
     return (root / throttle.CGROUPS / "user.slice/io.max").read_text()
 
 
 def test_an_agent_that_ends_its_limits_leaves_those_of_another(root: Path) -> None:
     ours, others = Sysfs(root, "elastio"), Sysfs(root, "data")
-    with throttle.limited(others, ("bcache1",), throttle.STOP):
+    with limited(others, "bcache1"):
         (root / throttle.CGROUPS / "user.slice/io.max").write_text(f"251:128 {HELD}\n")
         assert throttle.release(ours) == ()
-        with throttle.limited(ours, ("bcache0",), throttle.STOP):
+        with limited(ours, "bcache0"):
             pass
         assert limits(root).startswith(f"251:0 {throttle.STOP}"), "its own is written"
         (root / throttle.CGROUPS / "user.slice/io.max").write_text(f"251:0 {HELD}\n251:128 {HELD}\n")
@@ -67,6 +81,6 @@ def test_a_device_that_two_have_claimed_is_freed_by_both(root: Path) -> None:
 
 def test_no_limit_is_set_that_cannot_be_claimed(root: Path) -> None:
     (root / "run/elastio/data.limits.new").mkdir()
-    with refused(HostError, "limit.claim"), throttle.limited(Sysfs(root, "data"), ("bcache1",), throttle.STOP):
+    with refused(HostError, "limit.claim"), limited(Sysfs(root, "data"), "bcache1"):
         pytest.fail("it was limited")
     assert limits(root) == ""
