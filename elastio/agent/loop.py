@@ -41,6 +41,8 @@ from elastio.ports import (
 
 SCAN_TIMEOUT_S = 15.0
 SCAN_EVERY_IDLE_S = 10.0
+# While the host worker changes the kernel's state, no decision uses what a scan shows: only the status does.
+SCAN_EVERY_BUSY_S = 5.0
 STALE_S = 30.0
 SPEND_EVERY_S = 60.0
 FORECAST_EVERY_S = 5.0
@@ -154,22 +156,20 @@ class Agent:
 
     def wake_at(self) -> float:
         """CLOCK_BOOTTIME at which `step` has something to do even if nothing happens."""
-        times = [self._next_sample_at]
-        if self._decide_at is not None:
-            times.append(self._decide_at)
-        return min(times)
+        return self._next_sample_at if self._decide_at is None else min(self._next_sample_at, self._decide_at)
 
     def step(self) -> None:
         """Take in what happened; if anything did, decide and start the next safe action."""
         now = self._clock.now()
         self._collect(now)
-        timer = self._sample_if_due(now) or (self._decide_at is not None and now >= self._decide_at)
+        timer = now >= self.wake_at()
+        self._sample_if_due(now)
         if timer or self._inbox.requests or not self._inbox.is_empty():
             self._decide(now)
         if timer:
             idle = self.state.cycle is None and self.state.recovered
             self._scan_wanted |= not idle or now - self._scanned_at >= SCAN_EVERY_IDLE_S
-        self._start_scan()
+        self._start_scan(now)
 
     def snapshot(self) -> Observation:
         """The observation as of now, without emptying the inbox."""
@@ -224,16 +224,15 @@ class Agent:
         except JournalError as error:
             self.troubles.failed("journal", str(error))
 
-    def _sample_if_due(self, now: float) -> bool:
+    def _sample_if_due(self, now: float) -> None:
         if now < self._next_sample_at:
-            return False
+            return
         self._inbox.sample = self._sampler.take(now)
         self.last_sample = self._inbox.sample or self.last_sample
         offset_s = self._clock.wall() - now
         self._advice = self.adviser.advise(self._inbox.sample, self.state, self.policy, offset_s=offset_s)
         missed = int((now - self._next_sample_at) / self._interval)
         self._next_sample_at += (missed + 1) * self._interval
-        return True
 
     def _observe(self, now: float) -> Observation:
         wall = self._clock.wall()
@@ -390,11 +389,12 @@ class Agent:
         self._recorded()
         return True
 
-    def _start_scan(self) -> None:
-        if not self._scan_wanted or self._workers.scan.busy:
+    def _start_scan(self, now: float) -> None:
+        is_vain = self._workers.host.busy and now - self._scanned_at < SCAN_EVERY_BUSY_S
+        if not self._scan_wanted or self._workers.scan.busy or is_vain:
             return
         cycle = self.state.cycle
         owned = tuple(v.serial for v in self.state.owned or ())
         serials = tuple(dict.fromkeys((*owned, *((cycle.serial,) if cycle and cycle.serial else ()))))
-        self._scan_wanted, self._scanned_at = False, self._clock.now()
+        self._scan_wanted, self._scanned_at = False, now
         self._workers.scan.submit(serials, SCAN_TIMEOUT_S)
