@@ -8,7 +8,17 @@ from typing import Any
 from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.faults.coverage import campaigns, steps
-from elastio_testbed.tables import Table, all_tables, conditions, hypervisor_of
+from elastio_testbed.tables import (
+    Table,
+    all_tables,
+    conditions,
+    every_boost,
+    hypervisor_of,
+    own_s,
+    spread,
+    spread_over,
+    spread_percent,
+)
 
 
 def to_markdown(table: Table) -> str:
@@ -32,11 +42,51 @@ def section(document: Mapping[str, Any]) -> str:
 
 
 def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """For each experiment the sections of its results, in the order given."""
-    found: dict[str, list[str]] = {}
+    """For each experiment the sections of its results, in the order given, after what hypervisors have in common."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for document in documents:
-        found.setdefault(document["experiment"], []).append(section(document))
-    return {experiment: "\n\n".join(texts) for experiment, texts in found.items()}
+        found.setdefault(document["experiment"], []).append(document)
+    return {
+        experiment: "\n\n".join([*_side_by_side(results), *map(section, results)])
+        for experiment, results in found.items()
+    }
+
+
+def hypervisors(documents: Sequence[Mapping[str, Any]]) -> Table:
+    """Results of one experiment at one scale, side by side; no rows unless they are from several hypervisors."""
+    known = {hypervisor_of(document) for document in documents}
+    rows = tuple(_on_hypervisor(document) for document in documents) if len(known) > 1 else ()
+    heads = (
+        "hypervisor",
+        "date",
+        "repetitions",
+        "adaptive",
+        "AGBs",
+        "static-fast MB/s",
+        "adaptive MB/s",
+        "own share s",
+    )
+    note = "Completion and AGBs of adaptive against static-fast; the own share of all boosts."
+    return Table("On each hypervisor", heads, rows, note)
+
+
+def _on_hypervisor(document: Mapping[str, Any]) -> tuple[str, ...]:
+    setups, ratios = document["summary"]["setups"], document["summary"]["ratios"]["adaptive"]
+    return (
+        hypervisor_of(document),
+        document["date"].partition("T")[0],
+        str(len(document["repetitions"])),
+        *(spread_percent(ratios[name]) for name in ("overhead_vs_fast_pct", "agbs_vs_fast_pct")),
+        *(spread(setups[setup]["app_write_mb_s"]) for setup in ("static-fast", "adaptive")),
+        spread_over(map(own_s, every_boost(document)), 2),
+    )
+
+
+def _side_by_side(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    same: dict[tuple[float, float], list[Mapping[str, Any]]] = {}
+    for document in documents:
+        same.setdefault((document["scale"], document["bandwidth"]), []).append(document)
+    return [to_markdown(table) for results in same.values() if (table := hypervisors(results)).rows]
 
 
 def fault_section(documents: Sequence[Mapping[str, Any]]) -> str:

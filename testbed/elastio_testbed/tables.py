@@ -157,8 +157,8 @@ def credits(document: Document) -> Table:
         runs = [repetition["setups"] for repetition in document["repetitions"]]
         shares = [_share_of_fast(run, setup) for run in runs]
         balances = (_percent(run[setup]["least_credit_share"]) for run in runs)
-        cells = (_spread_over((run[setup]["dollars"] for run in runs), 4), _spread_over(shares, 1))
-        rows.append((setup, *cells, _spread_over(balances, 1)))
+        cells = (spread_over((run[setup]["dollars"] for run in runs), 4), spread_over(shares, 1))
+        rows.append((setup, *cells, spread_over(balances, 1)))
     tariffs = "; ".join(f"{name}: {source}" for name, source in document["tariffs"].items())
     note = (
         "Dollars of the data volume and of all caches, at the published size and time. Shares in percent. Least "
@@ -230,12 +230,12 @@ def _sums(setup: str, runs: Sequence[Mapping[str, Any]], speed: Bandwidths) -> l
         (
             f"{setup}, all",
             *empty,
-            _spread_over((run["cache_agbs"] for run in runs), 0),
-            _spread_over((naive for naive, _ in bounds), 0),
-            _spread_over((least for _, least in bounds), 0),
-            _spread_over((ratio(run["cache_agbs"], least) for run, (_, least) in zip(runs, bounds, strict=True)), 2),
+            spread_over((run["cache_agbs"] for run in runs), 0),
+            spread_over((naive for naive, _ in bounds), 0),
+            spread_over((least for _, least in bounds), 0),
+            spread_over((ratio(run["cache_agbs"], least) for run, (_, least) in zip(runs, bounds, strict=True)), 2),
         ),
-        (f"{setup}, after the first", *empty, "", "", "", _spread_over(after, 2)),
+        (f"{setup}, after the first", *empty, "", "", "", spread_over(after, 2)),
     ]
 
 
@@ -243,7 +243,7 @@ def _after_the_first(boosts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
     return [boost for n, boost in enumerate(boosts) if boost["vm"] in {before["vm"] for before in boosts[:n]}]
 
 
-def _spread_over(values: Iterable[float | None], digits: int) -> str:
+def spread_over(values: Iterable[float | None], digits: int) -> str:
     found = spread_of(values)
     return spread(found.to_json() if found else None, digits)
 
@@ -288,9 +288,9 @@ def latency(document: Document) -> Table:
         )
         for _, n, boost in boosts
     ]
-    every = [p for r in document["repetitions"] for run in r["setups"].values() for p in run["phases"]]
+    every = every_boost(document)
     if rows:
-        sampled, own = _spread_over(map(_sampling_s, every), 2), _spread_over(map(own_s, every), 2)
+        sampled, own = spread_over(map(_sampling_s, every), 2), spread_over(map(own_s, every), 2)
         rows.append((f"all {len(every)} boosts", sampled, *("",) * len(names), "", "", own))
     steps = (f"{name.replace('_', ' ')} s" for name in names)
     heads = ("boost", "sampling s", *steps, "total s", "cloud s", "own share s")
@@ -301,6 +301,11 @@ def latency(document: Document) -> Table:
         "delay until it notices that the cloud is done."
     )
     return Table("Latency of a boost", heads, tuple(rows), note)
+
+
+def every_boost(document: Document) -> list[Mapping[str, Any]]:
+    """Of every repetition and set-up."""
+    return [p for r in document["repetitions"] for run in r["setups"].values() for p in run["phases"]]
 
 
 def own_s(boost: Mapping[str, Any]) -> float | None:
@@ -326,12 +331,12 @@ def model(document: Document) -> Table:
             (
                 setup,
                 number(computing_s),
-                _spread_over(waited, 1),
+                spread_over(waited, 1),
                 number(modelled),
-                _spread_over((ratio(seconds, modelled) for seconds in waited), 3),
-                _spread_over((run["cache_agbs"] or None for run in runs), 0),
+                spread_over((ratio(seconds, modelled) for seconds in waited), 3),
+                spread_over((run["cache_agbs"] or None for run in runs), 0),
                 number(caches or None, 0),
-                _spread_over((ratio(run["cache_agbs"], caches or 0.0) for run in runs), 3),
+                spread_over((ratio(run["cache_agbs"], caches or 0.0) for run in runs), 3),
             )
         )
     heads = (

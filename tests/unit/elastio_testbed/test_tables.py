@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from elastio_testbed.cli import main
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.lower_bound import Bandwidths, least_agbs, naive_agbs
-from elastio_testbed.markdown import section, sections
+from elastio_testbed.markdown import hypervisors, section, sections
 from elastio_testbed.page import page
 from elastio_testbed.tables import caches, latency
 
@@ -47,6 +47,17 @@ def test_results_of_one_experiment_are_in_one_part() -> None:
     parts = sections([document(), document(experiment="demo"), document(*TWO)])
     assert list(parts) == ["cm1", "demo"]
     assert parts["cm1"].count("### `cm1`") == 2
+
+
+def test_results_of_one_scale_on_several_hypervisors_are_side_by_side() -> None:
+    on_uml = {**document(*TWO), "hypervisor": "uml"}
+    table = hypervisors([document(), on_uml])
+    rows = [dict(zip(table.heads, row, strict=True)) for row in table.rows]
+    assert [(row["hypervisor"], row["repetitions"]) for row in rows] == [("qemu", "1"), ("uml", "2")]
+    assert rows[0]["own share s"] == latency(document()).rows[-1][-1]
+    assert hypervisors([document(), document(*TWO)]).rows == ()
+    assert "On each hypervisor" in sections([document(), on_uml])["cm1"]
+    assert "On each hypervisor" not in sections([document(), {**on_uml, "scale": 0.5}])["cm1"]
 
 
 # --- the page ----------------------------------------------------------------------------------------------------
