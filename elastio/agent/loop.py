@@ -298,10 +298,11 @@ class Agent:
             decision = self._checked(before, obs)
             self._record(before, decision, obs)
         self.state, self._decide_at = decision.state, decision.wake_at
-        self._publish(before, decision, obs)
+        self._enter(before, decision, obs)
         for (_, reply), answer in zip(inbox.requests, decision.answers, strict=True):
             reply(answer)  # after the record: what was answered survives a crash
         self._act(decision, obs)
+        self.reporter.decided(before, decision, now=obs.now, wall=obs.wall)  # last: an action need not wait for a log
         if obs.sample is not None:
             self._recorder.sampled(obs.sample, self.state, now=obs.now, wall=obs.wall)
 
@@ -341,9 +342,8 @@ class Agent:
         self._can_record = False
         self.troubles.failed("journal", str(error))
 
-    def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
-        """Report it, and write the ledger. Neither depends on the journal: a fault and a bill are never lost."""
-        self.reporter.decided(before, decision, now=obs.now, wall=obs.wall)
+    def _enter(self, before: AgentState, decision: Decision, obs: Observation) -> None:
+        """Write the ledger, whether or not the journal could be written: a bill is never lost."""
         backing = self.view.backing if self.view else None
         is_running = backing is not None and backing.running
         self.troubles.works(*no_longer_needed(self.troubles.sources, decision.state, is_running=is_running))

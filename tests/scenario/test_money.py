@@ -54,7 +54,7 @@ def test_a_held_cache_takes_the_next_burst_at_full_speed() -> None:
     sim.run_for(2 + 12 + PAUSE_S + 12 + 1)
     again = 2 + 12 + PAUSE_S
     at_speed = [m.adaptive_mb_s for m in sim.timeline if again + 1 < m.at_s < again + 12]
-    assert min(at_speed) > 55, "from its first second on"
+    assert min(at_speed) > 50, "from its first second on"
     assert_at_rest(sim, 1800)
     assert len(bought(sim)) == 1
     assert path(sim) == ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]
