@@ -131,10 +131,12 @@ def is_boosting(status: dict[str, Any]) -> bool:
     return bool(status["phase"] == "boosting")
 
 
-def load(lab: Lab, file: str, mib: int) -> None:
-    """Write a file on each device in the background, at the same time."""
+def load(lab: Lab, file: str, mib: int, *, until_told: bool = False) -> None:
+    """Write a file on each device in the background, at the same time; again and again until /run/FILE exists."""
     for name, place in PLACES.items():
         script = f"{content(name, mib)} | dd of={place}/{file} {DD}"
+        if until_told:
+            script = f"while {script}; do [ -e /run/{file} ] && exit 0; done; exit 1"
         lab.guest.check(["systemd-run", f"--unit=load-{file}-{name}", "sh", "-c", script])
 
 
@@ -220,8 +222,9 @@ def test_after_a_reboot_the_filesystem_is_mounted_and_the_agent_runs(first: Lab)
 
 def test_two_devices_boost_at_once_and_both_are_flushed_and_released(both: Lab) -> None:
     bought = len(both.cloud.volumes())
-    load(both, "at-once", MIB)
+    load(both, "at-once", MIB, until_told=True)
     wait_until(both, is_boosting)
+    shell(both, "touch /run/at-once")
     shown = succeed(both, "elastio", "status")
     assert {f"{name}:" for name in PLACES} <= set(shown.splitlines()), "each under its name"
     wait_for_writes(both, "at-once")
