@@ -152,6 +152,8 @@ class LedgerFile:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute("PRAGMA foreign_keys = ON")
+            if self._version() == len(MIGRATIONS):
+                return  # a ledger that somebody else has locked can be read
         self._migrate(MIGRATIONS)
 
     def _migrate(self, migrations: Sequence[Statements]) -> None:

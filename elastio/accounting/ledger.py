@@ -11,9 +11,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, astuple
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.rows import CycleRow, DevicePrices, DeviceSpan, StepDurations, spend_since, spent_between
+from elastio.accounting.rows import (
+    CycleRow,
+    DevicePrices,
+    DeviceSpan,
+    StepDurations,
+    spend_since,
+    spent_between,
+    with_newer,
+)
 from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.model import Spend, Spent
 
@@ -64,7 +73,7 @@ class Ledger:
         """Open the file; create or migrate it if needed. `read_only`: for reports; the file must exist."""
         self.file = LedgerFile(path, read_only=read_only)
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -165,14 +174,17 @@ class Ledger:
         with self.file.rows() as db:
             return {name: boottime_s + offset_s for name, (boottime_s, offset_s) in self._times(db, token).items()}
 
-    def spend_since(self, since: float, now_wall: float) -> Spend:
-        """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong."""
-        return spend_since(since, now_wall, self.cycles(since, now_wall + DAY_S))
+    def spend_since(self, since: float, now_wall: float, unrecorded: Collection[CycleRow] = ()) -> Spend:
+        """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong.
 
-    def spent_between(self, since: float, until: float) -> Spent:
+        `unrecorded` rows count like those of the file.
+        """
+        return spend_since(since, now_wall, with_newer(self.cycles(since, now_wall + DAY_S), unrecorded))
+
+    def spent_between(self, since: float, until: float, unrecorded: Collection[CycleRow] = ()) -> Spent:
         """See `rows.spent_between`."""
         # A month may have thousands of boosts, and the loop waits for this.
-        return spent_between(since, until, self.cycles(since, until, with_steps=False))
+        return spent_between(since, until, with_newer(self.cycles(since, until, with_steps=False), unrecorded))
 
     # --- the adaptive device -----------------------------------------------------------------------------
 

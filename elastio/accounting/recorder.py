@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_
 from elastio.accounting.ledger import DAY_S, Ledger
 from elastio.accounting.past_bursts import PAST_S, past_of
 from elastio.accounting.report import periods
-from elastio.accounting.rows import DevicePrices, MonthToDate
+from elastio.accounting.rows import CycleRow, DevicePrices, MonthToDate, row_of
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
 from elastio.core.learned import NOTHING_KNOWN, Past
@@ -35,22 +35,58 @@ def _logged(consequence: str) -> Iterator[None]:
 
 
 class CostRecorder:
-    """`ports.Recorder` on a ledger. A failing ledger is logged; it never stops the protection of data."""
+    """`ports.Recorder` on a ledger. A failing ledger is logged; it never stops the protection of data.
+
+    What could not be written is kept, counts as spent, and is written as soon as the ledger can be written again.
+    """
 
     def __init__(self, ledger: Ledger, backing_uuid: str, limits: HistoryLimits | None = None) -> None:
         self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
         self._history = HistoryWriter(ledger.file, backing_uuid, limits or HistoryLimits())
         self._touched = float("-inf")
         self._spend = Spend(known=False)
-        self._month = MonthToDate(ledger.spent_between)
+        self._unrecorded: dict[str, tuple[Cycle, float]] = {}  # by token; with wall clock minus CLOCK_BOOTTIME
+        self._tried_wall = float("-inf")
+        self._month = MonthToDate(lambda since, until: ledger.spent_between(since, until, self._newer()))
         self._past: tuple[int, Past] | None = None  # with the number of batches that it was read after
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self._touched = float("-inf")  # the device was there until this moment
-        with _logged(f"cycle {cycle.token} is not in the ledger"):
-            self._ledger.record(cycle, wall - now)
+        self._unrecorded[cycle.token] = cycle, wall - now
+        with _logged(f"cycle {cycle.token} is not in the ledger yet"):
+            self._record(wall)
         self._month.recorded(cycle)
         self._past = None
+
+    def recall(self, bought: Iterable[tuple[Cycle, float]]) -> None:
+        """At a start: what the agent knew of these cycles, each with wall clock minus CLOCK_BOOTTIME then, counts.
+
+        They are those of the journal; the ledger may have been unwritable when they were bought, or ended.
+        """
+        self._unrecorded = {cycle.token: (cycle, offset_s) for cycle, offset_s in bought}
+        since = min((cycle.started_wall for cycle, _ in self._unrecorded.values()), default=None)
+        if since is None:
+            return
+        with _logged("which cycles are not in the ledger is not known"):
+            for row in self._ledger.cycles(since, float("inf"), with_steps=False):
+                known = self._unrecorded.get(row.token)
+                if known is not None and _ends(row) >= _ends(known[0]):
+                    del self._unrecorded[row.token]
+
+    @property
+    def unrecorded(self) -> int:
+        """How many cycles are not in the ledger as they are known."""
+        return len(self._unrecorded)
+
+    def _record(self, wall: float) -> None:
+        """Write what is not written yet. Raises LedgerError at the first that cannot be."""
+        self._tried_wall = wall
+        for token, (cycle, offset_s) in tuple(self._unrecorded.items()):
+            self._ledger.record(cycle, offset_s)
+            del self._unrecorded[token]
+
+    def _newer(self) -> tuple[CycleRow, ...]:
+        return tuple(row_of(cycle) for cycle, _ in self._unrecorded.values())
 
     def learned(self, size_bytes: int) -> None:
         with _logged("the learned size is not in the ledger"):
@@ -58,6 +94,7 @@ class CostRecorder:
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
         with _logged("open bills were not checked"):
+            self._record(wall)  # a bill that was left open must not be opened again later
             for token in self._ledger.close_unlisted(self._uuid, tokens, wall):
                 _log.warning("cycle %s has no volume any more: its bill is closed", token)
                 self._past = None
@@ -88,8 +125,12 @@ class CostRecorder:
         False."""
         day, month = periods(wall, self._zone)
         first, today = month.since_wall, day.since_wall
+        if self._unrecorded and not 0 <= wall - self._tried_wall < TOUCH_EVERY_S:
+            with _logged(f"not in the ledger yet: {self.unrecorded} cycles"):
+                self._record(wall)
         try:
-            self._spend = self._month.with_month(self._ledger.spend_since(today, wall), first, today)
+            spent = self._ledger.spend_since(today, wall, self._newer())
+            self._spend = self._month.with_month(spent, first, today)
         except LedgerError as error:
             _log.error("today's spend is not known: %s", error)
             self._spend = replace(self._spend, known=False)
@@ -128,6 +169,11 @@ class CostRecorder:
             self._ledger.touch_device(self._uuid, size_bytes, backing_mb_s, cache_mb_s, wall, prices())
 
 
+def _ends(bill: Cycle | CycleRow) -> int:
+    """How many ends of the bill are known."""
+    return (bill.opened_wall is not None) + (bill.closed_wall is not None)
+
+
 class NullRecorder:
     """`ports.Recorder` if the ledger cannot be opened: nothing is recorded, and what was spent is not known.
 
@@ -139,6 +185,9 @@ class NullRecorder:
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         _log.error("cycle %s is not in the ledger: it could not be opened", cycle.token)
+
+    def recall(self, bought: Iterable[tuple[Cycle, float]]) -> None:
+        """What was spent stays unknown: the journal does not reach back for ever."""
 
     def learned(self, size_bytes: int) -> None:
         """The agent keeps it in memory."""

@@ -157,6 +157,21 @@ def row_of(cycle: Cycle) -> CycleRow:
     )
 
 
+def with_newer(rows: Collection[CycleRow], newer: Collection[CycleRow]) -> tuple[CycleRow, ...]:
+    """The rows with what is newer than they are: each `newer` one replaces that of its token, or is added.
+
+    As in the ledger, a price and the trigger stay where the newer row has none, or was made from a volume's tags.
+    """
+    known = {row.token: row for row in rows}
+    for row in newer:
+        old = known.get(row.token)
+        if old is not None and row.price_per_hour is None:
+            price = old.currency, old.price_per_hour, old.minimum_s
+            row = replace(row, currency=price[0], price_per_hour=price[1], minimum_s=price[2])  # noqa: PLW2901
+        known[row.token] = row if old is None else replace(row, trigger=old.trigger)
+    return tuple(known.values())
+
+
 def spend_since(since: float, now_wall: float, rows: Collection[CycleRow]) -> Spend:
     """What was spent from `since` (local midnight) to `now_wall`; open bills run to `now_wall`.
 

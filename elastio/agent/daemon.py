@@ -27,10 +27,10 @@ from elastio.agent.event_log import EventLog
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
 from elastio.agent.forecaster import LearnedForecaster, situation_of
-from elastio.agent.journal import Journal, Owner
+from elastio.agent.journal import Journal, Owner, read_with_older
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.market import MarketWatch, require_prices
-from elastio.agent.memory import remember
+from elastio.agent.memory import bought, remember
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler
 from elastio.agent.worker import ForkWorker, die_with_parent
@@ -296,6 +296,7 @@ class Daemon:
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id, owner=self._owner)
         if memory.foreign:
             _log.warning("%s", memory.foreign)
+        recorder.recall(bought(read_with_older(self._journal.path), self._owner))
         agent = Agent(
             policy_of(self.config),
             memory.state(learned_size_bytes=recorder.learned_size()),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,28 @@ def recall(
             f"the last record of {source} is malformed ({error}); move the file away to start without it",
             code="record.unknown",
         ) from error
+
+
+def bought(records: Iterable[Mapping[str, Any]], owner: Owner = NOBODY) -> tuple[tuple[Cycle, float], ...]:
+    """The cycles of volumes that these records name, as they are named last, each with wall clock minus CLOCK_BOOTTIME.
+
+    None of another machine or device. A record that is malformed is left out.
+    """
+    named: dict[str, tuple[Any, float]] = {}
+    for record in records:
+        is_own = _is_same(str(record.get("machine", "")), owner.machine)
+        if not is_own or not _is_same(str(record.get("backing", "")), owner.backing_uuid):
+            continue
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            offset_s = float(record["wall"]) - float(record["now"])
+            for cycle in (record.get("cycle"), record.get("course", {}).get("ended")):
+                if cycle is not None:
+                    named[str(cycle["token"])] = cycle, offset_s
+    known = []
+    for cycle, offset_s in named.values():
+        with suppress(TypeError, ValueError):
+            known.append((decode(Cycle, with_current_names(cycle)), offset_s))
+    return tuple((cycle, offset_s) for cycle, offset_s in known if cycle.opened_wall is not None)
 
 
 def with_current_names(value: Any) -> Any:

@@ -43,6 +43,7 @@ class Kind(StrEnum):
     STOP = "stop"  # SIGSTOP: the agent is stopped for `seconds`, the machine is not
     KILL = "kill"  # the OOM killer kills the agent, which is restarted `seconds` later
     DISK_FULL = "disk_full"  # nothing can be written to the journal for `seconds`
+    LOCKED = "locked"  # somebody holds the write lock of the ledger for `seconds`: it can be read
     SWAP = "swap"  # an operator replaces the backing disk by an older copy for `seconds`
     SWAP_ALIKE = "swap_alike"  # the same, once the journal knows of a cache; the copy has the same serial
     SWAP_NAMELESS = "swap_nameless"  # the same, and the copy has no serial
@@ -124,7 +125,8 @@ AGENT_FAULTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
 UNANNOUNCED_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
 SWAPS = (Kind.SWAP, *UNANNOUNCED_SWAPS)
 BY_HAND = (*SWAPS, Kind.DETACH_BY_HAND)
-SCHEDULED_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_FAULTS, *BY_HAND)
+RANDOM_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_FAULTS, *BY_HAND)
+SCHEDULED_KINDS = (*RANDOM_KINDS, Kind.LOCKED)
 STATES = ("dirty", "clean", "limited")
 FULL_MOST_S = 900.0
 
@@ -211,7 +213,7 @@ class FaultPlan:
         later = []
         for _ in range(scheduled):
             when = draw.choice((*STATES, *(str(draw.randint(1, int(horizon_s))) for _ in STATES)))
-            kind, seconds = draw.choice(SCHEDULED_KINDS), float(draw.randint(1, 3600))
+            kind, seconds = draw.choice(RANDOM_KINDS), float(draw.randint(1, 3600))
             later.append(ScheduledFault(when, kind, min(seconds, FULL_MOST_S) if kind is Kind.DISK_FULL else seconds))
         return cls(faults, later)
 

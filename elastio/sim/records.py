@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+from elastio.accounting.database import LedgerFile
+from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, MonthToDate, row_of, spend_since, spent_between
 from elastio.agent.journal import Journal, Owner
@@ -16,6 +20,7 @@ from elastio.agent.memory import Memory, recall
 from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend, Spent
 from elastio.core.state import AgentState
+from elastio.errors import LedgerError
 
 IN_MEMORY = Path("the simulated journal")
 
@@ -48,6 +53,29 @@ class MemoryJournal(Journal):
         return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id, owner=self.owner)
 
 
+class _LockableFile(LedgerFile):
+    is_locked: Callable[[], bool] = staticmethod(lambda: False)
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        if self.is_locked():
+            raise LedgerError("the ledger cannot be used: database is locked (simulated)", code="SQLITE_BUSY")
+        with super().write() as db:
+            yield db
+
+
+class LockableLedger(Ledger):
+    """A ledger whose file can be read and not written while `is_locked` says so: somebody holds its write lock."""
+
+    file: _LockableFile
+
+    def __init__(self, path: Path) -> None:
+        self.file = _LockableFile(path)
+
+    def lock_while(self, is_locked: Callable[[], bool]) -> None:
+        self.file.is_locked = is_locked
+
+
 class MemoryRecorder:
     """`ports.Recorder` without a file: the newest state of every cycle, and the size that was learned."""
 
@@ -59,6 +87,9 @@ class MemoryRecorder:
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self.rows[cycle.token] = cycle
         self._month.recorded(cycle)
+
+    def recall(self, bought: Iterable[tuple[Cycle, float]]) -> None:
+        """Nothing is ever missing here."""
 
     def learned(self, size_bytes: int) -> None:
         self.learned_bytes = size_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -12,7 +12,9 @@ from elastio.agent.cap_sharing import CapSharing
 from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Owner
 from elastio.agent.loop import Agent, Serials, Workers
+from elastio.agent.memory import bought
 from elastio.core.actions import Action, Outcome
+from elastio.core.cycle import Cycle
 from elastio.core.model import HostView, Request, RequestKind
 from elastio.core.observation import NO_COURSE, Answer, Course
 from elastio.core.policy import Policy
@@ -34,9 +36,11 @@ Point = Callable[[str], None]
 
 
 class KeptRecorder(Recorder, Protocol):
-    """A recorder that also returns the learned size, which a start needs."""
+    """A recorder with what a start needs beside it; see `accounting.recorder.CostRecorder`."""
 
     def learned_size(self) -> int | None: ...
+
+    def recall(self, bought: Iterable[tuple[Cycle, float]]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ class Simulation:
         self._recorded_at = 0.0
         self._moved: tuple[int, ...] = (0, 0, 0)
         self._boots = world.kernel.boots
-        self._stopped_until = self._restart_at = self._full_until = float("-inf")
+        self._stopped_until = self._restart_at = self._full_until = self._locked_until = float("-inf")
         world.on_agent = self.happen
         self._workers: tuple[SimWorker[Serials, HostView | str], SimWorker[Action, Outcome], SimWorker[Action, Outcome]]
         self.agent: Agent | None = None
@@ -151,6 +155,7 @@ class Simulation:
         self.journal = self._open_journal()
         clock = self.world.clock
         memory = self.journal.remember(now=clock.now(), wall=clock.wall())
+        self.recorder.recall(bought(self.journal.records(), self.journal.owner))
         self.agent = self._last = Agent(
             self.policy,
             memory.state(learned_size_bytes=self.recorder.learned_size()),
@@ -192,6 +197,8 @@ class Simulation:
             self._restart_at = until
         elif fault.kind is Kind.DISK_FULL:
             self._full_until = until
+        elif fault.kind is Kind.LOCKED:
+            self._locked_until = until
         elif fault.kind in UNANNOUNCED_SWAPS:
             self._swap_backing(fault)
         elif fault.kind is Kind.KILL_CHILD and self.agent is not None:
@@ -207,6 +214,10 @@ class Simulation:
 
     def _is_disk_full(self) -> bool:
         return self.world.clock.elapsed() < self._full_until
+
+    def is_ledger_locked(self) -> bool:
+        """Somebody holds the write lock of the ledger."""
+        return self.world.clock.elapsed() < self._locked_until
 
     def power_cut(self) -> None:
         """The machine reboots, and a new agent starts."""

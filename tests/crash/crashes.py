@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
@@ -18,6 +17,7 @@ from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Ahead, Caps, Policy
 from elastio.core.state import FaultKind, Phase
+from elastio.sim.records import LockableLedger
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
@@ -269,22 +269,22 @@ class Run:
         if scenario.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
-        self.ledger = Ledger(recorder)
-        recorder_of_costs = CostRecorder(self.ledger, KERNEL.backing_uuid)
+        self.ledger = LockableLedger(recorder)
+        self.recorder = CostRecorder(self.ledger, KERNEL.backing_uuid)
         self.sim = Simulation(
             self.world,
             scenario.policy,
-            recorder=recorder_of_costs,
+            recorder=self.recorder,
             point=crash_point,
-            forecaster=LearnedForecaster(recorder_of_costs.past, self._situation),
+            forecaster=LearnedForecaster(self.recorder.past, self._situation),
             reporter=EventLog(KERNEL.backing_uuid),
         )
+        self.ledger.lock_while(self.sim.is_ledger_locked)
         if scenario.learned_s is not None:
             remember_bursts(self.ledger, self.world.clock.wall() + scenario.learned_s)
         self.limit, self.limited_s = LimitWatch(self.sim), LIMITED_S
         self.sim.on_step = self.check
-        self.most_volumes = self.deaths = 0
-        self.may_fault = False
+        self.most_volumes, self.deaths, self.may_fault = 0, 0, False
         self.human = HumanWatch(self.sim, self.needs_a_human)
 
     def _situation(self) -> Situation | None:
@@ -336,7 +336,7 @@ class Run:
             act(self.sim)
         ends_at = sum(s.seconds for s in self.scenario.load if s is not QUIET)
         self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at + SHOWN_S, LIMIT_S)
-        self._until(lambda: is_at_rest(self.sim))
+        self._until(lambda: is_at_rest(self.sim) and self.recorder.unrecorded == 0)
         self.sim.run_for(LET_GO_S)
 
     def _until(self, condition: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ CLOUD_TIMEOUT_S = 60.0
 HOST_TIMEOUT_S = 60.0
 SWAPPED_S = 60.0
 FULL_S = 400.0
+LOCKED_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ FAULTS = {
     "the credentials have expired": PointFault(Kind.EXPIRED, CLOUD, late_s=5.0),
     "the journal's disk is full": PointFault(Kind.NO_SPACE, JOURNAL, late_s=5.0),
     "the journal's disk stays full": PointFault(Kind.DISK_FULL, seconds=FULL_S, late_s=FULL_S + 70.0),
+    "the ledger is locked": PointFault(Kind.LOCKED, seconds=LOCKED_S),
     "sysfs refuses a write": PointFault(Kind.REFUSE, HOST, late_s=5.0),
     "a device is busy": PointFault(Kind.BUSY, HOST, late_s=5.0),
     "the kernel hangs": PointFault(Kind.HANG, HOST, late_s=HOST_TIMEOUT_S + 10.0),

@@ -16,7 +16,6 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, seed, settings
 
-from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.sim.faults import (
     OP_KINDS,
@@ -29,21 +28,25 @@ from elastio.sim.faults import (
     Kind,
     ScheduledFault,
 )
+from elastio.sim.records import LockableLedger
 from elastio.sim.workload import Segment
 from tests.crash.crashes import FAST
 from tests.simulated import KERNEL
 
 from .schedule import HAPPENINGS, Happening, Schedule
-from .storm import Storm
+from .storm import CALM_S, Storm
 
 LONGEST_S = 100.0
 
 
 def storm_with_ledger(schedule: Schedule) -> Storm:
     """One storm on a ledger file, with all that must hold. Raises AssertionError that begins with its schedule."""
-    with tempfile.TemporaryDirectory(dir=FAST) as folder, Ledger(Path(folder) / "ledger") as ledger:
-        storm = Storm(schedule, CostRecorder(ledger, KERNEL.backing_uuid))
+    with tempfile.TemporaryDirectory(dir=FAST) as folder, LockableLedger(Path(folder) / "ledger") as ledger:
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        storm = Storm(schedule, recorder)
+        ledger.lock_while(storm.sim.is_ledger_locked)
         storm.run()
+        storm.sim.run_until(lambda: recorder.unrecorded == 0, CALM_S)
         storm.check_ledger(ledger)
     return storm
 

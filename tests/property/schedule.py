@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from elastio.sim.faults import FaultPlan
+from elastio.sim.faults import FaultPlan, Kind, ScheduledFault
 from elastio.sim.workload import Segment
 
 HORIZON_S = 150
+# The share of schedules with scheduled faults in which the ledger cannot be written for a while.
+LOCKED = 0.3
 HAPPENINGS = (
     *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
     *("quiesce", "unquiesce", "shutdown", "recover", "gc", "expect"),
@@ -30,8 +32,8 @@ class Happening:
 class Schedule:
     """`load` ends with quiet by itself; `faults`: see `FaultPlan.parse`. `wild`: forecasts are wrong.
 
-    `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. That is the last
-    thing drawn, so a seed has the load, faults and happenings that it had before there was a choice.
+    `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. That, and then
+    whether the ledger is locked, is drawn last, so a seed has the load, faults and happenings that it had before.
     """
 
     seed: int
@@ -79,6 +81,9 @@ class Schedule:
             key=lambda h: h.at_s,
         )
         rewrites, money = draw.random() < 0.6, draw.random() < 0.5
+        if scheduled and draw.random() < LOCKED:
+            lock = ScheduledFault(str(draw.randint(1, HORIZON_S)), Kind.LOCKED, float(draw.randint(1, 600)))
+            plan = FaultPlan(plan.faults, (*plan.scheduled, lock))
         return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money)
 
 

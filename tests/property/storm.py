@@ -69,7 +69,7 @@ SEEN_S = 2.0
 MUTE_S = 75.0
 FAILED_S = 10.0
 MUTE = frozenset({Kind.HANG, Kind.LATE_SUCCESS})
-AWAY = frozenset({Kind.STOP, Kind.KILL, Kind.DISK_FULL, *SWAPS})
+AWAY = frozenset({Kind.STOP, Kind.KILL, Kind.DISK_FULL, Kind.LOCKED, *SWAPS})
 FOREVER_S = 1e9
 # A database, or a file of checkpoints, writes the same blocks again and again; a log never does.
 FEW_BLOCKS, MANY_BLOCKS = 24, 12_000

@@ -7,13 +7,17 @@ a release takes longer than predicted: each death may repeat a step, and a detac
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import settings
 
+from elastio.accounting.recorder import CostRecorder
 from elastio.core.policy import Caps
+from elastio.sim.records import LockableLedger
 from elastio.units import GIB, agbs
+from tests.simulated import KERNEL
 
 from .schedule import Schedule
 from .storm import POLICY, Storm
@@ -41,6 +45,17 @@ def test_nothing_spends_more_than_the_cap_and_the_bound(seed: int) -> None:
     spent_s = storm.world.provider.bill_agbs() / PER_S
     deaths = sum(h.kind in DEATHS for h in schedule.happenings)
     assert spent_s <= cap_s + BEYOND_S + deaths * (BEYOND_S + 20.0), f"{spent_s:.0f} of {cap_s:.0f} s: {schedule}"
+
+
+@pytest.mark.parametrize("seed", SEEDS[::4])
+def test_boosts_are_counted_although_nothing_can_be_written_to_the_ledger(seed: int, tmp_path: Path) -> None:
+    schedule = Schedule.random(seed, 0, 0, 5)
+    with LockableLedger(tmp_path / "ledger") as ledger:
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        storm = Storm(schedule, recorder, policy=replace(POLICY, caps=Caps(max_boosts_per_day=1)))
+        ledger.lock_while(lambda: True)
+        storm.run()
+        assert recorder.unrecorded == len(storm.world.provider.volumes) == 1, str(schedule)
 
 
 def test_caps_end_boosts_in_these_storms() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from elastio.accounting import database
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
@@ -26,15 +28,28 @@ from elastio.core.model import (
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import LoadWatch, Phase
 from elastio.sim.records import MemoryRecorder
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Segment
 from elastio.units import agbs
-from tests.simulated import KERNEL, assert_at_rest, in_phase, machine
-from tests.values import state
+from tests.simulated import KERNEL, POLICY, QUIET, assert_at_rest, bought, in_phase, machine
+from tests.values import present, state
 
 from .test_ledger import BOUGHT, CLOSED, GB
 from .test_ledger import START as WALL
 
 NOW = 1000.0
 CYCLE = replace(BOUGHT, opened_wall=WALL)
+
+
+@pytest.fixture
+def locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Somebody takes the write lock of the ledger; call it to release it."""
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.0)
+    Ledger(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with closing(other):
+        yield other.rollback
 
 
 @pytest.fixture
@@ -145,7 +160,7 @@ def test_a_ledger_that_fails_is_reported_and_stops_nothing(
     recorder.flush(wall=WALL)
     assert recorder.learned_size() is None
     assert recorder.spend(wall=WALL + 200) == replace(known, known=False)
-    assert [record.levelname for record in caplog.records] == ["ERROR"] * 8
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 9
 
 
 def test_the_device_is_noted_once_a_minute(recorder: CostRecorder, path: Path) -> None:
@@ -200,6 +215,53 @@ def test_a_ledger_that_opens_is_used(path: Path) -> None:
         assert recorder.spend(wall=WALL).known
     with Ledger(path) as ledger:
         assert ledger.learned_size("dev") == 7 * GB
+
+
+FIVE_BURSTS = (*(part for _ in range(5) for part in (Segment(120, 0), Segment(12, 60))), QUIET)
+
+
+def capped_on(ledger: Ledger) -> Simulation:
+    caps = replace(POLICY.caps, max_boosts_per_day=2)
+    return machine(FIVE_BURSTS, recorder=CostRecorder(ledger, KERNEL.backing_uuid), caps=caps, cool_down_s=1.0)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_boosts_that_could_not_be_recorded_count_under_a_cap_and_are_recorded_later(
+    path: Path, locked: Callable[[], None], *, dies: bool
+) -> None:
+    with open_recorder(path, KERNEL.backing_uuid, HistoryLimits()) as opened:
+        assert isinstance(opened, CostRecorder), "what is locked can be read"
+    with Ledger(path) as ledger:
+        sim = capped_on(ledger)
+        sim.run_until(lambda: len(bought(sim)) == 2 and sim.phase is Phase.IDLE, 900)
+        if dies:
+            sim.start_agent()
+        sim.run_for(500)
+        spend = present(sim.agent).snapshot().spend
+        assert (len(bought(sim)), spend.boosts, spend.month.boosts, spend.known) == (2, 2, 2, True)
+        assert spend.agbs == pytest.approx(sim.world.provider.bill_agbs(), rel=0.1)
+        assert ledger.cycles(0.0, 2 * WALL) == ()
+        locked()
+        sim.run_for(2 * TOUCH_EVERY_S + 60)
+        assert len([c for c in ledger.cycles(0.0, 2 * WALL) if c.closed_wall is not None]) == 2
+        assert present(sim.agent).snapshot().spend == spend
+
+
+def test_what_is_written_late_keeps_its_price_and_is_closed_by_a_list(
+    recorder: CostRecorder, locked: Callable[[], None], path: Path
+) -> None:
+    """A cycle that was made from tags alone knows no price."""
+    locked()
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        recorder.record_cycle(replace(CYCLE, trigger=Trigger.ORPHAN, quote=None), now=NOW, wall=WALL + 10)
+        spend = recorder.spend(wall=WALL + 100)
+        assert (spend.boosts, spend.unpriced, recorder.unrecorded) == (1, 0, 1)
+        assert spend.currency == pytest.approx(100 * 0.001)
+    recorder.listed(frozenset(), wall=WALL + 100)
+    assert recorder.unrecorded == 0
+    assert recorder.spend(wall=WALL + 900).currency == pytest.approx(100 * 0.001)
 
 
 def test_a_volume_that_was_given_up_is_billed_until_it_is_listed_no_more(path: Path) -> None:
