@@ -21,6 +21,9 @@ of the release must be reserved (`Observation.spend.others`, see `statements`).
 
 A boost that a cap has ended is remembered (`AgentState.capped`) until the day or the month is over or the cap is
 changed. Otherwise the rest below the cap would buy one cache after the other, each too short to be of use.
+
+What was spent is unknown while the ledger cannot be read. It may be any amount, so a boost that runs under such a cap
+ends, as none begins. Boosts may begin again as soon as the ledger can be read.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ KEPT = 8
 MARGIN = 1.1
 # The key of what ends a boost where nothing more could be reserved under shared caps, see `statements`.
 SHARED = "caps.shared"
+# The key where what was spent is not known.
+UNKNOWN = "caps.unknown"
 # Until the decision takes effect: a sample, a scan, and a write to sysfs.
 SLACK_S = 2.0
 # A cache takes writes at its full rate for so long, unseen, before they are limited.
@@ -100,12 +105,14 @@ def reached(state: AgentState, obs: Observation, policy: Policy) -> Capped | Non
 
 
 def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None:
-    """The cap that the bill of the running cache would pass until its release; None: none."""
+    """The cap that the bill of the running cache would pass, or may, until its release; None: none."""
     cycle = state.cycle
     if cycle is None or cycle.opened_wall is None:
         return None
     until = cycle.wall_at(obs.now + release_s(state, policy))
     for cap in _caps(policy.caps, obs.spend):
+        if not obs.spend.known:
+            return Capped(UNKNOWN, 0.0, obs.spend.day)
         bill = _bill(cycle, is_cost=cap.is_cost)
         if bill is None or _passes(cap, bill, cycle.wall_at(obs.spend_at), cycle.wall_at(obs.now), until):
             return Capped(cap.key, cap.most, cap.period, has_price=bill is not None)
@@ -162,6 +169,8 @@ def what_ends(capped: Capped) -> str:
     """Why the cap ends a boost, or a hold, for people."""
     if not capped.has_price:
         return f"the price of this cache is not known, and a cap limits the cost ({capped.key})"
+    if capped.key == UNKNOWN:
+        return f"the ledger cannot be read, so what was spent is not known, and [caps] limits it ({UNKNOWN})"
     if capped.key == SHARED:
         return f"the caps that several devices share leave no more for this cache, or cannot be read ({SHARED})"
     return f"the cap of {capped.most:g} ({capped.key}) would be passed by what this cache costs until it is released"
@@ -174,6 +183,12 @@ def standing(state: AgentState, wall: float, policy: Policy) -> str:
         return ""
     left = format_duration(capped.period.until_wall - wall)
     return f"the cap of {capped.most:g} ({capped.key}) has ended a boost; the next one may begin in {left}"
+
+
+def why_ended(state: AgentState, obs: Observation, policy: Policy) -> str:
+    """Why a boost that is being flushed may not go on; empty: it may."""
+    capped = reached(state, obs, policy)
+    return standing(state, obs.wall, policy) or ("" if capped is None else what_ends(capped))
 
 
 def _in_force(caps: Caps) -> frozenset[tuple[str, float]]:

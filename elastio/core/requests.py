@@ -78,8 +78,7 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
     """Buy a cache now, or let a cache that is being flushed take writes again."""
     if state.phase in (Phase.ATTACHING, Phase.BOOSTING):
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
-    capped = caps.standing(state, obs.wall, policy) if state.phase is Phase.FLUSHING else ""
-    if capped:
+    if state.phase is Phase.FLUSHING and (capped := caps.why_ended(state, obs, policy)):
         return state, Answer(request, False, capped, "caps")
     if state.phase is Phase.FLUSHING and detection.may_boost_again(state, obs):
         state = move(state, Detection(Event.LOAD_RETURNED, "an operator asked for a boost while flushing"))

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from elastio.accounting.recorder import NullRecorder
 from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.volume_types import volume_type
-from elastio.sim.workload import Segment
+from elastio.sim.workload import Segment, Trace
+from elastio.units import MIB
 from tests.simulated import POLICY, assert_at_rest, bought, failures, in_phase, machine, path
 from tests.values import present
 
@@ -164,4 +166,31 @@ def test_a_day_that_ends_before_the_cap_is_passed_lets_the_boost_go_on() -> None
     agent.state = replace(agent.state, cycle=shifted)
     sim.recorder.record_cycle(shifted, now=0.0, wall=0.0)
     sim.run_for(170)
+    assert sim.phase is Phase.BOOSTING
+
+
+@pytest.mark.parametrize("caps", [Caps(max_agbs_per_day=2 * CAP_AGBS), Caps(max_cost_per_month=2 * CAP_USD)])
+def test_a_boost_does_not_begin_its_cap_from_zero_when_the_ledger_is_lost(caps: Caps) -> None:
+    sim = under(caps)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(100)
+    known, sim.recorder = sim.recorder, NullRecorder()
+    sim.start_agent()
+    in_phase(sim, Phase.FLUSHING, 30)
+    assert not sim.ask(RequestKind.BOOST).accepted
+    assert_at_rest(sim, 1200)
+    assert len(bought(sim)) == 1
+    sim.recorder = known
+    sim.world.workload = Trace(LONG, block_bytes=4 * MIB)
+    sim.start_agent()
+    in_phase(sim, Phase.BOOSTING, 200)
+
+
+@pytest.mark.parametrize("caps", [Caps(max_boosts_per_day=9), Caps(max_agbs_per_day=CAP_AGBS, ends_boosts=False)])
+def test_a_boost_that_no_cap_ends_goes_on_without_a_ledger(caps: Caps) -> None:
+    sim = under(caps)
+    in_phase(sim, Phase.BOOSTING)
+    sim.recorder = NullRecorder()
+    sim.start_agent()
+    sim.run_for(60)
     assert sim.phase is Phase.BOOSTING
