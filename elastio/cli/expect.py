@@ -32,7 +32,7 @@ def _timer(_context: click.Context, _option: click.Parameter, value: str | None)
     callback=size,
     help="Amount that it writes, such as 4G  [default: as learned]",
 )
-@click.option("--cancel", is_flag=True, help="Forget all announced bursts.")
+@click.option("--cancel", is_flag=True, help="Forget all announced bursts, and release a cache that waits for one.")
 @click.pass_obj
 def expect(app: App, seconds: float | None, timer: str | None, size_bytes: int | None, cancel: bool) -> None:
     """Announce a burst, for a scheduler, a timer or an application that knows when it will write.

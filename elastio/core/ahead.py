@@ -5,12 +5,12 @@ beginning of a burst is known, the cache is bought so much earlier that it is at
 than that: the *lead* is the longest of the last measured times from a decision to the attached cache, and a little
 more, because a second of waiting application costs more than a second of an idle cache.
 
-An expected burst is *awaited* from its lead time on until it would have ended at the cache's bandwidth, plus the
-inactivity delay, or for as long as its forecast says. Meanwhile a cache that is attached already is not released for
-lack of load, and one that is being flushed takes writes again. If no load comes in that time, the expectation was
-wrong. After three wrong ones in a row nothing is bought ahead, until one that is only watched turns out right: what
-announces bursts that do not come must not buy a volume each time. Announced bursts and forecast ones are counted apart:
-one says nothing about the other.
+An expected burst is *awaited* from its lead time on until it would have ended at the cache's bandwidth, but no longer
+than some minutes after its begin, plus the inactivity delay, or for as long as its forecast says. Meanwhile a cache
+that is attached already is not released for lack of load, and one that is being flushed takes writes again. If no load
+comes in that time, or before another expected burst is due, the expectation was wrong. After three wrong ones in a row
+nothing is bought ahead, until one that is only watched turns out right: what announces bursts that do not come must not
+buy a volume each time. Announced bursts and forecast ones are counted apart: one says nothing about the other.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ def update(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     state = _judged(state, obs.now, policy)
     due = _due(state, obs, policy)
     if due is not None and (state.awaited is None or due.begins_at > state.awaited.begins_at):
+        if state.awaited is not None and state.awaited.begins_at <= obs.now:
+            # Nobody would notice the end of its time: announcements that follow each other must not hold a cache.
+            state = _counted(state, state.awaited, _missed(state, state.awaited) + 1)
         state = replace(state, awaited=due)
     return _kept(state, policy)
 
@@ -104,6 +107,15 @@ def to_buy_for(state: AgentState) -> Forecast | None:
     """The awaited burst, if a cache may be bought ahead of it; None: there is none, or too many were wrong."""
     burst = state.awaited
     return burst if burst is not None and _missed(state, burst) < MOST_MISSED else None
+
+
+def cancel(state: AgentState, now: float) -> tuple[AgentState, int]:
+    """The state without expected bursts, and how many they were. A cache that waits for one waits no longer."""
+    cycle, awaited = state.cycle, state.awaited
+    if cycle is not None and cycle.chance_until is not None:
+        cycle = replace(cycle, chance_until=min(cycle.chance_until, now))
+    begun = awaited is not None and awaited not in state.expected
+    return replace(state, cycle=cycle, expected=(), awaited=None), len(state.expected) + begun
 
 
 def lead_of(burst: Forecast, state: AgentState, policy: Policy) -> float:

@@ -16,6 +16,9 @@ from elastio.core.spending import Limits, SharedLimits
 from elastio.core.state import LoadWatch
 from elastio.units import GIB, MB, agbs
 
+# An expected burst may begin so much later than was said: an idle cache is paid for, whatever the burst would write.
+BEGIN_S = 300.0
+
 
 class Model(StrEnum):
     """How size, speed, hold and worth of a cache are decided."""
@@ -196,12 +199,12 @@ def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
 def chance_until(forecast: Forecast, policy: Policy) -> float:
     """Until when (CLOCK_BOOTTIME) a boost ahead of this burst is kept.
 
-    That is the end of the burst, written at the cache's bandwidth, plus the inactivity delay, unless the forecast says
-    how long. A load ends it earlier.
+    That is the end of the burst, written at the cache's bandwidth, but at most BEGIN_S after its begin, plus the
+    inactivity delay, unless the forecast says how long. A load ends it earlier.
     """
     if forecast.kept_s is not None:
         return forecast.begins_at + forecast.kept_s
-    seconds = forecast.written_bytes / MB / policy.cache_bandwidth_mb_s
+    seconds = min(forecast.written_bytes / MB / policy.cache_bandwidth_mb_s, BEGIN_S)
     return forecast.begins_at + seconds + policy.inactivity_delay_s
 
 

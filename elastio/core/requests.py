@@ -255,16 +255,19 @@ def learn(state: AgentState, request: Request, policy: Policy) -> Answered:
 def expect(state: AgentState, request: Request, obs: Observation, policy: Policy) -> Answered:
     """A burst begins in `seconds`: its cache is bought so early that it is attached by then."""
     if request.seconds is None:
-        text = f"announced bursts that are forgotten: {len(state.expected)}"
-        return replace(state, expected=(), awaited=None), Answer(request, True, text)
+        state, forgotten = ahead.cancel(state, obs.now)
+        return state, Answer(request, True, f"expected bursts that are forgotten: {forgotten}")
     if policy.ahead is Ahead.OFF:
         text = 'no cache is bought ahead of a burst: policy.ahead is "off"'
         return state, Answer(request, False, text, "expect.off")
-    burst = Forecast(obs.now + request.seconds, request.size_bytes or 0, 1.0)
+    backing, size = obs.host.backing if obs.host else None, request.size_bytes or 0
+    if backing is not None and size > backing.size_bytes:
+        text = f"a burst of {format_size(size)} is more than the device holds ({format_size(backing.size_bytes)})"
+        return state, Answer(request, False, text, "expect.size_bytes")
+    burst = Forecast(obs.now + request.seconds, size, 1.0)
     is_new = not any(ahead.is_same(b, burst) for b in state.expected)
     if is_new and len(state.expected) >= ahead.MOST_EXPECTED:
         return state, Answer(request, False, f"{ahead.MOST_EXPECTED} bursts are announced already", "expect.most")
-    size = request.size_bytes or 0
     state = ahead.expect(state, burst)
     lead = format_duration(min(request.seconds, ahead.lead_s(state, policy)))
     of = f" of {format_size(size)}" if size else ""

@@ -9,12 +9,12 @@ import pytest
 from elastio.core.ahead import MOST_EXPECTED, MOST_MISSED
 from elastio.core.cycle import Trigger
 from elastio.core.model import RequestKind
-from elastio.core.policy import Caps
+from elastio.core.policy import BEGIN_S, Caps, Policy
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.units import GIB, MB
-from tests.simulated import POLICY, QUIET, assert_at_rest, bought, in_phase, machine, path
+from tests.simulated import KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, by_money, in_phase, machine, path
 from tests.values import present
 
 BURST_S, MB_S = 12, 60
@@ -123,6 +123,52 @@ def test_announced_bursts_can_be_cancelled() -> None:
     sim.run_for(40)
     assert bought(sim) == []
     assert sim.state.expected == ()
+
+
+@pytest.mark.parametrize(("chosen", "least_s"), [(POLICY, 0.0), (by_money(POLICY), MARKET.tariff.minimum_s)])
+@pytest.mark.parametrize("lead_s", [3, 30])
+def test_a_cache_that_waits_for_a_burst_that_is_cancelled_is_released(
+    lead_s: float, chosen: Policy, least_s: float
+) -> None:
+    """Before the begin or after it, attached or not yet. What is paid already is paid."""
+    for phase in (Phase.ATTACHING, Phase.BOOSTING):
+        sim = machine((QUIET,), lead_s=lead_s, market=chosen.market, model=chosen.model)
+        sim.run_for(5)
+        assert expect(sim, 40, 4 * GIB)
+        in_phase(sim, phase)
+        sim.run_for(10 if phase is Phase.BOOSTING else 0)
+        assert sim.ask(RequestKind.EXPECT).accepted
+        in_phase(sim, Phase.IDLE, 2 * POLICY.inactivity_delay_s + 15 + least_s)
+        assert_at_rest(sim)
+        assert len(bought(sim)) == 1
+
+
+def test_a_cache_waits_for_the_begin_of_a_burst_and_not_for_as_long_as_it_would_be_written() -> None:
+    sim = waiting(Segment(1e9, 0))
+    assert expect(sim, 60, 40 * GIB)
+    in_phase(sim, Phase.FLUSHING, 60 + BEGIN_S + POLICY.inactivity_delay_s + 5)
+    assert sim.world.clock.elapsed() > 60 + BEGIN_S
+    assert_at_rest(sim)
+    assert sim.state.missed == 1
+
+
+def test_announcements_that_follow_each_other_hold_no_cache_for_ever() -> None:
+    sim = waiting(Segment(1e9, 0))
+    for second in range(20, 1500, 20):
+        sim.run_for(second - sim.world.clock.elapsed())
+        assert expect(sim, second + 25, 40 * GIB)
+    assert sim.world.volumes_left() == 0
+    assert sim.state.missed >= MOST_MISSED
+
+
+@pytest.mark.parametrize("size_bytes", [KERNEL.backing_bytes + 1, 20 * 10**12, 2**62])
+def test_a_burst_that_the_device_cannot_hold_is_refused_and_changes_nothing(size_bytes: int) -> None:
+    sim = waiting(Segment(FIRST_S, 0))
+    before = sim.state.expected
+    answer = sim.ask(RequestKind.EXPECT, seconds=60, size_bytes=size_bytes)
+    assert (answer.accepted, answer.code) == (False, "expect.size_bytes")
+    assert sim.state.expected == before
+    assert expect(sim, FIRST_S, KERNEL.backing_bytes)
 
 
 def test_an_announced_burst_is_remembered_across_a_restart_and_a_power_cut() -> None:
