@@ -146,6 +146,7 @@ class Cycle:
     dirty_wall: float | None = None
     dirty_boot: str = ""  # the boot in which the cache was last seen attached
     is_index_dirty: bool = False  # when last seen, the superblock said "clean" and the index held dirty data
+    dirtied: int = 0  # how often its release began again, because the cache was not drained any more
     may_lack_data: bool = False  # the kernel shows no cache, and the device may lack data that the cache holds
     tag: VolumeTag = VolumeTag.UNKNOWN  # as the cloud acknowledged it
     moved_bytes: int = 0  # read and written by applications while the cache was there

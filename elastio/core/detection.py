@@ -17,6 +17,8 @@ from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
 from elastio.units import format_duration
 
+MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more
+
 
 class Event(StrEnum):
     """What ends a phase, or leaves it; the names of `machine.TRANSITIONS` and of the reference page."""
@@ -76,7 +78,8 @@ _MEANINGS = {
     Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a cache set is "
     "attached that is not this agent's, two devices carry one backing UUID, the volume is attached to another "
     "instance, the kernel shows no cache although the journal records one that took writes or was dirty, or the cloud "
-    "lists a volume of this device that may hold data, that no cycle knows and that was not given up.",
+    "lists a volume of this device that may hold data, that no cycle knows and that was not given up, or somebody has "
+    "set another cache mode again and again during a release.",
     Event.REPAIRED: "The missing cache is back, no volume that may hold data is left without a cycle, an operator "
     "accepted the loss of what this cache holds and the device "
     "runs without it, or an operator resumed and the danger is over.",
@@ -142,7 +145,18 @@ def danger(state: AgentState, obs: Observation) -> Detection | None:
             FaultKind.FOREIGN_CACHE,
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
+    if (meddled := _meddled(state, backing)) is not None:
+        return meddled
     return _unclaimed(state, backing)
+
+
+def _meddled(state: AgentState, backing: BackingView) -> Detection | None:
+    """Whatever sets the cache mode again and again would keep the cache attached, and paid, for ever."""
+    cycle = state.cycle
+    if cycle is None or cycle.dirtied < MOST_DIRTIED or None in (backing.cache_set, cycle.cache_set):
+        return None
+    text = f"somebody has set the cache mode {cycle.dirtied} times while the cache was being released"
+    return endangered(FaultKind.MODE_CHANGED, f"{text}: find out who, then run `elastio resume`")
 
 
 def _unclaimed(state: AgentState, backing: BackingView) -> Detection | None:
@@ -316,9 +330,9 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
     if backing is not None and backing.cache_set is not None and backing.cache_set == cycle.cache_set:
-        if backing.state is CacheState.DIRTY or backing.cache_mode is CacheMode.WRITEBACK:
-            return Detection(Event.DIRTIED, "the cache set is attached and not drained")
-        return None
+        if backing.state is not CacheState.NO_CACHE and not backing.is_drained:
+            return Detection(Event.DIRTIED, f"the cache is not drained any more (mode {backing.cache_mode})")
+        return None  # it is being detached, or the kernel has begun that and ends it by itself
     if cycle.volume_id is None and not _may_still_show(state, cycle, obs):
         return Detection(Event.RELEASED, "no volume was bought")
     if cycle.volume_state is VolumeState.ELSEWHERE:

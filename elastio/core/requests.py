@@ -163,7 +163,8 @@ def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
     if backing is None:
         return state
     is_left_alone = backing.state is CacheState.INCONSISTENT and state.cycle is None
-    accepted = replace(state, is_stale_accepted=True) if is_left_alone else state
+    cycle = None if state.cycle is None else replace(state.cycle, dirtied=0)  # whoever resumes has seen to that
+    accepted = replace(state, cycle=cycle, is_stale_accepted=state.is_stale_accepted or is_left_alone)
     if detection.danger(accepted, obs) is not None:
         return state  # a request that is refused changes nothing
     return move(accepted, Detection(Event.REPAIRED, "an operator asked to go on", is_ordered=True))

@@ -27,7 +27,7 @@ def stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: b
             kind = detected.failure or FailureKind.UNKNOWN
             return replace(cycle, failure=Failure(kind, detected.reason))
         case Event.DIRTIED:
-            return replace(cycle, times=replace(cycle.times, clean=None))
+            return replace(cycle, times=replace(cycle.times, clean=None), dirtied=cycle.dirtied + 1)
         case Event.CACHE_ATTACHED | Event.REPAIRED:
             return cycle  # what the scan shows is enough
         case (

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from elastio.core.model import CacheMode
+import pytest
+
+from elastio.core.detection import MOST_DIRTIED
+from elastio.core.model import CacheMode, RequestKind
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
-from tests.simulated import assert_at_rest, intents, machine
+from tests.simulated import assert_at_rest, in_phase, intents, machine
 from tests.values import present
 
 AWAY_S = 60.0
@@ -40,3 +43,39 @@ def test_a_refused_detach_is_repeated_and_ends() -> None:
     sim = refused_once()
     assert_at_rest(sim)
     assert intents(sim, "DetachCacheSet") > 1
+
+
+def meddled(mode: CacheMode, times: int) -> Simulation:
+    """Somebody sets another mode each time that the cache is to be detached, which is refused once at least."""
+    sim = machine(faults=f"detach_cache_set#1x{times}=busy")
+    left = [times]
+
+    def meddle() -> None:
+        bcache = sim.world.kernel.bcache
+        if left[0] and sim.phase is Phase.DETACHING and bcache.mode is CacheMode.NONE and not bcache.detaching:
+            sim.world.kernel.set_mode(mode)
+            left[0] -= 1
+
+    sim.on_step = meddle
+    sim.run_until(lambda: not left[0], 900)
+    return sim
+
+
+@pytest.mark.parametrize("mode", [mode for mode in CacheMode if mode is not CacheMode.NONE])
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_cache_whose_mode_somebody_changes_is_released(mode: CacheMode, *, dies: bool) -> None:
+    sim = meddled(mode, 2)
+    if dies:
+        sim.start_agent()
+    assert_at_rest(sim)
+
+
+def test_a_mode_that_is_changed_again_and_again_is_a_fault_until_an_operator_resumes() -> None:
+    sim = meddled(CacheMode.WRITEAROUND, MOST_DIRTIED)
+    in_phase(sim, Phase.FAULTED)
+    assert present(sim.state.fault).kind is FaultKind.MODE_CHANGED
+    sim.start_agent()
+    sim.run_for(60)
+    assert (sim.phase, sim.world.volumes_left()) == (Phase.FAULTED, 1)
+    assert sim.ask(RequestKind.RESUME).accepted
+    assert_at_rest(sim)
