@@ -21,7 +21,6 @@ from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorde
 from elastio.accounting.shared_caps import SharedCaps
 from elastio.agent.adviser import READ_RUNS, HindsightAdviser
 from elastio.agent.cap_sharing import CapSharing
-from elastio.agent.device_credits import policy_of
 from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_log import EventLog
 from elastio.agent.event_loop import EventLoop
@@ -29,15 +28,15 @@ from elastio.agent.executor import Executor, lost
 from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.agent.journal import Journal, Owner, read_with_older
 from elastio.agent.loop import Agent, Serials, Workers
-from elastio.agent.market import MarketWatch, require_prices
+from elastio.agent.market import MarketWatch
 from elastio.agent.memory import bought, remember
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler
+from elastio.agent.start_config import load_for_start, load_usable
 from elastio.agent.worker import ForkWorker, die_with_parent
 from elastio.config.doubts import doubts
-from elastio.config.neighbours import require_only_one
 from elastio.config.paths import JOURNAL, LEDGER, RUNTIME_DIR, STATEMENTS, common_dir
-from elastio.config.schema import Config, load
+from elastio.config.schema import Config
 from elastio.control.server import ControlServer
 from elastio.core import backing_credits
 from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
@@ -216,10 +215,8 @@ class Daemon:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.config = load(path)
-        require_prices(self.config)
+        self.config, self._policy = load_for_start(path)
         device = self.config.device
-        require_only_one(path, device.backing_uuid)
         self._sysfs, self._clock = Sysfs(owner=path.stem), SystemClock()
         self._host = BcacheHost(device.backing_uuid, self._sysfs, backing_mb_s=device.bandwidth_mb_s)
         self._lock = lock_device(RUNTIME_DIR, device.backing_uuid)
@@ -298,7 +295,7 @@ class Daemon:
             _log.warning("%s", memory.foreign)
         recorder.recall(bought(read_with_older(self._journal.path), self._owner))
         agent = Agent(
-            policy_of(self.config),
+            self._policy,
             memory.state(learned_size_bytes=recorder.learned_size()),
             workers=workers,
             journal=self._guarded_journal(),
@@ -308,6 +305,8 @@ class Daemon:
             sample_interval_s=self.config.agent.sample_interval_s,
         )
         agent.reporter = EventLog(self.config.device.backing_uuid)
+        if self._policy.buys_nothing:
+            agent.troubles.failed("configuration", f"nothing is bought: {self._policy.buys_nothing}", "config")
         agent.adviser = adviser_of(recorder, self.config)
         agent.sharing = CapSharing(shared_caps(self.config))
         agent.forecaster = LearnedForecaster(recorder.past, lambda: situation_of(agent, self.config.value.hour))
@@ -316,15 +315,13 @@ class Daemon:
     def _reload(self, agent: Agent, recorder: CostRecorder | NullRecorder) -> None:
         """Swap the policy for the file's, or keep the old one. Device, provider and paths need a restart."""
         try:
-            config = load(self._path)
+            config, policy = load_usable(self._path)
             if (config.device, config.provider, config.agent) != (
                 self.config.device,
                 self.config.provider,
                 self.config.agent,
             ):
                 raise ConfigError("[device], [provider] and [agent] change only with a restart of elastiod")
-            require_prices(config)
-            policy = policy_of(config)
         except ConfigError as error:
             _log.error("the configuration was not reloaded: %s", error)
             return
@@ -332,6 +329,7 @@ class Daemon:
             agent.adviser = adviser_of(recorder, config)
         self.config = config
         agent.policy = policy
+        agent.troubles.works("configuration")
         price_market(agent, config, self._market)
         _log.info("the configuration was reloaded")
 

@@ -13,7 +13,7 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,18 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(record, dict):
             yield record
+
+
+def open_cycle(records: Iterable[Mapping[str, Any]]) -> object:
+    """The cycle of the last record that has one or says that there is none; None: no cycle is open.
+
+    Whatever is not null counts as open, also what no release wrote.
+    """
+    cycle: object = None
+    for record in records:
+        if "cycle" in record:
+            cycle = record["cycle"]
+    return cycle
 
 
 def read_with_older(path: Path) -> Iterator[dict[str, Any]]:

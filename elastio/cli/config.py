@@ -16,6 +16,7 @@ from elastio.agent.market import require_prices
 from elastio.cli.app import App
 from elastio.config.doubts import doubts
 from elastio.config.files import drop_ins
+from elastio.config.neighbours import require_only_one
 from elastio.config.origin import HIDDEN, Setting, settings
 from elastio.config.schema import load
 
@@ -36,6 +37,8 @@ def check(app: App, file: Path | None) -> None:
     """
     path = file or app.config_path
     found = load(path)
+    if file is None:  # a file that is given may be about to replace one beside it
+        require_only_one(path, found.device.backing_uuid)
     # Opening the provider checks its settings and does not use the cloud.
     registry.open_provider(found.provider.name, found.provider.settings, found.device.backing_uuid)
     policy_of(found)  # the provider must know the credits of device.volume_type

@@ -266,11 +266,16 @@ def load(path: Path = DEFAULT_PATH) -> Config:
     Where caps are shared, the lowest limit of each kind that one of the devices sets. Raises ConfigError; its code is
     the key, or `file.*` if a file cannot be used.
     """
-    config = parse(read_merged(path), name_of(path))
-    config = replace(config, neighbours=uuids_beside(path) - {config.device.backing_uuid})
+    config = load_alone(path)
     if not config.caps.shared:
         return config
     return replace(config, caps=lowest(_caps_beside(path, config), config.caps))
+
+
+def load_alone(path: Path) -> Config:
+    """The same without what other devices share. Raises ConfigError for what is wrong in this file only."""
+    config = parse(read_merged(path), name_of(path))
+    return replace(config, neighbours=uuids_beside(path) - {config.device.backing_uuid})
 
 
 def _caps_beside(path: Path, config: Config) -> Iterator[CapsSection]:

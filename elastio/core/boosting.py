@@ -22,7 +22,7 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | N
     trigger, ahead_of = _trigger(state, obs, policy)
     if trigger is Trigger.LOAD and state.has_filled:
         return None  # the same load would fill the next cache as well
-    if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs):
+    if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs, policy):
         return None
     if state.waste.stopped or _is_like_useless(trigger, state, obs, policy):
         return None
@@ -132,8 +132,10 @@ def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigg
     return (Trigger.ANNOUNCED if burst.is_announced else Trigger.FORECAST), burst
 
 
-def obstacle(state: AgentState, obs: Observation) -> str:
+def obstacle(state: AgentState, obs: Observation, policy: Policy) -> str:
     """Why no boost can begin now, whoever asks for it; empty if one can."""
+    if policy.buys_nothing:
+        return policy.buys_nothing
     backing = obs.host.backing if obs.host else None
     if backing is None or obs.host is None or not backing.running:
         return "the adaptive device is not running"

@@ -107,6 +107,8 @@ class Policy:
     waits for an instant without requests before applications are held back for one (None: for ever). `market` is what
     `Model.MONEY` decides by; None: the prices are not known yet.
 
+    `buys_nothing` says why nothing is bought, until the configuration is right; empty: volumes are bought.
+
     `backing_credits` is the bucket of a backing volume that has credits (None: it has one bandwidth), and
     `first_credits_bytes` what was in it when the agent first saw the volume; see `backing_credits`.
     """
@@ -142,6 +144,7 @@ class Policy:
     backing_uuid: str = ""
     neighbours: frozenset[str] = frozenset()
     caps: Caps = Caps()
+    buys_nothing: str = ""
     model: Model = Model.AGBS
     market: Market | None = None
     backing_credits: CreditBucket | None = None

@@ -86,7 +86,7 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
     if state.phase is not Phase.IDLE:
         return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle", "agent.busy")
     size = next_size(state.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
-    if obstacle := boosting.obstacle(state, obs):
+    if obstacle := boosting.obstacle(state, obs, policy):
         return state, Answer(request, False, obstacle, "boost.obstacle")
     if refused := caps.refusal(size, state, obs, policy):
         return state, Answer(request, False, refused, "caps")

@@ -7,12 +7,11 @@ need their cache. Both are kept until the agent has seen the volume deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from elastio.agent.journal import read
+from elastio.agent.journal import open_cycle, read
 from elastio.config.paths import GUARDS, JOURNAL
 from elastio.errors import JournalError
 
@@ -29,18 +28,6 @@ class Needed:
         volume = f"cache volume {self.volume}" if self.volume else "a cache volume"
         devices = f" of backing device {', '.join(self.guarded)}" if self.guarded else ""
         return f"{volume}{devices} is not released: it may be billed, and may hold data that is nowhere else"
-
-
-def open_cycle(records: Iterable[Mapping[str, Any]]) -> object:
-    """The cycle of the last record that has one or says that there is none; None: no cycle is open.
-
-    Whatever is not null counts as open, also what no release wrote.
-    """
-    cycle: object = None
-    for record in records:
-        if "cycle" in record:
-            cycle = record["cycle"]
-    return cycle
 
 
 def why_needed(state_dir: Path) -> Needed | None:

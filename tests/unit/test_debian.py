@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -115,8 +116,33 @@ def test_the_example_is_a_valid_configuration() -> None:
     assert parse(tomllib.loads(bundle.example())).provider.name == "aws"
 
 
+@pytest.mark.runs_programs
+def test_an_upgrade_restarts_the_agents_whose_configuration_the_new_release_accepts(tmp_path: Path) -> None:
+    """Stand-ins for the programs of the system, and of the release that is installed."""
+    units = "elastiod.service", "elastiod@bad.service", "elastiod@good-one.service"
+    listed = "".join(f"{unit} loaded active running x\\n" for unit in units)
+    programs = {
+        "systemctl": f'case "$*" in *list-units*) printf "{listed}" ;; esac',
+        "deb-systemd-invoke": f'echo "$*" >>{tmp_path}/invoked',
+        "elastio": '[ "$*" != "--config /etc/elastio/bad.toml config check" ] || exit 3',
+        "modprobe": "",
+    }
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    script = (DEBIAN / "elastio.postinst").read_text().replace("/run/systemd/system", str(tmp_path))
+    script = script.replace("/var/lib/elastio", str(tmp_path))
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = ["sh", "-c", script, "postinst", "configure", "0.1"]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (run.returncode, "elastiod@bad.service" in run.stderr) == (0, True)
+    invoked = (tmp_path / "invoked").read_text().splitlines()
+    assert invoked == ["try-restart elastiod.service", "try-restart elastiod@good-one.service"]
+
+
 def test_the_shutdown_unit_is_never_restarted_by_an_upgrade() -> None:
     """To stop it means to flush the cache and to inhibit boosts, as if the machine went down."""
     postinst = (DEBIAN / "elastio.postinst").read_text()
-    assert re.findall(r"deb-systemd-invoke (.+?) \|\|", postinst) == ["try-restart elastiod.service"]
+    assert re.findall(r"list-units .*\n\s+(.+?) \|", postinst) == ["elastiod.service 'elastiod@*.service'"]
+    assert re.findall(r"deb-systemd-invoke (.+?) \|\|", postinst) == ['try-restart "$unit"']
     assert "dh_installsystemd --no-start --no-stop-on-upgrade\n" in (DEBIAN / "rules").read_text()
