@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from elastio_aws import gp3
 from elastio_aws.policy import (
     PARTITIONS,
+    InstanceArn,
     VolumeLimits,
     instance_policy,
     janitor_policy,
@@ -21,6 +22,13 @@ from elastio_aws.policy import (
 
 LIMITS = VolumeLimits()
 FILE = "elastio-policy.json"
+
+
+def _instance_arn(_context: click.Context, _option: click.Parameter, value: str | None) -> InstanceArn | None:
+    try:
+        return None if value is None else InstanceArn.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.group(name="aws")
@@ -65,7 +73,14 @@ def aws() -> None:
     "--take-over",
     metavar="UUID",
     type=click.UUID,
-    help="Print what is needed in addition to take over a cache of this backing device instead.",
+    help="Print what is needed in addition to take over a cache of this backing device instead; with --from.",
+)
+@click.option(
+    "--from",
+    "dead",
+    metavar="ARN",
+    callback=_instance_arn,
+    help="With --take-over: the instance that is gone, as the tag elastio:owner of the volume names it.",
 )
 @click.pass_context
 def policy(
@@ -76,6 +91,7 @@ def policy(
     partition: str,
     janitor: bool,
     take_over: UUID | None,
+    dead: InstanceArn | None,
 ) -> None:
     """Print the IAM policy for the role of the instance, as JSON.
 
@@ -83,12 +99,16 @@ def policy(
     """
     if janitor and take_over:
         raise click.UsageError("give --janitor or --take-over, not both")
+    if (take_over is None) != (dead is None):
+        raise click.UsageError("--take-over and --from belong together: the policy names the instance that is gone")
+    if dead is not None and _is_given(ctx, "partition") and dead.partition != partition:
+        raise click.UsageError(f"--from is an instance of the partition {dead.partition}: leave out --partition")
     if janitor or take_over:
         given = [n for n in ("max_gib", "max_iops", "max_mib_s") if _is_given(ctx, n)]
         if given:
             name = "--janitor" if janitor else "--take-over"
             raise click.UsageError(f"{name} buys nothing: leave out --{given[0].replace('_', '-')}")
-        document = take_over_policy(str(take_over), partition) if take_over else janitor_policy(partition)
+        document = take_over_policy(str(take_over), dead) if take_over and dead else janitor_policy(partition)
         click.echo(to_json(document), nl=False)
         return
     click.echo(to_json(instance_policy(VolumeLimits(max_gib, max_iops, max_mib_s), partition)), nl=False)

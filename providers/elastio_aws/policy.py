@@ -9,6 +9,7 @@ to take away what it calls dirty. Source of keys and operators: the Service Auth
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ PARTITIONS = {"aws": "ec2.amazonaws.com", "aws-cn": "ec2.amazonaws.com.cn", "aws
 VERSION = "2012-10-17"  # of the policy language
 _ME = "${ec2:SourceInstanceARN}"
 _OWNER = f"aws:ResourceTag/{OWNER_TAG}"
+_INSTANCE = re.compile(r"arn:([a-z-]+):ec2:([a-z0-9-]+):([0-9]{12}):instance/(i-[0-9a-f]{8,17})")
 _STATE = f"aws:ResourceTag/{STATE_TAG}"
 
 
@@ -32,6 +34,33 @@ class VolumeLimits:
     size_gib: int = 1024
     iops: int = 8000
     throughput_mib_s: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceArn:
+    """The ARN of an EC2 instance, as the tag `elastio:owner` has it."""
+
+    partition: str
+    region: str
+    account: str
+    instance_id: str
+
+    @classmethod
+    def parse(cls, text: str) -> InstanceArn:
+        """Raises ValueError for what is not the ARN of one instance."""
+        match = _INSTANCE.fullmatch(text.strip())
+        if match is None or match[1] not in PARTITIONS:
+            example = "arn:aws:ec2:eu-central-1:123456789012:instance/i-0123456789abcdef0"
+            raise ValueError(f"{text!r} is not the ARN of an instance, such as {example}")
+        return cls(*match.groups())
+
+    @property
+    def volumes(self) -> str:
+        """All volumes of its account and region: it can have bought no others."""
+        return f"arn:{self.partition}:ec2:{self.region}:{self.account}:volume/*"
+
+    def __str__(self) -> str:
+        return f"arn:{self.partition}:ec2:{self.region}:{self.account}:instance/{self.instance_id}"
 
 
 def instance_policy(limits: VolumeLimits, partition: str = "aws") -> dict[str, Any]:
@@ -62,11 +91,16 @@ def instance_policy(limits: VolumeLimits, partition: str = "aws") -> dict[str, A
     )
 
 
-def take_over_policy(backing_uuid: str, partition: str = "aws") -> dict[str, Any]:
-    """What the role needs in addition while the agent takes over a cache that was bought for this backing device."""
+def take_over_policy(backing_uuid: str, dead: InstanceArn) -> dict[str, Any]:
+    """What the role needs in addition while the agent takes over a cache that this dead instance bought for the device.
+
+    Machines of one image have the same backing UUID: without the instance the role could take the cache of a live one.
+    The caller itself is allowed, because the call is repeated until EC2 shows the new owner.
+    """
     taking = {
         "StringEquals": {
             f"aws:ResourceTag/{BACKING_TAG}": backing_uuid,
+            _OWNER: [str(dead), _ME],
             f"aws:RequestTag/{OWNER_TAG}": _ME,
             f"aws:RequestTag/{STATE_TAG}": VolumeTag.DIRTY.value,
         },
@@ -75,7 +109,7 @@ def take_over_policy(backing_uuid: str, partition: str = "aws") -> dict[str, Any
     tag, look = TAKE_OVER
     return _policy(
         _allow("SeeWhetherTheOwnerIsGone", [look], "*"),
-        _allow("TakeOverCachesOfThisBackingDevice", [tag], f"arn:{partition}:ec2:*:*:volume/*", taking),
+        _allow("TakeOverCachesOfThisInstance", [tag], dead.volumes, taking),
     )
 
 

@@ -19,7 +19,8 @@ from elastio_aws.volumes import BACKING_TAG, OWNER_TAG, STATE_TAG
 REFERENCE = Path(__file__).parents[3] / "docs/reference"
 # A place holder in the reference.
 BACKING = "00000000-0000-0000-0000-000000000000"
-TAKING = ("--take-over", BACKING)
+DEAD = "arn:aws:ec2:eu-central-1:000000000000:instance/i-00000000000000000"
+TAKING = ("--take-over", BACKING, "--from", DEAD)
 Golden = Callable[[str, str], None]
 
 
@@ -58,11 +59,14 @@ def test_every_call_is_allowed_and_nothing_else() -> None:
     assert set(AGENT) | set(TAKE_OVER) | set(JANITOR) == set(OPERATIONS)
 
 
-def test_owner_of_a_volume_may_be_changed_only_to_the_caller_and_only_of_one_backing_device() -> None:
+def test_owner_of_a_volume_may_be_changed_only_from_the_dead_instance_to_the_caller_and_of_one_device() -> None:
+    """Machines of one image have the same backing UUID. The caller's own volume may be tagged so once more."""
     (taking,) = (s for s in statements("Allow", *TAKING) if "ec2:CreateTags" in actions(s))
+    assert taking["Resource"] == "arn:aws:ec2:eu-central-1:000000000000:volume/*"
     assert taking["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": [OWNER_TAG, STATE_TAG]}
     assert taking["Condition"]["StringEquals"] == {
         f"aws:ResourceTag/{BACKING_TAG}": BACKING,
+        f"aws:ResourceTag/{OWNER_TAG}": [DEAD, "${ec2:SourceInstanceARN}"],
         f"aws:RequestTag/{OWNER_TAG}": "${ec2:SourceInstanceARN}",
         f"aws:RequestTag/{STATE_TAG}": VolumeTag.DIRTY.value,
     }
@@ -98,7 +102,7 @@ def test_caps_are_those_that_were_asked_for() -> None:
 
 @pytest.mark.parametrize("options", [(), TAKING, ("--janitor",)])
 def test_another_partition_is_in_every_arn(options: tuple[str, ...]) -> None:
-    text = printed("--partition", "aws-cn", *options)
+    text = printed("--partition", "aws-cn", *(o.replace("arn:aws:", "arn:aws-cn:") for o in options))
     assert text.replace("arn:aws-cn:", "arn:aws:") == printed(*options)
     assert "arn:aws:" not in text
 
@@ -116,6 +120,20 @@ def test_the_next_steps_are_beside_the_document(golden: Golden) -> None:
         ("--janitor", "--max-gib", "5"),
         (*TAKING, "--max-gib", "5"),
         (*TAKING, "--janitor"),
+        TAKING[:2],  # any machine's cache
+        TAKING[2:],
+        (*TAKING, "--partition", "aws-cn"),
+        *(
+            (*TAKING[:3], arn)
+            for arn in (
+                "",
+                "*",
+                "i-00000000000000000",
+                DEAD.replace("i-0", "*"),
+                DEAD.replace("aws", "azure"),
+                f"{DEAD},",
+            )
+        ),
         ("--partition", "azure"),
     ],
 )
