@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,6 +14,7 @@ import click
 from elastio.cli.app import App, describe
 from elastio.cli.flush import dirty_bytes
 from elastio.cli.waiting import seconds_option
+from elastio.cli.which_device import all_devices
 from elastio.control.exit_codes import TimedOutError
 from elastio.control.protocol import MAX_HOLD_S, RefusedByAgentError
 from elastio.core.state import InhibitionReason
@@ -31,22 +33,37 @@ def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
     """Flush and release the cache and inhibit boosts, so that a snapshot of the backing volume is consistent.
 
     The exit code is 0 once the volume is consistent; it stays so for at least --hold seconds. On any other exit code
-    this command leaves no inhibition; an existing one remains, possibly extended.
+    this command leaves no inhibition; an existing one remains, possibly extended. With --all this holds for all devices
+    together, and --timeout is that of all.
     """
-    client = app.client()
-    hold = client.status().hold
-    is_first = hold is None or hold.reason != InhibitionReason.SNAPSHOT
+    devices, begun = all_devices(app), list[App]()
+    until = time.monotonic() + wait_s
     with ended_by_signals():
         try:
-            client.ask("quiesce", seconds=int(wait_s + quiesced_s))
-            _wait(app, wait_s)
-        except RefusedByAgentError:
-            raise
+            for device in devices:
+                _begin(device, int(wait_s + quiesced_s), begun)
+            for device in devices:
+                _wait(device, max(0.0, until - time.monotonic()))
         except BaseException:  # also Ctrl-C and signals: nobody would end the inhibition
-            if is_first:
-                _end_inhibition(app)
+            for device in begun:
+                _end_inhibition(device)
             raise
-    click.echo(f"the backing volume is consistent, and stays so for at least {format_duration(quiesced_s)}")
+    what = "backing volume is" if len(devices) == 1 else f"{len(devices)} backing volumes are"
+    stay = "stays" if len(devices) == 1 else "stay"
+    click.echo(f"the {what} consistent, and {stay} so for at least {format_duration(quiesced_s)}")
+
+
+def _begin(app: App, seconds: int, begun: list[App]) -> None:
+    """Ask for the inhibition. One that this command began is in `begun`, also if its answer does not come."""
+    client = app.client()
+    hold = client.status().hold
+    if hold is None or hold.reason != InhibitionReason.SNAPSHOT:
+        begun.append(app)
+    try:
+        client.ask("quiesce", seconds=seconds)
+    except RefusedByAgentError:
+        begun[:] = [device for device in begun if device is not app]
+        raise
 
 
 @contextmanager

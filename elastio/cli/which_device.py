@@ -1,7 +1,8 @@
 """`--device` of every command: which device is meant, and what happens where several are there and none is named.
 
 A command that only reads shows all of them, one after the other. One that acts, follows, or prints a document for
-programs is for one device: it is refused, with the names. A VM with one device needs no option.
+programs is for one device: it is refused, with the names. `flush`, `quiesce` and `unquiesce` have `--all`, for scripts
+that know no names. A VM with one device needs no option.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ EACH = frozenset({"status", "why", "history", "doctor", "events"})
 ALL = frozenset({"audit", "device", "init", "janitor", "metrics", "prices", "report", "setup", "simulate", "state"})
 # Of other distributions: they are about an account.
 ACCOUNTS = frozenset({"aws", "openstack"})
+# With --all these are for all devices; the first two for one after the other.
+WITH_ALL = ("flush", "unquiesce", "quiesce")
 # Of the commands in EACH: what goes on without an end, or is one document.
 FOR_ONE = ("as_json", "as_csv", "follow")
 
@@ -51,17 +54,30 @@ def with_device(name: str, command: click.Command) -> click.Command:
             help="Device: its name, UUID, /dev/bcacheN or mount point.",
         )
     )
-    if name in EACH and command.callback is not None:
+    if name in WITH_ALL:
+        command.params.append(
+            click.Option(
+                ["--all"], is_flag=True, is_eager=True, expose_value=False, callback=_note_all, help="All devices."
+            )
+        )
+    if name in {*EACH, *WITH_ALL[:2]} and command.callback is not None:
         command.callback = _each(command.callback)
     return command
+
+
+def _note_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta["elastio.all"] = value
 
 
 def _choose(ctx: click.Context, _param: click.Parameter, value: str | None, *, needs_one: bool) -> None:
     app = ctx.obj
     if ctx.resilient_parsing or not isinstance(app, App):
         return
+    is_for_all = ctx.meta.get("elastio.all")
+    if is_for_all and (value or app.wanted):
+        raise click.UsageError("give --all or --device, not both", ctx)
     ctx.obj = app = chosen(app, value or app.wanted)
-    if app.several and needs_one:
+    if app.several and needs_one and not is_for_all:
         raise several(app.several, ctx)
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Slurm epilog of a compute node: after the last job of the node, flush the cache and delete its volume.
+# Slurm epilog of a compute node: after the last job of the node, flush the caches of all devices and delete their volumes.
 #
 #     slurm.conf:    Epilog=/etc/slurm/elastio-epilog.sh
 #
@@ -13,5 +13,5 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 rm -f "$JOBS/${SLURM_JOB_ID:-unknown}"
 # Fails while another job of this node is left, and if the prolog never ran.
 rmdir "$JOBS" 2>/dev/null || exit 0
-timeout 10 "$ELASTIO" flush 2>&1 </dev/null | logger -t elastio-slurm
+timeout 10 "$ELASTIO" flush --all 2>&1 </dev/null | logger -t elastio-slurm
 exit 0

@@ -5,6 +5,7 @@
 #     /etc/elastio/slurm-partitions, one line a partition:
 #         cm1      expect --in 13m --size 5G      the job computes for 13 minutes, then writes 5 GiB
 #         import   boost --size 10                the job writes at once
+#         two      expect --in 5m --device data   where there are several devices, each line names one
 #
 # slurmd runs it as root, without a search path, and drains the node if it fails: it always exits with 0 and takes at
 # most ten seconds. What elastio answered is in the journal: journalctl -t elastio-slurm

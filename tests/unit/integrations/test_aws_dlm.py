@@ -133,7 +133,7 @@ def test_every_parameter_of_the_script_is_declared() -> None:
     assert set(re.findall(r"\{\{ *(\w+) *\}\}", text)) == set(DOCUMENT["parameters"]) - {"executionId"}
 
 
-@pytest.mark.parametrize("value", ["/data'; reboot; '", "/da ta", "data", ""])
+@pytest.mark.parametrize("value", ["/data'; reboot; '", "/da ta", "data", "", "/data,", "/data,none", "/a,;reboot"])
 def test_no_mount_point_becomes_a_command(value: str) -> None:
     assert not re.search(DOCUMENT["parameters"]["mountPoint"]["allowedPattern"], value)
 
@@ -165,6 +165,28 @@ def test_a_filesystem_need_not_be_frozen(instance: Instance) -> None:
     assert instance.run("pre-script", mountPoint="none") == 0
     assert instance.run("post-script", mountPoint="none") == 0
     assert instance.changes() == []
+
+
+def test_all_devices_are_quiesced_unless_one_is_named(instance: Instance) -> None:
+    instance.agent.stand_in("records")
+    records = str(instance.agent.folder / "bin/records")
+    assert instance.run("pre-script", records, mountPoint="none") == 0
+    assert instance.run("post-script", records, mountPoint="none", device="data") == 0
+    assert instance.agent.calls() == [
+        "records quiesce --all --timeout 100 --hold 300",
+        "records unquiesce --device=data",
+    ]
+
+
+def test_every_mount_point_is_frozen_or_none(instance: Instance) -> None:
+    assert instance.run("pre-script", mountPoint="/data,/srv/db") == 0
+    assert instance.changes() == ["systemd-run --quiet", "fsfreeze --freeze", "fsfreeze --freeze"]
+    assert instance.run("post-script", mountPoint="/data,/srv/db") == 0
+    assert instance.changes() == ["systemctl stop", "fsfreeze --unfreeze", "fsfreeze --unfreeze"]
+    instance.agent.stand_in("fsfreeze", '[ "$*" != "--freeze /srv/db" ]')
+    assert instance.run("pre-script", mountPoint="/data,/srv/db") == 201
+    assert instance.changes()[-2:] == ["fsfreeze --unfreeze", "systemctl stop"]
+    assert instance.agent.status().hold is None
 
 
 def test_a_hold_that_ended_before_spoils_the_snapshot_and_thaws(instance: Instance) -> None:

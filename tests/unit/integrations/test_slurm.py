@@ -20,8 +20,9 @@ class Node:
         (tmp_path / "partitions").write_text(TABLE)
         self.jobs = tmp_path / "jobs"
 
-    def run(self, script: str, partition: str, job: int, table: str = "partitions") -> int:
+    def run(self, script: str, partition: str, job: int, table: str = "partitions", **others: str) -> int:
         variables = {
+            **others,
             "ELASTIO_PARTITIONS": str(self._tmp / table),
             "ELASTIO_JOBS": str(self.jobs),
             "SLURM_JOB_PARTITION": partition,
@@ -51,6 +52,21 @@ def test_a_burst_of_a_job_is_announced(node: Node) -> None:
     (announced,) = node.agent.status().expected
     assert announced.size_bytes == 5 * GIB
     assert node.run("epilog", "cm1", 3) == 0
+
+
+def test_each_of_several_devices_is_named_by_the_table_and_all_are_flushed(node: Node, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    elastio = tmp_path / "elastio"
+    elastio.write_text(f'#!/bin/sh\necho "$*" >>{asked}\n')
+    elastio.chmod(0o755)
+    (tmp_path / "two").write_text("both expect --in 5m --device data\nboth boost --device scratch --size 2\n")
+    assert node.run("prolog", "both", 5, "two", ELASTIO=str(elastio)) == 0
+    assert node.run("epilog", "both", 5, "two", ELASTIO=str(elastio)) == 0
+    assert asked.read_text().splitlines() == [
+        "expect --in 5m --device data",
+        "boost --device scratch --size 2",
+        "flush --all",
+    ]
 
 
 @pytest.mark.parametrize(("partition", "table"), [("other", "partitions"), ("odd", "partitions"), ("cm1", "missing")])

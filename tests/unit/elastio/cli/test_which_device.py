@@ -11,11 +11,12 @@ import pytest
 from elastio.accounting.ledger import Ledger
 from elastio.config.neighbours import devices_in
 from elastio.control.exit_codes import Exit
-from elastio.control.protocol import accepted
+from elastio.control.protocol import accepted, refused
+from elastio.control.status import Status
 from elastio.core.model import Serial, Volume, VolumeId, VolumeState, VolumeTag
-from elastio.core.state import Phase
+from elastio.core.state import Inhibition, InhibitionReason, Phase
 from elastio.host import throttle
-from tests.values import cycle
+from tests.values import NOW, cycle
 
 from .conftest import FakeAgent, Golden, Shell, published, standing
 from .machine import LEAST, UUID, backing, lay
@@ -53,6 +54,12 @@ def shell(elastio: Shell, tmp_path: Path) -> Shell:
     return Shell(replace(elastio.app, socket=None, directory=tmp_path))
 
 
+def held(phase: Phase = Phase.IDLE) -> Status:
+    """An agent that holds boosts for a snapshot; its volume is consistent once it is idle."""
+    inhibition = Inhibition(InhibitionReason.SNAPSHOT, NOW + 100.0)
+    return published(standing(phase, inhibition=inhibition, cycle=None if phase is Phase.IDLE else cycle()))
+
+
 @pytest.fixture
 def agents(tmp_path: Path) -> Iterator[dict[str, FakeAgent]]:
     """Their agents. They accept everything."""
@@ -77,6 +84,45 @@ def test_what_acts_names_the_devices_and_asks_none_of_them(
     assert result.exit_code == Exit.USAGE
     assert f"elastio ({UUID}), data ({OTHER})" in result.stderr
     assert [agent.asked for agent in agents.values()] == [[], []]
+
+
+def asked(agent: FakeAgent) -> list[str]:
+    return [str(message["command"]) for message in agent.asked if message["command"] != "status"]
+
+
+@pytest.mark.parametrize("command", ["flush", "quiesce", "unquiesce"])
+def test_all_devices_are_asked_where_no_name_is_known(command: str, shell: Shell, agents: dict[str, FakeAgent]) -> None:
+    for agent in agents.values():
+        agent.replies[command] = accepted("done")
+        agent.statuses = [published(standing(Phase.IDLE)), held()]
+    assert shell(command, "--all").exit_code == Exit.OK
+    assert [asked(agent) for agent in agents.values()] == [[command], [command]]
+    alone = Shell(replace(shell.app, directory=None, config_path=agents["data"].path.with_name("data.toml")))
+    assert alone(command, "--all").exit_code == Exit.OK
+    assert [len(asked(agent)) for agent in agents.values()] == [1, 2]
+    for option in (("--device", "data", command), (command, "--device", "data")):
+        assert shell(*option, "--all").exit_code == Exit.USAGE
+
+
+def test_a_flush_of_all_goes_on_after_one_that_is_refused(shell: Shell, agents: dict[str, FakeAgent]) -> None:
+    agents["elastio"].replies["flush"] = refused("faulted")
+    assert shell("flush", "--all").exit_code == Exit.REFUSED
+    assert asked(agents["data"]) == ["flush"]
+
+
+@pytest.mark.parametrize("why", ["refused", "not clean in time"])
+def test_all_devices_are_quiesced_or_none(why: str, shell: Shell, agents: dict[str, FakeAgent]) -> None:
+    for agent in agents.values():
+        agent.replies |= {"quiesce": accepted("done"), "unquiesce": accepted("done")}
+        agent.statuses = [published(standing(Phase.IDLE)), held()]
+    if why == "refused":
+        agents["data"].replies["quiesce"] = refused("faulted")
+    else:
+        agents["data"].statuses = [published(standing(Phase.IDLE)), held(Phase.FLUSHING)]
+    code = shell("quiesce", "--all", "--timeout", "1").exit_code
+    assert code == (Exit.REFUSED if why == "refused" else Exit.TIMED_OUT)
+    assert asked(agents["elastio"]) == ["quiesce", "unquiesce"]
+    assert asked(agents["data"]) == (["quiesce"] if why == "refused" else ["quiesce", "unquiesce"])
 
 
 @pytest.mark.parametrize("wanted", ["data", OTHER, OTHER.upper()])
