@@ -174,6 +174,12 @@ class Ledger:
         with self.file.rows() as db:
             return {name: boottime_s + offset_s for name, (boottime_s, offset_s) in self._times(db, token).items()}
 
+    def is_priced(self, token: str) -> bool:
+        """The cycle is in the ledger with a price."""
+        with self.file.rows() as db:
+            query = "SELECT 1 FROM cycles WHERE token = ? AND price_per_hour NOTNULL"
+            return db.execute(query, (token,)).fetchone() is not None
+
     def spend_since(self, since: float, now_wall: float, unrecorded: Collection[CycleRow] = ()) -> Spend:
         """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong.
 

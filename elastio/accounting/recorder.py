@@ -17,7 +17,7 @@ from elastio.accounting.rows import CycleRow, DevicePrices, MonthToDate, row_of
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
 from elastio.core.learned import NOTHING_KNOWN, Past
-from elastio.core.model import Sample, Spend
+from elastio.core.model import Quote, Sample, Spend, VolumeSpec
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 
@@ -38,7 +38,11 @@ class CostRecorder:
     """`ports.Recorder` on a ledger. A failing ledger is logged; it never stops the protection of data.
 
     What could not be written is kept, counts as spent, and is written as soon as the ledger can be written again.
+    `price_of` is what a volume costs by the price list, None if that is not known: for one that was found or taken
+    over, and whose purchase nobody saw. Its cost counts under caps like that of any other.
     """
+
+    price_of: Callable[[VolumeSpec], Quote | None] = staticmethod(lambda spec: None)
 
     def __init__(self, ledger: Ledger, backing_uuid: str, limits: HistoryLimits | None = None) -> None:
         self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
@@ -82,11 +86,21 @@ class CostRecorder:
         """Write what is not written yet. Raises LedgerError at the first that cannot be."""
         self._tried_wall = wall
         for token, (cycle, offset_s) in tuple(self._unrecorded.items()):
-            self._ledger.record(cycle, offset_s)
+            self._ledger.record(self._priced(cycle), offset_s)
             del self._unrecorded[token]
 
     def _newer(self) -> tuple[CycleRow, ...]:
-        return tuple(row_of(cycle) for cycle, _ in self._unrecorded.values())
+        return tuple(row_of(self._priced(cycle)) for cycle, _ in self._unrecorded.values())
+
+    def _priced(self, cycle: Cycle) -> Cycle:
+        """The cycle with a price, for the ledger only: what is decided about it knows what it knew."""
+        if cycle.quote is not None or cycle.volume is None:
+            return cycle
+        try:
+            is_priced = self._ledger.is_priced(cycle.token)
+        except LedgerError:
+            is_priced = True  # nobody knows, and the price of a purchase is better than that of a list
+        return cycle if is_priced else replace(cycle, quote=self.price_of(cycle.provisioned))
 
     def learned(self, size_bytes: int) -> None:
         with _logged("the learned size is not in the ledger"):

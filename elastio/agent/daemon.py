@@ -21,7 +21,7 @@ from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorde
 from elastio.accounting.shared_caps import SharedCaps
 from elastio.agent.adviser import READ_RUNS, HindsightAdviser
 from elastio.agent.cap_sharing import CapSharing
-from elastio.agent.device_prices import DevicePricing
+from elastio.agent.device_prices import DevicePricing, volume_price
 from elastio.agent.event_log import EventLog
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
@@ -308,6 +308,8 @@ class Daemon:
         if self._policy.buys_nothing:
             agent.troubles.failed("configuration", f"nothing is bought: {self._policy.buys_nothing}", "config")
         agent.adviser = adviser_of(recorder, self.config)
+        if isinstance(recorder, CostRecorder):
+            recorder.price_of = lambda spec: volume_price(self.config, agent.state.identity, spec)
         agent.sharing = CapSharing(shared_caps(self.config))
         agent.forecaster = LearnedForecaster(recorder.past, lambda: situation_of(agent, self.config.value.hour))
         return agent

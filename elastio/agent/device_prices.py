@@ -1,4 +1,4 @@
-"""What the backing volume costs an hour, for the ledger. No cloud is asked."""
+"""What the backing volume, or a volume that was found, costs an hour, for the ledger. No cloud is asked."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ def device_prices(config: Config, region: str, size_bytes: int) -> DevicePrices:
     backing = _per_hour(slow) if own is None else own / HOURS_A_MONTH
     prices = DevicePrices(currency, backing if currency else None, _per_hour(fast))
     return prices if (prices.backing_per_hour, prices.fast_per_hour) != (None, None) else DevicePrices()
+
+
+def volume_price(config: Config, identity: Identity | None, spec: VolumeSpec) -> Quote | None:
+    """What a volume of the provider costs by its price list, where this machine runs; None: that is not known."""
+    region = str(config.provider.settings.get("region", "")) or (identity.region if identity else "")
+    return _quote(config, region, spec)
 
 
 def _quote(config: Config, region: str, spec: VolumeSpec) -> Quote | None:

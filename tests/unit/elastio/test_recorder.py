@@ -19,19 +19,22 @@ from elastio.accounting.report import day_start
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Failure, FailureKind, Trigger
 from elastio.core.model import (
+    Quote,
     Rates,
     RequestKind,
     Sample,
     Spent,
+    VolumeSpec,
     VolumeState,
 )
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import LoadWatch, Phase
+from elastio.sim.prices import TARIFF
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
-from elastio.units import agbs
-from tests.simulated import KERNEL, POLICY, QUIET, assert_at_rest, bought, in_phase, machine
+from elastio.units import GIB, agbs
+from tests.simulated import BURST, KERNEL, POLICY, QUIET, assert_at_rest, bought, in_phase, machine
 from tests.values import present, state
 
 from .test_ledger import BOUGHT, CLOSED, GB
@@ -215,6 +218,37 @@ def test_a_ledger_that_opens_is_used(path: Path) -> None:
         assert recorder.spend(wall=WALL).known
     with Ledger(path) as ledger:
         assert ledger.learned_size("dev") == 7 * GB
+
+
+@pytest.mark.parametrize("how", ["an orphan", "its journal is lost", "its answer is lost"])
+def test_a_volume_whose_purchase_nobody_saw_costs_what_the_price_list_says(how: str, path: Path) -> None:
+    with Ledger(path) as ledger:
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        recorder.price_of = TARIFF.quote
+        load = (QUIET,) if how == "an orphan" else BURST
+        sim = machine(load, "create#1=lose_reply" if how == "its answer is lost" else "nothing", recorder=recorder)
+        if how == "an orphan":
+            sim.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
+            sim.run_for(10)
+            assert sim.ask(RequestKind.COLLECT).accepted
+        if how == "its journal is lost":
+            in_phase(sim, Phase.ATTACHING)
+            sim.run_until(lambda: bool(bought(sim)), 60)
+            sim.lines.clear()
+            sim.start_agent()
+        sim.run_for(100)
+        assert_at_rest(sim)
+        spend = recorder.spend(wall=sim.world.clock.wall())
+        assert (len(sim.world.provider.volumes) > 0, spend.unpriced) == (True, 0)
+        assert spend.currency == pytest.approx(sim.world.provider.bill_cost(), rel=0.2)
+
+
+def test_the_price_of_a_purchase_is_not_replaced_by_that_of_the_list(recorder: CostRecorder) -> None:
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    before = recorder.spend(wall=WALL + 100).currency
+    recorder.price_of = lambda spec: Quote(spec, "USD", 99.0, 0.0, "a list")
+    recorder.record_cycle(replace(CYCLE, trigger=Trigger.ORPHAN, quote=None), now=NOW, wall=WALL + 50)
+    assert recorder.spend(wall=WALL + 100).currency == pytest.approx(before)
 
 
 FIVE_BURSTS = (*(part for _ in range(5) for part in (Segment(120, 0), Segment(12, 60))), QUIET)

@@ -11,9 +11,9 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.accounting.rows import DevicePrices
 from elastio.agent.daemon import touch_device
-from elastio.agent.device_prices import DevicePricing, device_prices
+from elastio.agent.device_prices import DevicePricing, device_prices, volume_price
 from elastio.config.schema import Config, parse
-from elastio.core.model import Identity
+from elastio.core.model import Identity, VolumeSpec
 from elastio.units import GIB
 from tests.simulated import KERNEL, machine
 from tests.values import present
@@ -40,6 +40,15 @@ def test_both_volumes_have_the_providers_prices() -> None:
     assert prices.currency == "USD"
     assert prices.backing_per_hour == pytest.approx(40.0 / 720)
     assert prices.fast_per_hour == pytest.approx((40.0 + 352 * 0.04) / 720)
+
+
+def test_a_volume_that_was_found_has_the_price_of_the_list_where_the_region_is_known() -> None:
+    spec = VolumeSpec(SIZE, 131)
+    known = present(volume_price(config("aws"), instance("us-east-1"), spec))
+    assert known.price_per_hour == pytest.approx(40.0 / 720 + 0.0, rel=0.1)
+    assert present(volume_price(config("aws", {"region": "us-east-1"}), None, spec)) == known
+    unknown = volume_price(config("aws"), None, spec)
+    assert unknown is None or not unknown.price_known
 
 
 def test_the_operator_prices_a_backing_volume_of_another_type() -> None:
