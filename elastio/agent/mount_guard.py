@@ -38,10 +38,11 @@ class MountGuard:
 
     def __init__(self, common_dir: Path, backing_uuid: str) -> None:
         self.path = common_dir / GUARDS / backing_uuid
+        self._is_durable = False  # a file that is there may be one whose name could not be synced
 
     def put(self, text: str) -> None:
-        """Create the file, durably, if it does not exist. Only its name counts; `text` is for people."""
-        if self.path.is_file() and not self.path.is_symlink():
+        """Create the file, durably, unless this was done before. Only its name counts; `text` is for people."""
+        if self._is_durable and self.path.is_file() and not self.path.is_symlink():
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,11 +54,14 @@ class MountGuard:
             finally:
                 os.close(descriptor)
             make_names_durable(self.path.parent)
+            make_names_durable(self.path.parent.parent)
+            self._is_durable = True
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
 
     def clear(self) -> bool:
         """Remove the file; returns True if it existed."""
+        self._is_durable = False
         if not self.path.exists():
             return False
         try:

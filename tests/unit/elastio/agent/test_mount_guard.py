@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,3 +94,28 @@ def test_a_link_is_not_followed(guard: MountGuard, tmp_path: Path) -> None:
     with pytest.raises(JournalError):
         guard.put("volume")
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_guard_whose_name_could_not_be_synced_is_not_taken_for_one(
+    guard: MountGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = [False], os.fsync
+
+    def fails_once(descriptor: int) -> None:
+        if not synced[0] and stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            synced[0] = True
+            raise OSError(errno.EIO, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails_once)
+    with pytest.raises(JournalError):
+        guard.put("cycle")
+    directories = list[int]()
+    monkeypatch.setattr(os, "fsync", directories.append)
+    guard.put("cycle")
+    assert len(directories) == 3, "the file, its directory, and that of the guards"
+    guard.put("cycle")
+    assert len(directories) == 3
+    again = MountGuard(guard.path.parents[1], guard.path.name)
+    again.put("cycle")
+    assert len(directories) == 6, "another process may have left it"
