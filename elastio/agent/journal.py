@@ -212,6 +212,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "appear_s": list(state.appear_s),
         "release_s": list(state.release_s),
         "capped": encode(state.capped),
+        **({"has_filled": True} if state.has_filled else {}),
         **({} if state.credits is None else {"credits": encode(state.credits)}),
     }
 

@@ -71,6 +71,7 @@ class Memory:
     appear_s: tuple[float, ...] = ()
     release_s: tuple[float, ...] = ()
     capped: Capped | None = None
+    has_filled: bool = False
     credits: CreditBalance | None = None
     boot_id: str = ""
     machine: str = ""
@@ -101,6 +102,7 @@ class Memory:
             appear_s=self.appear_s,
             release_s=self.release_s,
             capped=self.capped,
+            has_filled=self.has_filled,
             credits=self.credits,
             boot_id=self.boot_id,
             machine=self.machine,
@@ -207,6 +209,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         appear_s=decode(tuple[float, ...], last.get("appear_s", [])),
         release_s=decode(tuple[float, ...], last.get("release_s", [])),
         capped=None if last.get("capped") is None else decode(Capped, last["capped"]),
+        has_filled=bool(last.get("has_filled", False)),
         credits=_shift_credits(last, shift_s, now),
         boot_id=str(last.get("boot", "")),
     )

@@ -177,6 +177,16 @@ def test_a_full_cache_is_given_up_under_a_load_that_does_not_end() -> None:
     assert len(bought(sim)) == 1, "none is bought for the same load again"
 
 
+def test_a_load_that_has_filled_a_cache_gets_no_other_one_after_a_restart() -> None:
+    sim = priced((Segment(2, 0), Segment(2400, 60), QUIET), DEAR_ROOM)
+    in_phase(sim, Phase.BOOSTING)
+    in_phase(sim, Phase.IDLE, 900.0)
+    sim.start_agent()
+    sim.run_for(600)
+    assert sim.world.clock.elapsed() < 2000, "under the load"
+    assert len(bought(sim)) == 1
+
+
 @pytest.mark.parametrize("ends", [Simulation.start_agent, Simulation.power_cut])
 def test_a_full_cache_that_is_given_up_loses_nothing_when_the_agent_ends(ends: Callable[[Simulation], None]) -> None:
     sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), DEAR_ROOM)
