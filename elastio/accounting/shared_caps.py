@@ -52,20 +52,28 @@ class SharedCaps:
         """The statements of all others. Raises LedgerError if one cannot be read: then the sum is not known."""
         return tuple(_read(p) for p in sorted(self.directory.glob("*.json")) if p != self._path)
 
-    def put(self, change: Change, limits: SharedLimits | None, wall: float, wait_s: float = 0.0) -> str:
-        """Replace the own statement, durably, and return "".
+    def put(
+        self, change: Change, limits: SharedLimits | None, wall: float, wait_s: float = 0.0, *, renews: bool = False
+    ) -> str:
+        """Replace the own statement, durably, and return "". `renews`: also one that cannot be read, as if none was.
 
         With `limits`: only if the sum of all statements stays within them, else return the key of the cap that it
         would pass. Raises LedgerError if nothing could be read or written, or the lock is not free within `wait_s`.
         """
         with self._locked(wait_s):
-            new = change(self.own())
+            new = change(self._own_if_readable() if renews else self.own())
             if limits is not None:
                 key = exceeded(*total((*self.others(), new), *periods(wall, self.zone()), wall), limits)
                 if key:
                     return key
             _write(self._path, new)
         return ""
+
+    def _own_if_readable(self) -> Statement | None:
+        try:
+            return self.own()
+        except LedgerError:
+            return None
 
     def withdraw(self) -> None:
         """The caps are not shared any more. Raises LedgerError."""

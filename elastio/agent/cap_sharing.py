@@ -92,16 +92,22 @@ class CapSharing:
                 return False
             until = needed + step
             change = _change(self._account.device, spend, read_wall, cycle, until)
-            if not self._account.put(change, limits, wall):
+            if not self._account.put(change, limits, wall, renews=_is_whole(spend, cycle)):
                 self._granted = until
                 return False
         return True
 
     def _put(self, spend: Spend, read_wall: float, cycle: Cycle | None, until: float | None, wall: float) -> None:
         """State it as a fact: nothing more is reserved by it."""
-        self._account.put(_change(self._account.device, spend, read_wall, cycle, until), None, wall)
+        change = _change(self._account.device, spend, read_wall, cycle, until)
+        self._account.put(change, None, wall, renews=_is_whole(spend, cycle))
         own = self._account.own()
         self._granted = own.reserved.until_wall if own is not None and own.reserved is not None else None
+
+
+def _is_whole(spend: Spend, cycle: Cycle | None) -> bool:
+    """Ledger and cycle say all that a statement has: none is needed that was written before."""
+    return spend.known and (cycle is None or cycle.opened_wall is not None)
 
 
 def _said(spend: Spend, cycle: Cycle | None) -> tuple[object, ...]:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from elastio.accounting.shared_caps import SharedCaps
+from elastio.core.model import Others
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import Phase
 from elastio.core.statements import Reservation
@@ -22,6 +23,7 @@ from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MIB, agbs
 from tests.simulated import KERNEL, POLICY
+from tests.values import present
 
 SEEDS = range(settings.default.max_examples // 10 if settings.default else 6)
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
@@ -171,3 +173,21 @@ def test_an_orphan_of_one_device_is_left_alone_by_the_agent_of_the_other(tmp_pat
     together(agents, 300)
     assert [v.deleted_at is None for v in bought] == [False]
     assert_own(agents)
+
+
+def test_a_statement_of_its_own_that_cannot_be_read_is_written_anew(tmp_path: Path) -> None:
+    """Nobody else may replace it, and all would buy nothing until somebody removed it."""
+    first, second = agents = pair(tmp_path, Caps(max_boosts_per_day=2), ((Segment(1e9, 0),), (Segment(1e9, 0),)))
+    for agent in agents:
+        agent.run_for(10)
+    account = present(first.account)
+    before = present(account.own())
+    (tmp_path / f"{UUIDS[0]}.json").write_text("{")
+    second.run_for(10)
+    assert present(second.agent).snapshot().spend.others != Others()
+    first.start_agent()
+    for agent in agents:
+        agent.run_for(10)
+    after = present(account.own())
+    assert after == replace(before, read_wall=after.read_wall)
+    assert present(present(second.agent).snapshot().spend.others).trouble == ""
