@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from elastio import __version__, registry
 from elastio.agent.device_credits import policy_of
@@ -22,6 +24,8 @@ from elastio.setup.kernel_checks import GUARD, RULES
 from elastio.units import format_size
 
 METADATA = "169.254.169.254"
+# As `nft --json` prints `meta skuid != 0`.
+NOT_ROOT = {"match": {"op": "!=", "left": {"meta": {"key": "skuid"}}, "right": 0}}
 METADATA_RULES = "nftables.d/elastio-metadata.nft"
 # 2026-01-01 UTC. A clock that shows an earlier time is wrong: this release is newer.
 NOT_BEFORE_WALL = 1_767_225_600.0
@@ -52,15 +56,23 @@ def metadata(machine: Machine, config: Config) -> list[CheckResult]:
         rules = json.loads(machine.run(["nft", "--json", "list", "ruleset"], timeout_s=10))["nftables"]
     except (HostError, ValueError, LookupError, TypeError) as error:
         return [warn(name, f"the rules for the metadata service cannot be read ({error})", remedy, "unknown")]
-    if any(_keeps_to_root(str(rule)) for rule in rules):
+    known = [each for each in rules if isinstance(each, Mapping)]
+    if any(_keeps_to_root(each, known) for each in known):
         return [ok(name, "only root reaches the metadata service and can use the instance's role")]
     harm = "any process can use the instance's role, which may delete the cache volume"
     return [warn(name, f"no nftables rule restricts the metadata service ({METADATA}) to root: {harm}", remedy, "open")]
 
 
-def _keeps_to_root(rule: str) -> bool:
-    """True for a rule that drops packets to the service by the user of the socket."""
-    return all(word in rule for word in ("'rule'", METADATA, "'skuid'")) and ("'drop'" in rule or "'reject'" in rule)
+def _keeps_to_root(each: Mapping[str, Any], rules: Sequence[Mapping[str, Any]]) -> bool:
+    """True for a rule that drops packets to the service of every user but root, in a chain that packets pass."""
+    rule = each.get("rule", {})
+    parts = list(rule.get("expr", ()))
+    is_dropped = any("drop" in part or "reject" in part for part in parts)
+    if not is_dropped or NOT_ROOT not in parts or not any(METADATA in str(part) for part in parts):
+        return False
+    place = {key: rule.get(key) for key in ("family", "table")} | {"name": rule.get("chain")}
+    listed = [c["chain"] for c in rules if "chain" in c and place.items() <= c["chain"].items()]
+    return not listed or any(chain.get("hook") == "output" for chain in listed)
 
 
 def daemon(client: ControlClient) -> CheckResult:

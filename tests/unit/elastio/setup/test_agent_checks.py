@@ -35,7 +35,11 @@ def test_judges_the_clock(wall: float, answer: str | None, verdict: Verdict, cod
 
 
 def rule(*expressions: object) -> dict[str, object]:
-    return {"rule": {"family": "inet", "chain": "output", "expr": list(expressions)}}
+    return {"rule": {"family": "inet", "table": "own", "chain": "output", "expr": list(expressions)}}
+
+
+def chain(**more: str) -> dict[str, object]:
+    return {"chain": {"family": "inet", "table": "own", "name": "output", **more}}
 
 
 def match(left: object, operator: str, right: object) -> dict[str, object]:
@@ -53,6 +57,11 @@ NOT_ROOT = match({"meta": {"key": "skuid"}}, "!=", 0)
         ([rule(SERVICE, NOT_ROOT, {"reject": {}})], Verdict.OK),
         ([rule(NOT_ROOT, SERVICE, {"accept": None})], Verdict.WARN),
         ([rule(NOT_ROOT, {"drop": None}), rule(SERVICE, {"drop": None})], Verdict.WARN),
+        ([rule(match({"meta": {"key": "skuid"}}, "==", 0), SERVICE, {"drop": None})], Verdict.WARN),
+        ([rule(match({"meta": {"key": "skuid"}}, "!=", 1000), SERVICE, {"drop": None})], Verdict.WARN),
+        ([chain(), rule(NOT_ROOT, SERVICE, {"drop": None})], Verdict.WARN),
+        ([chain(hook="forward"), rule(NOT_ROOT, SERVICE, {"drop": None})], Verdict.WARN),
+        ([chain(hook="output"), rule(NOT_ROOT, SERVICE, {"drop": None})], Verdict.OK),
         ([{"metainfo": {"version": "1.0.6"}}], Verdict.WARN),
         (None, Verdict.WARN),
     ],
