@@ -196,8 +196,9 @@ def _boosted_after_others(
 
 def _boosted(app: App, size_bytes: int, limit_s: float, file: drill_file.DrillFile | None, say: Say) -> CyclePart:
     """Boost, write the file and ask for the flush. The cycle as it was when the cache was attached."""
-    say(app.client().ask("boost", size_bytes=size_bytes)["text"])
     try:
+        # A request whose answer does not come may have been carried out.
+        say(app.client().ask("boost", size_bytes=size_bytes)["text"])
         cycle = _attached(app, limit_s, say)
         if file is not None:
             file.write()

@@ -12,6 +12,7 @@ import pytest
 
 from elastio.cli import drill
 from elastio.cli.drill_file import DrillFile, blocks_for, removed
+from elastio.control.client import MAX_REPLY_BYTES
 from elastio.control.exit_codes import Exit
 from elastio.control.protocol import accepted
 from elastio.control.status import InhibitionPart, SpendPart, Status, VolumePart
@@ -251,6 +252,13 @@ def test_only_a_new_list_without_the_volume_proves_that_nothing_is_left(
 
 def test_an_idle_agent_without_volumes_is_no_obstacle() -> None:
     assert drill.obstacle(idle()) is None
+
+
+def test_a_boost_whose_answer_does_not_come_is_flushed_all_the_same(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [idle(agent=replace(idle().agent, cloud="sim"))]
+    agent.replies = {"boost": accepted("x" * MAX_REPLY_BYTES), "flush": accepted("flushed")}
+    assert elastio("boost", "--drill").exit_code == Exit.FAILED
+    assert [m["command"] for m in agent.asked if m["command"] in ("boost", "flush")] == ["boost", "flush"]
 
 
 @pytest.mark.parametrize("option", [("--size", "1"), ("--dry-run",), ("--wait",)])
