@@ -1,8 +1,12 @@
-"""Converts frozen dataclasses to JSON and back, by their type hints. For the journal, which reads its own records."""
+"""Converts frozen dataclasses to JSON and back, by their type hints: for the journal, which reads its own records.
+
+Also the text of a file that another program wrote.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -31,6 +35,14 @@ def decode(kind: type[T], data: object) -> T:
     Raises ValueError or TypeError if the data does not fit `kind`.
     """
     return typing.cast(T, _decode(kind, data))
+
+
+def text_of(raw: bytes) -> str:
+    """The text of a file in UTF-8, or in UTF-16 or UTF-32 as its byte order mark says; without the mark.
+
+    Without a mark, zero bytes among the first four tell (RFC 4627, 3). Raises UnicodeDecodeError.
+    """
+    return raw.decode(json.detect_encoding(raw)).removeprefix("\ufeff")
 
 
 def _decode(kind: Any, data: Any) -> Any:

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from elastio.codec import text_of
 from elastio.errors import ConfigError
 
 # A configuration has a few kilobytes; a larger file was given by mistake.
@@ -55,9 +56,11 @@ def _read(path: Path) -> dict[str, Any]:
     if len(raw) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration", code="file.too_large")
     try:
-        return tomllib.loads(raw.decode("utf-8"))
+        return tomllib.loads(text_of(raw))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})", code="file.encoding") from error
+        raise ConfigError(
+            f"{path} is neither UTF-8 nor UTF-16 text (byte {error.start})", code="file.encoding"
+        ) from error
     except (ValueError, RecursionError) as error:  # also numbers with thousands of digits, and deep nesting
         raise ConfigError(f"{path} is not valid TOML: {error}", code="file.syntax") from error
 

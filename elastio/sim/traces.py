@@ -7,8 +7,10 @@ names it, instead of skipping it.
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
+from elastio.codec import text_of
 from elastio.errors import ElastioError
 from elastio.units import KIB, MB, MIB, SECTOR
 
@@ -308,12 +311,21 @@ def guess(text: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, without the byte order mark that some spreadsheets write. Raises TraceError."""
+    """The text of a file in UTF-8, UTF-16 or UTF-32, compressed by gzip or not. Raises TraceError."""
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
+            if raw.startswith(b"\x1f\x8b"):
+                file.seek(0)
+                raw = gzip.GzipFile(fileobj=file).read(MOST_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(f"{path} is not a whole gzip file: {error}", code="gzip") from error
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}", code="file") from error
     if len(raw) > MOST_BYTES:
         raise TraceError(f"{path} is larger than {MOST_BYTES // MIB} MiB: take a part, or fewer samples", code="size")
-    return raw.decode("utf-8-sig", errors="replace")
+    try:
+        return text_of(raw)
+    except UnicodeDecodeError as error:
+        text = f"{path} is neither UTF-8 nor UTF-16 text (byte {error.start}): save it as UTF-8"
+        raise TraceError(text, code="encoding") from error

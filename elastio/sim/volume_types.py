@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from elastio.codec import text_of
 from elastio.core.credits import CreditBucket, CreditRule, constant
 from elastio.core.model import VolumeSpec
 from elastio.core.tariff import AGBS, Tariff, agbs_tariff
@@ -89,7 +90,7 @@ def volume_type(name_or_file: str) -> VolumeType:
 def parse(raw: bytes, name: str, where: str) -> VolumeType:
     """The volume type of a TOML document. Raises ConfigError and names the key."""
     try:
-        document = tomllib.loads(raw.decode("utf-8"))
+        document = tomllib.loads(text_of(raw))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not valid TOML: {error}", code="tariff.syntax") from error
     _require_known(document, _TARIFF | _BESIDE, where)

@@ -325,6 +325,14 @@ def test_a_drop_in_that_cannot_be_read_is_refused(content: bytes, code: str, tmp
     assert refused_file(path) == code
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_a_file_and_a_drop_in_are_read_in_each_encoding_of_unicode(encoding: str, tmp_path: Path) -> None:
+    path = written(tmp_path, a="")
+    path.write_bytes(path.read_text().encode(encoding))
+    (tmp_path / "elastio.toml.d" / "a.toml").write_bytes("[caps]\nmax_boosts_per_day = 1\n".encode(encoding))
+    assert load(path).caps.max_boosts_per_day == 1
+
+
 def test_a_folder_in_the_files_place_is_refused(tmp_path: Path) -> None:
     assert refused_file(tmp_path) == "file.unreadable"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from elastio.sim.traces import (
     parse_csv,
     parse_iostat,
     read,
+    read_text,
 )
 from tests.fixtures.errors import refused
 
@@ -84,6 +86,33 @@ def test_the_only_device_may_be_named_or_not() -> None:
 def test_a_byte_order_mark_and_other_line_ends_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + CSV.replace("\n", "\r\n").encode())
     assert read(tmp_path / "t.csv") == parse_csv(CSV, "", 1.0, "t")
+
+
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_file_is_read_in_each_encoding_of_unicode_and_compressed(encoding: str, tmp_path: Path) -> None:
+    raw = "größe µ\r\n".encode(encoding)
+    (tmp_path / "t").write_bytes(raw)
+    (tmp_path / "t.gz").write_bytes(gzip.compress(raw))
+    assert read_text(tmp_path / "t") == read_text(tmp_path / "t.gz") == "größe µ\r\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        ("größe".encode("latin-1"), "encoding"),
+        (b"\xff\xfe\x00", "encoding"),
+        (gzip.compress(b"whole", mtime=0)[:-3], "gzip"),
+        (b"\x1f\x8brubbish", "gzip"),
+    ],
+)
+def test_what_is_no_text_is_refused(raw: bytes, code: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(raw)
+    with pytest.raises(TraceError) as refused:
+        read_text(tmp_path / "t")
+    assert refused.value.code == code
 
 
 def test_an_iostat_report_without_the_device_shows_that_it_was_quiet() -> None:

@@ -56,6 +56,11 @@ def test_a_file_is_a_tariff_of_ones_own(tmp_path: Path) -> None:
     assert found.cost(100 * GIB, 500.0, 10.0) == pytest.approx(0.01)
 
 
+def test_a_tariff_may_have_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "ours.toml").write_bytes('currency = "EUR"\r\nper_gib_hour = 0.0001\r\n'.encode("utf-16"))
+    assert volume_type(str(tmp_path / "ours.toml")).tariff.currency == "EUR"
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
