@@ -69,8 +69,9 @@ def doubts(rates: Sequence[Rate], question: Question, found: Answer, saturated_m
         )
     elif full_s > 0 and saturated_mb_s is None:
         said.append(
-            f"The load reached {mb_s:g} MB/s for {format_duration(full_s)}: if that was the limit of the device, more "
-            f"was wanted; give --saturated {mb_s:g}."
+            f"The load reached {peak:.1f} MB/s, {peak / mb_s:.0%} of {mb_s:g} MB/s, and was above {SATURATED:.0%} for "
+            f"{format_duration(full_s)}: if that was the limit of the device, more was wanted; give "
+            f"--saturated {mb_s:g}."
         )
     if question.cold:
         said.append(REQUESTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from elastio.sim.doubts import as_bursts, doubts, interval_s, saturation
@@ -44,6 +46,14 @@ def test_each_doubt_is_told(
     rates: tuple[Rate, ...], mb_s: float, saturated: float | None, cold: bool, count: int
 ) -> None:
     assert said(rates, mb_s, saturated, cold) == count
+
+
+def test_what_was_reached_is_what_was_seen_and_not_the_threshold() -> None:
+    rates = tuple(Rate(n, 1.0, 0.0, 122.9 if n < 10 else 0.0) for n in range(100))
+    asked = Question(demands(rates, None), None, 131.072, 500.0, 500 * GIB, replayed=False)
+    told = " ".join(doubts(rates, asked, answer(asked), None))
+    assert re.findall(r"reached ([\d.]+) MB/s", told) == ["122.9"]
+    assert "--saturated 131.072" in told
 
 
 def test_the_length_of_samples_is_that_under_load() -> None:
