@@ -16,7 +16,7 @@ from elastio.errors import ConfigError
 from elastio.sim import metric_files, whatif
 from elastio.sim.comparison import Alternative, best, quick_enough, render_choices, render_money
 from elastio.sim.doubts import COARSE_S, REQUESTS, as_bursts, doubts, interval_s, saturation
-from elastio.sim.metric_files import Recording
+from elastio.sim.series import Recording
 from elastio.units import GB, GIB, MB, format_duration
 
 
@@ -73,9 +73,9 @@ def audit(files: tuple[Path, ...], details: bool, as_json: bool, **options: Any)
     node_disk_written_bytes_total. No cloud is asked.
     """
     with busy("reading the files"):
-        recordings = metric_files.read_all(files)
-    moved = [each for each in recordings if any(r.total_mb_s > 0 for r in each.rates)]
-    quiet = [each.volume for each in recordings if each not in moved]
+        reading = metric_files.read_all(files)
+    moved = [each for each in reading.recordings if any(r.total_mb_s > 0 for r in each.rates)]
+    quiet = [each.volume for each in reading.recordings if each not in moved]
     asked = [(each, _question(each, options)) for each in moved]  # before the first is computed: all may be refused
     try:
         with busy("comparing"):
@@ -83,7 +83,7 @@ def audit(files: tuple[Path, ...], details: bool, as_json: bool, **options: Any)
     except ConfigError as error:
         raise click.UsageError(f"the agent does not accept these settings: {error}") from error
     if as_json:
-        shown = {"volumes": [asdict(each) for each in found], "quiet": quiet}
+        shown = {"volumes": [asdict(each) for each in found], "quiet": quiet, "said": reading.said}
         click.echo(json.dumps(shown, indent=2))
         return
     lines: list[str] = []
@@ -91,6 +91,7 @@ def audit(files: tuple[Path, ...], details: bool, as_json: bool, **options: Any)
         lines += [*(_details(each, recording, question) if details else _summary(each)), ""]
     if quiet:
         lines.append(f"Moved nothing: {', '.join(quiet)}.")
+    lines += reading.said
     if asked and not details:
         question = asked[0][1][0]
         lines = [*verdict.assumed(question), "", *lines]
@@ -137,7 +138,10 @@ def _finding(
 
 def _missing(recording: Recording) -> tuple[str, ...]:
     directions = ("read", recording.has_read), ("written", recording.has_written)
-    return tuple(f"No file has bytes {name}: they count as none." for name, has in directions if not has)
+    said = tuple(f"No file has bytes {name}: they count as none." for name, has in directions if not has)
+    if recording.missing_s:
+        said += (f"For {format_duration(recording.missing_s)} there are no samples: they count as quiet.",)
+    return said
 
 
 # --- text ------------------------------------------------------------------------------------------------------
