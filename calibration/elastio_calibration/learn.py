@@ -13,7 +13,8 @@ from typing import Any
 
 from elastio.accounting.history_store import read_samples
 from elastio.accounting.ledger import Ledger
-from elastio.sim.traces import Rate, read_csv
+from elastio.sim.rates import Rate
+from elastio.sim.traces import read_csv
 from elastio.units import GB, MB
 from elastio_calibration.application import ApplicationError
 

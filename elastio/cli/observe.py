@@ -158,7 +158,7 @@ def _judge(
     ctx: click.Context, device: BlockDevice, path: Path, out: Path | None, as_json: bool, options: dict[str, Any]
 ) -> None:
     """Print what `simulate --trace` says of the same samples."""
-    rates = traces.read(path, "csv")
+    rates = traces.read(path, "csv").rates
     backing = verdict.backing_mb_s(options)
     saturated = options["saturated_mb_s"] or saturation(rates, backing)
     size_gib = options["size_gib"] or max(1.0, device.size_bytes / GIB)

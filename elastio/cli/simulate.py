@@ -73,11 +73,14 @@ BACKING_MB_S, CACHE_MB_S = 33.0, 128.0
     "--trace", type=click.Path(path_type=Path, dir_okay=False), help="Trace to replay instead of an experiment."
 )
 @click.option(
-    "--format", "form", type=click.Choice(["auto", *traces.READERS]), default="auto", help="Format of the trace."
+    "--format", "form", type=click.Choice(["auto", *traces.FORMATS]), default="auto", help="Format of the trace."
 )
 @click.option("--device", default="", show_default=False, help="Device in the trace; required for iostat.")
 @click.option(
-    "--interval", "interval_s", type=Finite(min=0.1, max=86400), help="Interval of iostat, in seconds  [default: 1]"
+    "--interval",
+    "interval_s",
+    type=Finite(min=0.1, max=86400),
+    help="Interval of iostat, in seconds  [default: as its times say (-t), else 1]",
 )
 @click.option(
     "--saturated",
@@ -163,7 +166,8 @@ def _experiment(options: Mapping[str, Any]) -> Experiment:
 
 def _trace(options: Mapping[str, Any]) -> None:
     with busy("reading the trace"):
-        rates = traces.read(options["trace"], options["form"], options["device"], options["interval_s"])
+        trace = traces.read(options["trace"], options["form"], options["device"], options["interval_s"])
+    rates = trace.rates
     wanted, recorded_s = verdict.wanted_of(rates, options["saturated_mb_s"])
     asked = verdict.question(
         wanted,
@@ -179,12 +183,12 @@ def _trace(options: Mapping[str, Any]) -> None:
     if options["png"] is not None:
         _draw(found, options["png"])
     if options["as_json"]:
-        click.echo(json.dumps(asdict(found), indent=2))
+        click.echo(json.dumps({**asdict(found), "said": trace.said}, indent=2))
         return
     lines = [*verdict.heading(rates, asked), "", *verdict.table(found)]
     for each in found.policies:
         lines += ["", f"{each.name}:", _BOOST_HEAD, *(_boost(boost) for boost in each.phases)]
-    unknown = doubts(rates, asked, found, options["saturated_mb_s"])
+    unknown = (*trace.said, *doubts(rates, asked, found, options["saturated_mb_s"]))
     click.echo("\n".join([*lines, *verdict.ending(asked, found, unknown)]))
 
 

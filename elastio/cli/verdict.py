@@ -15,8 +15,8 @@ from elastio.sim import whatif
 from elastio.sim.comparison import Alternative, render_choices, render_money
 from elastio.sim.modification import ChangeRule
 from elastio.sim.provider import FASTEST_MB_S
+from elastio.sim.rates import Rate
 from elastio.sim.replay import Demand, demands
-from elastio.sim.traces import Rate
 from elastio.sim.volume_types import VolumeType, shipped, volume_type
 from elastio.units import GB, GIB, MB, format_duration, format_size
 

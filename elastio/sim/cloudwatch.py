@@ -16,8 +16,8 @@ from typing import Any
 
 from elastio.sim.metric_names import direction, volume
 from elastio.sim.metric_values import number, time
+from elastio.sim.rates import TraceError
 from elastio.sim.series import Series, interval_s
-from elastio.sim.traces import TraceError
 from elastio.units import MB
 
 # Metrics of AWS/EBS that are no bytes of a volume, and those of AWS/EC2 that are of an instance.

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from elastio.sim.rates import TraceError
 from elastio.sim.series import Point, Series, overlap
-from elastio.sim.traces import TraceError
 from elastio.units import MB, format_duration
 
 Values = dict[int, float]  # by the time in milliseconds

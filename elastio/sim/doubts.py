@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from elastio.sim.rates import Rate
 from elastio.sim.replay import SATURATED, Demand
-from elastio.sim.traces import Rate
 from elastio.sim.whatif import Answer, Question
 from elastio.units import MB, format_duration
 

@@ -20,8 +20,9 @@ from typing import Any
 from elastio.sim import cloudwatch, prometheus
 from elastio.sim.counters import Counter, means
 from elastio.sim.metric_values import number, time
+from elastio.sim.rates import TraceError
 from elastio.sim.series import READ, WRITTEN, Point, Recording, Series, combine
-from elastio.sim.traces import TraceError, read_text
+from elastio.sim.traces import read_text
 from elastio.units import KIB, MB, SECTOR
 
 # sadc writes a huge interval where it does not know one.

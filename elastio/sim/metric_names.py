@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from elastio.sim.rates import TraceError
 from elastio.sim.series import READ, UNNAMED, WRITTEN
-from elastio.sim.traces import TraceError
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _DIRECTIONS = {"read": READ, "reads": READ, "write": WRITTEN, "writes": WRITTEN, "written": WRITTEN}

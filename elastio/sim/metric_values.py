@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from elastio.sim.traces import TraceError
+from elastio.sim.rates import TraceError
 
 # The end of year 9999, which no later time can be printed after.
 _LAST_S = 253402300800.0

@@ -13,8 +13,8 @@ from typing import Any
 from elastio.sim.counters import Counter
 from elastio.sim.metric_names import direction, directions
 from elastio.sim.metric_values import number, time
+from elastio.sim.rates import TraceError
 from elastio.sim.series import READ, UNNAMED, WRITTEN, Series, interval_s
-from elastio.sim.traces import TraceError
 from elastio.units import MB, format_duration
 
 _COUNTERS = {"node_disk_read_bytes_total": READ, "node_disk_written_bytes_total": WRITTEN}

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elastio.sim.traces import Rate
+from elastio.sim.rates import Rate
 from elastio.sim.workload import Workload
 from elastio.units import GB, MB, MIB
 

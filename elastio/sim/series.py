@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from elastio.sim.traces import Rate, TraceError
+from elastio.sim.rates import Rate, TraceError
 from elastio.units import format_duration
 
 READ, WRITTEN = "read", "written"

@@ -9,17 +9,19 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import re
+import statistics
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
 from elastio.codec import text_of
-from elastio.errors import ElastioError
+from elastio.sim import iostat
+from elastio.sim.rates import Rate, Trace, TraceError, number
 from elastio.units import KIB, MB, MIB, SECTOR
 
 MOST_BYTES = 256 * MIB
@@ -27,30 +29,12 @@ T = TypeVar("T")
 COLUMNS = ("seconds", "read_mb_s", "write_mb_s")
 
 
-class TraceError(ElastioError):
-    """A trace cannot be read, or is too long to be replayed. `code` names what is wrong with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Mean throughput of the device over `seconds` from `at_s` (since the first line)."""
-
-    at_s: float
-    seconds: float
-    read_mb_s: float
-    write_mb_s: float
-
-    @property
-    def total_mb_s(self) -> float:
-        return self.read_mb_s + self.write_mb_s
-
-
 def read_csv(path: Path, device: str = "") -> tuple[Rate, ...]:
     """See `parse_csv`."""
-    return parse_csv(read_text(path), device, 1.0, str(path))
+    return parse_csv(read_text(path), device, str(path))
 
 
-def parse_csv(text: str, device: str, _interval_s: float, name: str) -> tuple[Rate, ...]:
+def parse_csv(text: str, device: str, name: str) -> tuple[Rate, ...]:
     """Two forms, distinguished by the header. Raises TraceError.
 
     Written by hand: `seconds,read_mb_s,write_mb_s`, where `seconds` is when the rates of the line begin; the last line
@@ -78,7 +62,7 @@ def _csv(reader: csv.DictReader[str], device: str, name: str) -> tuple[Rate, ...
             raise TraceError(
                 f"{name}, line {reader.line_num} does not have the {len(heads)} columns of the header", code="columns"
             )
-        found[row.get("device_uuid", "")].append(tuple(_number(row[c], name, reader.line_num) for c in columns))
+        found[row.get("device_uuid", "")].append(tuple(number(row[c], name, reader.line_num) for c in columns))
     values = _of_device(found, device, name) if found else []
     return _exported(values, name) if is_export else _rates([(at, read, write) for at, read, write in values], name)
 
@@ -110,18 +94,6 @@ def _exported(values: Sequence[tuple[float, ...]], name: str) -> tuple[Rate, ...
     return tuple(rates)
 
 
-def _number(text: str, name: str, line: int) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise TraceError(f"{name}, line {line}: {text!r} is not a number", code="number") from None
-    if not 0 <= value < 1e12:
-        raise TraceError(
-            f"{name}, line {line}: {text} is out of range: times and rates are from 0 to 1e12", code="range"
-        )
-    return value
-
-
 def _rates(points: Sequence[tuple[float, float, float]], name: str) -> tuple[Rate, ...]:
     """From instants to segments."""
     if len(points) < 2:
@@ -139,50 +111,6 @@ def _rates(points: Sequence[tuple[float, float, float]], name: str) -> tuple[Rat
     )
 
 
-# --- iostat ------------------------------------------------------------------------------------------------
-
-# Column -> bytes. sysstat prints kB = 1024 bytes; with -m MB = 1024^2.
-_IOSTAT_READ = {"rkB/s": KIB, "rMB/s": MIB, "rsec/s": SECTOR, "kB_read/s": KIB, "MB_read/s": MIB}
-_IOSTAT_WRITE = {"wkB/s": KIB, "wMB/s": MIB, "wsec/s": SECTOR, "kB_wrtn/s": KIB, "MB_wrtn/s": MIB}
-
-
-def parse_iostat(text: str, device: str, interval_s: float, name: str) -> tuple[Rate, ...]:
-    """`iostat -x INTERVAL` (or `-d`, with `-m` or without). The first report is the mean since boot and is left out.
-
-    In a report without the device it was quiet (`iostat -z`). Raises TraceError if there are fewer than 3 reports.
-    """
-    heads: list[str] = []
-    reports: list[tuple[float, float]] = []
-    seen: set[str] = set()
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if words and words[0].rstrip(":") == "Device":
-            heads = words
-            reports.append((0.0, 0.0))
-        elif heads and words and len(words) == len(heads):
-            seen.add(words[0])
-            if words[0] == device:
-                reports[-1] = _iostat_line(dict(zip(heads, words, strict=True)), name, number)
-    if len(reports) < 3 or device not in seen:
-        known = ", ".join(sorted(seen)) or "none"
-        raise TraceError(
-            f"{name} holds {len(reports) if device in seen else 0} reports of {device}: at least 3 are needed "
-            f"(devices in it: {known}); name another with --device",
-            code="samples",
-        )
-    return tuple(Rate(n * interval_s, interval_s, read, write) for n, (read, write) in enumerate(reports[1:]))
-
-
-def _iostat_line(row: Mapping[str, str], name: str, line: int) -> tuple[float, float]:
-    found = []
-    for columns in (_IOSTAT_READ, _IOSTAT_WRITE):
-        column = next((c for c in columns if c in row), None)
-        if column is None:
-            raise TraceError(f"{name} has no column of throughput: use `iostat -x` or `iostat -d`", code="columns")
-        found.append(_number(row[column].replace(",", "."), name, line) * columns[column] / MB)
-    return found[0], found[1]
-
-
 # --- fio ---------------------------------------------------------------------------------------------------
 
 
@@ -192,27 +120,43 @@ def parse_fio(text: str, name: str) -> tuple[Rate, ...]:
     fio writes a line at the end of each window, one for each direction; its fourth column, the size of a request, is 0
     there. Raises TraceError.
     """
-    windows: dict[float, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for number, line in enumerate(text.splitlines(), 1):
+    found: list[tuple[float, bool, float]] = []
+    for line_number, line in enumerate(text.splitlines(), 1):
         cells = [c.strip() for c in line.split(",")]
         if len(cells) < 3 or cells[2] not in ("0", "1", "2"):
-            raise TraceError(f"{name}, line {number} is not a line of a fio bandwidth log: {line[:60]!r}", code="line")
+            raise TraceError(
+                f"{name}, line {line_number} is not a line of a fio bandwidth log: {line[:60]!r}", code="line"
+            )
         if len(cells) > 3 and cells[3] != "0":
             raise TraceError(
-                f"{name}, line {number} is about a single request: run fio with --log_avg_msec=1000", code="average"
+                f"{name}, line {line_number} is about a single request: run fio with --log_avg_msec=1000",
+                code="average",
             )
         if cells[2] != "2":  # trims move no data
-            ended_s = _number(cells[0], name, number) / 1000
-            windows[ended_s][int(cells[2])] += _number(cells[1], name, number) * KIB / MB
-    ends = sorted(windows)
-    if len(ends) < 2:
+            ended_s, rate = number(cells[0], name, line_number) / 1000, number(cells[1], name, line_number)
+            found.append((ended_s, cells[2] == "1", rate * KIB / MB))
+    return _fio_windows(sorted(found), name)
+
+
+def _fio_windows(lines: Sequence[tuple[float, bool, float]], name: str) -> tuple[Rate, ...]:
+    """The lines of both directions that end a window together: some milliseconds may be between them."""
+    ends = ([at for at, is_write, _ in lines if is_write == way] for way in (False, True))
+    apart = [after - before for each in ends for before, after in pairwise(each) if after > before]
+    if not apart:
         raise TraceError(
-            f"{name} holds {len(ends)} windows: at least 2 are needed; run fio with --log_avg_msec=1000", code="samples"
+            f"{name} holds {len(lines)} windows: at least 2 are needed; run fio with --log_avg_msec=1000",
+            code="samples",
         )
-    begins = [0.0, *ends[:-1]]
-    return tuple(
-        Rate(begin, end - begin, *windows[end]) for begin, end in zip(begins, ends, strict=True) if end > begin
-    )
+    usual, windows, last = statistics.median(apart), [(0.0, [0.0, 0.0])], -math.inf
+    for at, is_write, rate in lines:
+        if not windows[1:] or at - last >= usual / 2:
+            windows.append((at, [0.0, 0.0]))
+            written, last = set[bool](), at
+        if is_write in written:
+            raise TraceError(f"{name}: two windows end at {at:g} s: give the log of one job", code="order")
+        written.add(is_write)
+        windows[-1][1][is_write] = rate
+    return tuple(Rate(begin, end - begin, *rates) for (begin, _), (end, rates) in pairwise(windows) if end > begin)
 
 
 # --- blktrace ----------------------------------------------------------------------------------------------
@@ -230,12 +174,12 @@ def parse_blkparse(text: str, device: str, name: str) -> tuple[Rate, ...]:
     Devices are named like `8,0`. A device that is stacked on another is traced as well: their sum counts bytes twice.
     """
     moved: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
-    for number, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.splitlines(), 1):
         match = _BLKPARSE.match(line)
         if match is None or "D" in match["rwbs"]:  # a discard moves no data
             continue
-        second, is_write = int(_number(match["at"], name, number)), "W" in match["rwbs"]
-        moved[match["device"]][second][is_write] += _number(match["blocks"], name, number) * SECTOR / MB
+        second, is_write = int(number(match["at"], name, line_number)), "W" in match["rwbs"]
+        moved[match["device"]][second][is_write] += number(match["blocks"], name, line_number) * SECTOR / MB
     if not moved:
         raise TraceError(f"{name} holds no completed request: give the text that `blkparse` prints", code="samples")
     return _seconds((n, read, write) for n, (read, write) in sorted(_of_device(moved, device, name).items()))
@@ -247,11 +191,14 @@ def parse_btt(text: str, name: str) -> tuple[Rate, ...]:
     It does not distinguish reads from writes: everything counts as written.
     """
     found: dict[int, float] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.splitlines(), 1):
         match = _BTT.match(line)
         if match is None:
-            raise TraceError(f"{name}, line {number} is not a line of *_mbps_fp.dat: {line[:60]!r}", code="line")
-        found[int(_number(match["at"], name, number))] = _number(match["mib"], name, number) * MIB / MB
+            raise TraceError(f"{name}, line {line_number} is not a line of *_mbps_fp.dat: {line[:60]!r}", code="line")
+        second = int(number(match["at"], name, line_number))
+        if second in found:
+            raise TraceError(f"{name}, line {line_number}: second {second} is there twice", code="order")
+        found[second] = number(match["mib"], name, line_number) * MIB / MB
     return _seconds((n, 0.0, mb) for n, mb in sorted(found.items()))
 
 
@@ -269,18 +216,18 @@ def _seconds(moved: Iterable[tuple[int, float, float]]) -> tuple[Rate, ...]:
 
 # --- any of them -------------------------------------------------------------------------------------------
 
-READERS: Mapping[str, Callable[[str, str, float, str], tuple[Rate, ...]]] = {
+READERS: Mapping[str, Callable[[str, str, str], tuple[Rate, ...]]] = {
     "csv": parse_csv,
-    "iostat": parse_iostat,
-    "fio": lambda text, device, interval_s, name: parse_fio(text, name),
-    "blkparse": lambda text, device, interval_s, name: parse_blkparse(text, device, name),
-    "btt": lambda text, device, interval_s, name: parse_btt(text, name),
+    "fio": lambda text, device, name: parse_fio(text, name),
+    "blkparse": parse_blkparse,
+    "btt": lambda text, device, name: parse_btt(text, name),
 }
+FORMATS = ("iostat", *READERS)
 WITHOUT_DEVICES = {"fio", "btt"}
 
 
-def read(path: Path, form: str = "auto", device: str = "", interval_s: float | None = None) -> tuple[Rate, ...]:
-    """A trace in one of READERS' formats. `interval_s` is for iostat; None: 1 s. Raises TraceError."""
+def read(path: Path, form: str = "auto", device: str = "", interval_s: float | None = None) -> Trace:
+    """A trace in one of FORMATS. `interval_s` is for iostat; None: as its times say, else 1 s. Raises TraceError."""
     text = read_text(path)
     form = guess(text) if form == "auto" else form
     if form == "iostat" and not device:
@@ -289,17 +236,20 @@ def read(path: Path, form: str = "auto", device: str = "", interval_s: float | N
         raise TraceError(f"{path} has format {form} and names no devices: leave --device out", code="device.unnamed")
     if form != "iostat" and interval_s is not None:
         raise TraceError(f"{path} has format {form} with its own times: leave --interval out", code="interval")
-    rates = READERS[form](text, device, 1.0 if interval_s is None else interval_s, str(path))
-    if not any(r.total_mb_s > 0 for r in rates):
+    if form == "iostat":
+        found = iostat.parse(text, device, interval_s, str(path))
+    else:
+        found = Trace(READERS[form](text, device, str(path)))
+    if not any(r.total_mb_s > 0 for r in found.rates):
         raise TraceError(f"{path} shows no throughput at all", code="quiet")
-    return rates
+    return found
 
 
 def guess(text: str) -> str:
     """The format, by the beginning of the text."""
     head = text[:4000]
     first = head.partition("\n")[0]
-    if "Device" in head and "/s" in head:
+    if "/s" in head and ("Device" in head or '"disk_device"' in head):
         return "iostat"
     if "write_mb_s" in first:
         return "csv"

@@ -19,10 +19,10 @@ from elastio.sim.fluid import is_sustained, serve
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.modification import DAY_S, ChangeRule, fast_s
 from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
+from elastio.sim.rates import TraceError
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.replay import Demand, Replay
 from elastio.sim.run import Simulation
-from elastio.sim.traces import TraceError
 from elastio.sim.volume_types import VolumeType, volume_type
 from elastio.sim.world import GRID_HZ, SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB, agbs

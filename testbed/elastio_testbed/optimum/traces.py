@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from elastio.sim.rates import TraceError
 from elastio.sim.replay import Demand, demands
-from elastio.sim.traces import TraceError, parse_csv, read
+from elastio.sim.traces import parse_csv, read
 from elastio.sim.whatif import MOST_MOVED_BYTES, MOST_S
 from elastio.sim.workload import CM1, LAMMPS, Profile
 from elastio.units import GB, MB
@@ -48,7 +49,7 @@ def loads_in(folder: Path, saturated_mb_s: float | None = None) -> tuple[Load, .
     paths = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     if not paths:
         raise TraceError(f"{folder} holds no traces: nothing was compared", code="folder.empty")
-    return tuple(Load(p.stem, "given", _checked(p, demands(read(p), saturated_mb_s))) for p in paths)
+    return tuple(Load(p.stem, "given", _checked(p, demands(read(p).rates, saturated_mb_s))) for p in paths)
 
 
 def _checked(path: Path, wanted: tuple[Demand, ...]) -> tuple[Demand, ...]:
@@ -87,7 +88,7 @@ def _recorded() -> Iterator[Load]:
     folder = files("elastio_testbed.optimum") / "recorded"
     for name in ("cm1", "cm1-whole", "lammps"):
         text = (folder / f"{name}.csv").read_text()
-        yield Load(f"recorded-{name}", "recorded", demands(parse_csv(text, "", 1.0, name), RECORDED_MB_S))
+        yield Load(f"recorded-{name}", "recorded", demands(parse_csv(text, "", name), RECORDED_MB_S))
 
 
 def _alternating(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastio.sim.counters import Counter, means
+from elastio.sim.rates import TraceError
 from elastio.sim.series import Series
-from elastio.sim.traces import TraceError
 from elastio.units import MB
 
 BUSY_MB_S = 40.0

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from elastio.sim.doubts import as_bursts, doubts, interval_s, saturation
+from elastio.sim.rates import Rate
 from elastio.sim.replay import Demand, demands
-from elastio.sim.traces import Rate
 from elastio.sim.volume_types import volume_type
 from elastio.sim.whatif import Question, answer
 from elastio.units import GIB, MB

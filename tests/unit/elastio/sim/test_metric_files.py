@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from elastio.sim.metric_files import Found, parse, read_all, reading
+from elastio.sim.rates import Rate, TraceError
 from elastio.sim.series import UNNAMED, Recording
-from elastio.sim.traces import Rate, TraceError
 from elastio.units import KIB, MB
 
 METRICS = Path(__file__).parents[3] / "fixtures" / "metrics"

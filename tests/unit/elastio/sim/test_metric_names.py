@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastio.sim.metric_names import direction, directions, volume
+from elastio.sim.rates import TraceError
 from elastio.sim.series import READ, UNNAMED, WRITTEN
-from elastio.sim.traces import TraceError
 
 
 @pytest.mark.parametrize(

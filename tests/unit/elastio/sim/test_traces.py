@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from elastio.sim import traces
+from elastio.sim.rates import Rate, TraceError
 from elastio.sim.traces import (
-    Rate,
-    TraceError,
     guess,
     parse_blkparse,
     parse_csv,
-    parse_iostat,
     read,
     read_text,
 )
@@ -66,7 +65,7 @@ def test_every_format_is_found_out_and_read(
     text: str, form: str, device: str, rates: list[tuple[float, ...]], tmp_path: Path
 ) -> None:
     (tmp_path / "t").write_text(text)
-    found = [(r.at_s, r.seconds, r.read_mb_s, r.write_mb_s) for r in read(tmp_path / "t", device=device)]
+    found = [(r.at_s, r.seconds, r.read_mb_s, r.write_mb_s) for r in read(tmp_path / "t", device=device).rates]
     assert found == [pytest.approx(rate, rel=1e-4) for rate in rates]
     assert guess(text) == form
 
@@ -75,17 +74,17 @@ def test_every_format_is_found_out_and_read(
 def test_a_device_that_is_the_last_column_is_recognized(order: str) -> None:
     first, second = order.split(",")
     text = f"begun_wall,seconds,read_mb_s,write_mb_s,device_uuid\n0,1,0,5,{first}\n0,1,0,7,{second}\n"
-    assert parse_csv(text, "u-2", 1.0, "t") == (Rate(0, 1, 0, 7 if second == "u-2" else 5),)
+    assert parse_csv(text, "u-2", "t") == (Rate(0, 1, 0, 7 if second == "u-2" else 5),)
 
 
 def test_the_only_device_may_be_named_or_not() -> None:
-    assert parse_csv(EXPORTED, "u-1", 1.0, "t") == parse_csv(EXPORTED, "", 1.0, "t")
+    assert parse_csv(EXPORTED, "u-1", "t") == parse_csv(EXPORTED, "", "t")
     assert parse_blkparse(BLKPARSE, "8,0", "t") == parse_blkparse(BLKPARSE, "", "t")
 
 
 def test_a_byte_order_mark_and_other_line_ends_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + CSV.replace("\n", "\r\n").encode())
-    assert read(tmp_path / "t.csv") == parse_csv(CSV, "", 1.0, "t")
+    assert read(tmp_path / "t.csv").rates == parse_csv(CSV, "", "t")
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32")
@@ -113,13 +112,6 @@ def test_what_is_no_text_is_refused(raw: bytes, code: str, tmp_path: Path) -> No
     with pytest.raises(TraceError) as refused:
         read_text(tmp_path / "t")
     assert refused.value.code == code
-
-
-def test_an_iostat_report_without_the_device_shows_that_it_was_quiet() -> None:
-    head, *reports = IOSTAT.split("\n\n")
-    busy, quiet = reports[1], "\n".join(line for line in reports[2].splitlines() if "bcache0" not in line)
-    found = parse_iostat("\n\n".join((head, reports[0], busy, quiet, busy)), "bcache0", 1.0, "t")
-    assert [r.write_mb_s for r in found] == [100.0, 0.0, 100.0]
 
 
 def test_blkparse_counts_the_device_that_is_named() -> None:
@@ -184,9 +176,21 @@ def test_rejects_a_file_that_never_ends_or_is_missing(path: str, code: str) -> N
 
 
 def test_the_interval_is_for_iostat_only(tmp_path: Path) -> None:
-    (tmp_path / "io").write_text(IOSTAT)
-    assert [r.seconds for r in read(tmp_path / "io", device="bcache0")] == [1, 1]
-    assert [r.seconds for r in read(tmp_path / "io", device="bcache0", interval_s=5.0)] == [5, 5]
     (tmp_path / "t.csv").write_text(CSV)
     with refused(TraceError, "interval"):
         read(tmp_path / "t.csv", interval_s=5.0)
+
+
+def test_both_directions_of_a_window_of_fio_may_end_some_milliseconds_apart() -> None:
+    apart = "1001, 1000, 0, 0, 0\n1000, 97656, 1, 0, 0\n2000, 48828, 1, 0, 0\n"
+    assert [(r.at_s, r.seconds, r.read_mb_s > 0) for r in traces.parse_fio(apart, "t")] == [(0, 1, True), (1, 1, False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [(FIO + "2001, 48828, 1, 0, 0\n", "fio"), (FIO + FIO, "fio"), (BTT + "4 9.536743\n", "btt")],
+)
+def test_a_sample_that_is_there_twice_is_refused(text: str, form: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(text)
+    with refused(TraceError, "order"):
+        read(tmp_path / "t", form)

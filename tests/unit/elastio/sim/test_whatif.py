@@ -11,8 +11,8 @@ from elastio.core.tariff import Tariff
 from elastio.errors import ConfigError
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.modification import ChangeRule
+from elastio.sim.rates import Rate, TraceError
 from elastio.sim.replay import Demand, Replay, demands
-from elastio.sim.traces import Rate, TraceError
 from elastio.sim.volume_types import VolumeType, volume_type
 from elastio.sim.whatif import Answer, Question, answer
 from elastio.sim.world import SimWorld, WorldSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.sim.traces import TraceError
+from elastio.sim.rates import TraceError
 from elastio.units import GB
 from elastio_testbed.optimum.traces import loads, loads_in
 
