@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elastio import __version__
+from elastio.cli import output
 from elastio.cli.app import App
 from elastio.cli.which_device import with_device
 from elastio.config.paths import DEFAULT_PATH
@@ -61,6 +62,10 @@ class Commands(click.Group):
 
     Commands of other distributions come after the agent's own, and cannot replace one.
     """
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        with output.guarded():
+            return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *(name for name in _extensions() if name not in COMMANDS)]

@@ -101,7 +101,7 @@ def _page(app: App, ledgers: Sequence[Ledger], made: Report) -> str:
 def write(path: Path, page: str) -> None:
     """Write the page. Raises ElastioError if it cannot be written."""
     try:
-        path.write_text(page, encoding="utf-8")
+        path.write_text(page, encoding="utf-8", errors="replace")
     except OSError as error:
         raise ElastioError(f"{path} cannot be written: {error.strerror or error}", code="out.unwritable") from error
     click.echo(f"{path} is written, {format_size(len(page.encode()))}")
