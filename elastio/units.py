@@ -8,6 +8,7 @@ MIB = 1024**2
 GIB = 1024**3
 MB = 10**6
 GB = 10**9
+MOST_SOCKET_BYTES = 107  # of the path of a Unix socket (unix(7): sun_path, with a zero byte at its end)
 
 
 def agbs(bandwidth_mb_s: float, size_bytes: float, seconds: float) -> float:

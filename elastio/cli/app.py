@@ -67,12 +67,17 @@ class App:
         return load(self.config_path)
 
     def client(self) -> ControlClient:
-        """The client of the control socket. An invalid configuration means its default socket, not an error."""
+        """The client of the control socket. An invalid configuration means its default socket, not an error.
+
+        Raises ConfigError where it is the socket that is invalid.
+        """
         if self.socket is not None:
             return PatientClient(self.socket)
         try:
             return PatientClient(self.config().agent.socket)
-        except ConfigError:
+        except ConfigError as error:
+            if error.code == "agent.socket":
+                raise
             return PatientClient(socket_of(name_of(self.config_path)))
 
     def on(self, device: Device) -> App:

@@ -20,7 +20,7 @@ class AgentSection:
         default=DEFAULT_STATE_DIR,
         metadata={"rule": Text("directory of journal and ledger; must not be on the adaptive device", "path")},
     )
-    socket: Path = field(default=DEFAULT_SOCKET, metadata={"rule": Text("path of the control socket", "path")})
+    socket: Path = field(default=DEFAULT_SOCKET, metadata={"rule": Text("path of the control socket", "socket")})
     socket_group: str = key(
         Text("group whose members may use the control socket; empty: root only", "group"), "elastio"
     )

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from elastio.errors import ConfigError
+from elastio.units import MOST_SOCKET_BYTES
 
 # A larger number is a typing error, and what is computed from it fits no 64-bit integer.
 LARGEST = 2**63 - 1
 SHOWN_CHARACTERS = 80
+# path_resolution(7); a directory gets files below it.
+MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 3840
 
 
 def refuse(key: str, value: object, allowed: str) -> ConfigError:
@@ -91,6 +94,7 @@ _PATTERNS = {
         "a UUID such as the one in /sys/block/bcache0/bcache/backing_dev_uuid",
     ),
     "path": (re.compile(r"/[^\0]*"), "an absolute path"),
+    "socket": (re.compile(r"/[^\0]*"), f"an absolute path of at most {MOST_SOCKET_BYTES} bytes"),
     "group": (re.compile(r"|[a-z_][a-z0-9_-]*"), "the name of a group, or an empty string"),
     "word": (re.compile(r"[a-z][a-z0-9_-]*"), "a name of lower-case letters, digits, - and _"),
 }
@@ -98,7 +102,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string of one kind: `uuid`, `path`, `group`, `word`, or `choice` (one of `choices`)."""
+    """A string of one kind: `uuid`, `path`, `socket`, `group`, `word`, or `choice` (one of `choices`)."""
 
     meaning: str
     kind: str
@@ -109,15 +113,23 @@ class Text:
         return f"one of {', '.join(self.choices)}" if self.choices else _PATTERNS[self.kind][1]
 
     def read(self, key: str, value: object) -> Any:
-        """A Path for `path`, lower case for `uuid`, else the string."""
+        """A Path for `path` and `socket`, lower case for `uuid`, else the string."""
         if not isinstance(value, str) or not self._fits(value):
             raise refuse(key, value, self.allowed)
-        if self.kind == "path":
+        if self.kind in ("path", "socket"):
             return Path(value)
         return value.lower() if self.kind == "uuid" else value
 
     def _fits(self, value: str) -> bool:
-        return value in self.choices if self.choices else bool(_PATTERNS[self.kind][0].fullmatch(value))
+        if self.choices:
+            return value in self.choices
+        is_path = self.kind in ("path", "socket")
+        return bool(_PATTERNS[self.kind][0].fullmatch(value)) and (not is_path or self._is_short(value))
+
+    def _is_short(self, path: str) -> bool:
+        raw = path.encode(errors="replace")
+        most = MOST_SOCKET_BYTES if self.kind == "socket" else MOST_PATH_BYTES
+        return len(raw) <= most and max(map(len, raw.split(b"/"))) <= MOST_NAME_BYTES
 
 
 Rule: TypeAlias = Number | Flag | Text

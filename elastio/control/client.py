@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from elastio.control.protocol import Message, RefusedByAgentError, UnreachableError, decode, encode
 from elastio.control.status import Status
 from elastio.errors import ControlError
+from elastio.units import MOST_SOCKET_BYTES
 
 # A reply holds the status or MAX_DECISIONS decisions.
 MAX_REPLY_BYTES = 4 * 1024 * 1024
@@ -31,6 +33,7 @@ class ControlClient:
         Raises UnreachableError if no daemon answers, RefusedByAgentError if it refuses, ControlError if the reply is
         invalid.
         """
+        _require_possible(self.path)
         timeout_s = min(PROMPT_S, self.timeout_s) if command in PROMPT else self.timeout_s
         deadline = time.monotonic() + timeout_s
         try:
@@ -70,6 +73,14 @@ class ControlClient:
                 "the agent's reply has no status: agent and `elastio` are of different releases", code="reply.status"
             )
         return Status.from_json(document)
+
+
+def _require_possible(path: Path) -> None:
+    if len(os.fsencode(path)) > MOST_SOCKET_BYTES:
+        raise UnreachableError(
+            f"no agent can listen on {path}: the path of a Unix socket has at most {MOST_SOCKET_BYTES} bytes",
+            code="socket.path",
+        )
 
 
 def _read_line(sock: socket.socket, deadline: float) -> bytes:

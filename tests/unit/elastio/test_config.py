@@ -210,6 +210,10 @@ def test_a_uuid_is_compared_in_small_letters() -> None:
         ("caps.max_boosts_per_day", -1),
         ("caps.max_cost_per_day", []),
         ("agent.state_dir", "var"),
+        ("agent.state_dir", f"/{'n' * 256}"),
+        ("agent.state_dir", "/n" * 2000),
+        ("agent.socket", f"/{'n' * 107}"),
+        ("agent.socket", f"/{'ö' * 54}"),
         ("agent.log_level", "loud"),
         ("agent.socket_group", "a b"),
         ("device.backing_uuid", "/dev/vdb"),
@@ -331,6 +335,11 @@ def test_a_file_and_a_drop_in_are_read_in_each_encoding_of_unicode(encoding: str
     path.write_bytes(path.read_text().encode(encoding))
     (tmp_path / "elastio.toml.d" / "a.toml").write_bytes("[caps]\nmax_boosts_per_day = 1\n".encode(encoding))
     assert load(path).caps.max_boosts_per_day == 1
+
+
+def test_the_longest_path_of_a_socket_is_accepted(tmp_path: Path) -> None:
+    path = written(tmp_path, a=f'[agent]\nsocket = "/{"ö" * 53}"\n')
+    assert len(str(load(path).agent.socket).encode()) == 107
 
 
 def test_a_folder_in_the_files_place_is_refused(tmp_path: Path) -> None:

@@ -52,6 +52,11 @@ def test_an_agent_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
     assert code_of(UnreachableError, lambda: client.ask("status")) == "socket.closed"
 
 
+def test_a_path_that_no_socket_can_have_is_named(tmp_path: Path) -> None:
+    client = ControlClient(tmp_path / ("n" * 108))
+    assert code_of(UnreachableError, lambda: client.ask("status")) == "socket.path"
+
+
 def test_gives_up_on_an_agent_that_hangs(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hung:
         hung.bind(str(tmp_path / "s.sock"))

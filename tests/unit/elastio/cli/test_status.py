@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from elastio.agent.status_builder import RuntimeInfo, status_of
+from elastio.cli.main import main
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, CreditsPart, MonthPart, OthersPart, Status
@@ -235,6 +238,15 @@ def test_an_agent_that_the_kernel_does_not_answer_tells_no_capacity() -> None:
     found = published(standing(Phase.IDLE), host_responsive=False).capacity
     assert found is not None
     assert (found.mb_s, found.unknown) == (None, Unknown.NOT_RUNNING)
+
+
+def test_a_socket_that_the_system_cannot_have_is_wrong_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "elastio.toml"
+    path.write_text(
+        f'device = {{ backing_uuid = "{"0" * 8}-0000-0000-0000-{"0" * 12}", bandwidth_mb_s = 33 }}\n'
+        f'cache.bandwidth_mb_s = 128\nprovider.name = "sim"\nagent.socket = "/{"n" * 107}"\n'
+    )
+    assert CliRunner().invoke(main, ["--config", str(path), "status"]).exit_code == Exit.CONFIG
 
 
 def test_an_agent_that_is_not_running_is_one_sentence(elastio: Shell, golden: Golden) -> None:
