@@ -25,7 +25,9 @@ NO_CACHE_BANDWIDTH = "the bandwidth to buy is not set: give --cache-bandwidth"
 
 
 @click.command()
-@click.option("--device", metavar="UUID|PATH", help="Backing device  [default: the only registered one]")
+@click.option(
+    "--device", metavar="UUID|PATH", help="Backing device: its UUID, node or mount point  [default: the only one]"
+)
 @click.option(
     "--bandwidth",
     "bandwidth_mb_s",
@@ -106,7 +108,8 @@ def _text(first: FirstConfig, cloud: Cloud, found: Candidate) -> str:
 def _find_device(app: App, wanted: str | None) -> tuple[Candidate | None, list[str]]:
     """The backing device, or why it cannot be chosen."""
     try:
-        return choose(call_with_timeout(lambda: all_candidates(app.sysfs()), KERNEL_S), wanted), []
+        sysfs = app.sysfs()
+        return call_with_timeout(lambda: choose(all_candidates(sysfs), wanted, sysfs), KERNEL_S), []
     except (ConfigError, HostError) as error:
         return None, [str(error)]
 

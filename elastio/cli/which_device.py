@@ -156,6 +156,8 @@ def find(devices: Sequence[Device], wanted: str, sysfs: Sysfs) -> Device:
     for device in devices:
         if wanted == device.name or wanted.lower() == device.uuid:
             return device
+    if sysfs.exists(f"sys/class/block/{wanted}"):
+        wanted = f"/dev/{wanted}"
     if wanted.startswith("/"):
         from elastio.setup.subprocess_timeout import call_with_timeout  # noqa: PLC0415  a name needs none of this
 

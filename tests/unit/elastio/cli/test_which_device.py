@@ -136,7 +136,7 @@ def test_the_named_device_is_asked_and_no_other(
     assert ([len(agents[name].asked) for name in ("elastio", "data")]) == [0, 1]
 
 
-@pytest.mark.parametrize("wanted", ["/dev/bcache1", "/srv/data", "/dev/vdc"])
+@pytest.mark.parametrize("wanted", ["/dev/bcache1", "/srv/data", "/dev/vdc", "vdc", "bcache1"])
 def test_a_device_is_found_by_its_node_and_its_mount_point(
     wanted: str, shell: Shell, agents: dict[str, FakeAgent], tmp_path: Path
 ) -> None:
@@ -144,6 +144,7 @@ def test_a_device_is_found_by_its_node_and_its_mount_point(
     backing(root)
     backing(root, "vdc", OTHER, "bcache1")
     (root / "sys/block/bcache1/dev").write_text("250:100")
+    (root / "sys/class/block/bcache1").mkdir(parents=True, exist_ok=True)
     lay(root, proc__self__mountinfo="30 1 250:100 / /srv/data rw - ext4 /dev/bcache1 rw\n")
     assert shell("pause", "--device", wanted).exit_code == Exit.OK
     assert ([len(agents[name].asked) for name in ("elastio", "data")]) == [0, 1]

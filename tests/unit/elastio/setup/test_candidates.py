@@ -76,6 +76,34 @@ def test_a_virtual_device_is_refused_by_init_with_the_reason(device: str, wanted
         choose(all_candidates(kernel), wanted)
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        BACKING_UUID, BACKING_UUID.upper(), "vdb", "/dev/vdb", "/dev/./vdb", "/dev//vdb", "bcache0", "/dev/bcache0",
+        f"/dev/bcache/by-uuid/{BACKING_UUID}", f"/dev/bcache/by-uuid/{BACKING_UUID.upper()}",
+        "/dev/disk/by-id/virtio-1", "/dev/mapper/alias", "/srv", "/srv/",
+    ],
+)  # fmt: skip
+def test_a_device_has_many_names(wanted: str, kernel: Kernel) -> None:
+    lay(kernel, "vdb")
+    lay(kernel, "vdc", 1)
+    kernel.lay("sys/block/vdc/bcache/backing_dev_uuid", BACKING_UUID[::-1])
+    kernel.lay("proc/self/mountinfo", "22 1 251:0 / /srv rw - ext4 /dev/bcache0 rw")
+    kernel.tie("dev/disk/by-id/virtio-1", "dev/vdb")
+    kernel.node("bcache0")
+    kernel.tie("dev/mapper/alias", "dev/bcache0")
+    assert choose(all_candidates(kernel), wanted, kernel).device == "vdb"
+
+
+@pytest.mark.parametrize(
+    "wanted", ["", "/", "/dev", "vd", f"/dev/disk/by-uuid/{BACKING_UUID}", BACKING_UUID[:-1], "/sr"]
+)
+def test_a_part_of_a_name_is_no_name(wanted: str, kernel: Kernel) -> None:
+    lay(kernel, "vdb")
+    with refused(ConfigError, "device.unknown"):
+        choose(all_candidates(kernel), wanted, kernel)
+
+
 def test_beside_a_virtual_device_the_volume_is_chosen(kernel: Kernel) -> None:
     lay(kernel, "vdb")
     lay(kernel, "dm-3", 1)
