@@ -23,6 +23,8 @@ Key = tuple[str, str]  # volume and direction
 WINDOW, STEADY = 7, 0.005
 # Less may have such a ratio by chance, since it is some blocks.
 LEAST_MB = 1.0
+# Changes at as many steps: the peaks are too high by 1/9 at most.
+IN_A_ROW = 10
 # A counter that decreases by less did not begin again: two were taken for one.
 NO_RESTART = 0.9
 
@@ -90,10 +92,10 @@ def _intervals(counters: Mapping[Key, Values], source: str) -> tuple[int, int]:
     apart = [(after - before) // step for before, after in pairwise(changes)]
     repeats = len(changes) < len(distances) and bool(changes)
     common = math.gcd(*apart)
-    if repeats and (common == 0 or (common == 1 and (min(apart) > 1 or _is_beat(apart)))):
-        raise _unknown(source, step)
     if repeats and common > 1:
         return step, step * common
+    if repeats and not _is_each_scraped(apart):
+        raise _unknown(source, step)
     if any(_alternates(_increases(values, source)) for values in counters.values()):
         raise _unknown(source, step)
     return step, step
@@ -113,9 +115,12 @@ def _unknown(source: str, step: int) -> TraceError:
     )
 
 
-def _is_beat(apart: Sequence[int]) -> bool:
-    """Whether a scrape interval between one step and two explains the steps between changes: single repeats that come
-    at equal distances. A longer pause is one of the load."""
+def _is_each_scraped(apart: Sequence[int]) -> bool:
+    """Whether the steps between changes show that the scrape interval is no longer than a step, or hardly.
+
+    N changes in a row bound it to N / (N - 1) steps. Single repeats at equal distances are those of a longer one; all
+    others are pauses of the load.
+    """
     runs, longest, run, is_whole = [], 0, 0, False
     for steps in apart:
         if steps == 1:
@@ -125,7 +130,8 @@ def _is_beat(apart: Sequence[int]) -> bool:
         if steps == 2 and is_whole:
             runs.append(run)
         run, is_whole = 0, steps == 2
-    return bool(runs) and max(runs) - min(runs) <= 1 and longest <= max(runs) + 1
+    is_beat = bool(runs) and max(runs) - min(runs) <= 1 and longest <= max(runs) + 1
+    return longest + 1 >= IN_A_ROW and not is_beat
 
 
 def _alternates(points: Sequence[Point]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from elastio.sim.counters import Counter, means
@@ -53,9 +55,12 @@ def test_a_step_that_is_no_multiple_is_refused(step_s: int) -> None:
 
 
 def test_a_pause_of_the_load_is_no_missing_scrape() -> None:
-    values = [0, 1, 3, 4, 4, 4, 4, 5, 9, 9, 10, 11, 15, 15, 15, 16]
+    values = [0, 1, 3, 4, 4, 4, 4, 5, 9, 9, 10, 11, 15, 15, 15, *range(16, 27)]
     counter = Counter("sda", "read", tuple((15.0 * n, v * 1e9) for n, v in enumerate(values)), "f", "db1")
     assert peak(series(counter)) == pytest.approx(4e9 / 15 / MB)
+    with pytest.raises(TraceError) as refused:  # too few changes in a row show it
+        series(replace(counter, values=counter.values[:20]))
+    assert refused.value.code == "step"
 
 
 def test_another_device_of_the_host_shows_that_each_step_was_a_scrape() -> None:
