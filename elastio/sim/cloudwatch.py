@@ -28,6 +28,8 @@ _OTHERS = re.compile(
 )
 # Words of labels of one's own for them.
 _QUANTITIES = re.compile(r"(?i)(?<![a-z])(i?ops|operations|latency|idle|queue|balance)(?![a-z])")
+# Of a sum, CloudWatch says nothing or Sum in a label.
+_STATISTICS = re.compile(r"(?i)(?<![a-z])(average|avg|maximum|minimum|samplecount|p\d\d(\.\d+)?)(?![a-z])")
 ADVICE = "put VolumeReadBytes or VolumeWriteBytes into its label"
 Times = list[tuple[float, float]]
 
@@ -44,6 +46,8 @@ def metric_data(document: Mapping[str, Any], stem: str, name: str) -> Iterator[S
         if _is_other(label, ident):
             left_out[f"{ident} ({label})"] = None
             continue
+        if _STATISTICS.search(label):
+            raise TraceError(f"{name}: {ident} ({label}) is not a sum: get Stat Sum", code="statistic")
         status[ident, label].append(str(result.get("StatusCode", "Complete")))
         results[ident, label] += [
             (time(at), number(v, name)) for at, v in zip(result["Timestamps"], result["Values"], strict=True)

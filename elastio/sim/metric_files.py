@@ -91,7 +91,8 @@ def _document(text: str, name: str) -> Any:
     try:
         document, end = json.JSONDecoder().raw_decode(text := text.strip())
     except (ValueError, RecursionError) as error:
-        raise TraceError(f"{name} is not valid JSON: {error}", code="json") from error
+        shown = " ".join(text[:60].split())
+        raise TraceError(f"{name} is not valid JSON: {error}; it begins with {shown!r}", code="json") from error
     if text[end:].lstrip().startswith(("{", "[")):
         raise TraceError(f"{name} holds several JSON documents: give each in a file of its own", code="documents")
     if end < len(text):

@@ -263,6 +263,11 @@ def test_results_whose_direction_nothing_says_are_refused() -> None:
     assert code(cloudwatch(minutes(0, 9, Id="e1", Label=VOLUME), stem="all-written")) == ""
 
 
+@pytest.mark.parametrize("label", ["VolumeWriteBytes Average", "VolumeWriteBytes p99", "written, avg"])
+def test_a_label_of_another_statistic_is_refused(label: str) -> None:
+    assert refusal(lambda: cloudwatch(minutes(0, 9, Label=f"{VOLUME} {label}"))) == "statistic"
+
+
 def test_labels_of_a_search_have_one_id_and_are_several_volumes() -> None:
     names = ("vol-0aaaabbbbccccdddd", "vol-0eeeeffff00001111")
     results = [minutes(0, 9, mb_s, Id="e1", Label=f"{name} VolumeReadBytes") for mb_s, name in enumerate(names, 1)]
