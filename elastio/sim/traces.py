@@ -148,6 +148,7 @@ def _fio_windows(lines: Sequence[tuple[float, bool, float]], name: str) -> tuple
             code="samples",
         )
     usual, windows, last = statistics.median(apart), [(0.0, [0.0, 0.0])], -math.inf
+    windows[0] = (max(0.0, lines[0][0] - usual), [0.0, 0.0])  # a job may have begun to write late
     for at, is_write, rate in lines:
         if not windows[1:] or at - last >= usual / 2:
             windows.append((at, [0.0, 0.0]))
@@ -156,7 +157,11 @@ def _fio_windows(lines: Sequence[tuple[float, bool, float]], name: str) -> tuple
             raise TraceError(f"{name}: two windows end at {at:g} s: give the log of one job", code="order")
         written.add(is_write)
         windows[-1][1][is_write] = rate
-    return tuple(Rate(begin, end - begin, *rates) for (begin, _), (end, rates) in pairwise(windows) if end > begin)
+    return tuple(
+        Rate(begin - windows[0][0], end - begin, *rates)
+        for (begin, _), (end, rates) in pairwise(windows)
+        if end > begin
+    )
 
 
 # --- blktrace ----------------------------------------------------------------------------------------------

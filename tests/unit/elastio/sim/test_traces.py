@@ -181,6 +181,11 @@ def test_the_interval_is_for_iostat_only(tmp_path: Path) -> None:
         read(tmp_path / "t.csv", interval_s=5.0)
 
 
+def test_the_first_window_of_fio_is_as_long_as_the_others_however_late_it_ends() -> None:
+    late = "61000, 97656, 1, 0, 0\n62000, 48828, 1, 0, 0\n"
+    assert [(r.at_s, r.seconds) for r in traces.parse_fio(late, "t")] == [(0, 1), (1, 1)]
+
+
 def test_both_directions_of_a_window_of_fio_may_end_some_milliseconds_apart() -> None:
     apart = "1001, 1000, 0, 0, 0\n1000, 97656, 1, 0, 0\n2000, 48828, 1, 0, 0\n"
     assert [(r.at_s, r.seconds, r.read_mb_s > 0) for r in traces.parse_fio(apart, "t")] == [(0, 1, True), (1, 1, False)]
