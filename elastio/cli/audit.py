@@ -75,6 +75,7 @@ def audit(files: tuple[Path, ...], details: bool, as_json: bool, **options: Any)
     with busy("reading the files"):
         reading = metric_files.read_all(files)
     moved = [each for each in reading.recordings if any(r.total_mb_s > 0 for r in each.rates)]
+    _require_there(options["sizes"], [each.volume for each in reading.recordings])
     quiet = [each.volume for each in reading.recordings if each not in moved]
     asked = [(each, _question(each, options)) for each in moved]  # before the first is computed: all may be refused
     try:
@@ -97,6 +98,12 @@ def audit(files: tuple[Path, ...], details: bool, as_json: bool, **options: Any)
         lines = [*verdict.assumed(question), "", *lines]
         lines += [REQUESTS] if question.cold else []
     click.echo("\n".join([*lines, *_totals(found, options["hour_value"])]).rstrip())
+
+
+def _require_there(sizes: Mapping[str, float], volumes: Sequence[str]) -> None:
+    unknown = [volume for volume in sizes if volume not in volumes]
+    if unknown:
+        raise click.UsageError(f"--size is for {unknown[0]}, which no file has; there are {', '.join(volumes)}")
 
 
 def _question(recording: Recording, options: Mapping[str, Any]) -> tuple[whatif.Question, float | None]:

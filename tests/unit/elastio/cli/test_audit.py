@@ -62,6 +62,7 @@ def test_json_has_both_bounds_of_coarse_samples_and_none_of_fine_ones() -> None:
         ([], Exit.USAGE),  # no size
         (["--size", "vol-0a1b2c3d4e5f60718=500"], Exit.USAGE),  # not of both
         (["--size", "500"], Exit.USAGE),
+        (["--size", "vol-00000000=500", "--size-gib", "500"], Exit.USAGE),  # in no file
         (["--size", "vol-0=none"], Exit.USAGE),
         (["--size-gib", "500", "--cache-mb-s", "2000"], Exit.USAGE),
         (["--size-gib", "500", "--tariff", "nope"], Exit.USAGE),
