@@ -69,13 +69,16 @@ def means(found: Sequence[Counter]) -> Iterator[Series | str]:
 
 
 def _united(same: Sequence[Counter]) -> Values:
+    """The values of one counter. Where two parts overlap they have equal values at equal times, else two were taken for
+    one. Raises TraceError."""
     found: Values = {}
-    for counter in same:
-        for at, value in counter.values:
-            if found.setdefault(round(at * 1000), value) != value:
-                sources = " and ".join(dict.fromkeys(c.source for c in same))
-                raise overlap(sources, counter.direction, counter.volume, at, at)
-    return dict(sorted(found.items()))
+    for part in ({round(at * 1000): value for at, value in counter.values} for counter in same):
+        begin, end = max(min(part), min(found, default=0)), min(max(part), max(found, default=0))
+        if any(part.get(at) != found.get(at) for at in (*part, *found) if begin <= at <= end and found):
+            sources = " and ".join(dict.fromkeys(c.source for c in same))
+            raise overlap(sources, same[0].direction, same[0].volume, begin / 1000, end / 1000)
+        found = dict(sorted({**found, **part}.items()))
+    return found
 
 
 def _intervals(counters: Mapping[Key, Values], source: str) -> tuple[int, int]:

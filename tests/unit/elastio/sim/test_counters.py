@@ -92,3 +92,10 @@ def test_two_values_at_one_time_are_refused() -> None:
     with pytest.raises(TraceError) as refused:
         series(*(Counter("sda", "read", ((0.0, 1.0), (15.0, end)), "f", "t") for end in (2.0, 3.0)))
     assert refused.value.code == "overlap"
+
+
+def test_two_servers_that_ask_at_other_times_are_refused() -> None:
+    first, second = asked(60, 60, count=20), asked(60, 60, first_s=7, phase_s=3, count=20)
+    with pytest.raises(TraceError) as refused:
+        series(first, replace(second, source="g.json"))
+    assert refused.value.code == "overlap"
