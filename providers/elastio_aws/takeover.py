@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from elastio.core.foreign import OwnerState
 from elastio.core.model import VolumeId, VolumeTag
 from elastio.errors import ProviderError
-from elastio_aws import volumes
+from elastio_aws import codes, volumes
 from elastio_aws.identity import InstanceIdentity
 
 if TYPE_CHECKING:
     from elastio_aws.client import Ec2
 
-UNKNOWN_INSTANCE = "InvalidInstanceID.NotFound"
 _INSTANCE_ARN = re.compile(r"arn:[^:]+:ec2:(?P<region>[^:]+):(?P<account>[^:]+):instance/(?P<id>i-[0-9a-f]+)")
 
 
@@ -36,7 +35,7 @@ def owner_state(ec2: Ec2, owner: str, me: InstanceIdentity) -> OwnerState:
     try:
         response = ec2.call("describe_instance_status", InstanceIds=[named["id"]], IncludeAllInstances=True)
     except ProviderError as error:
-        if error.code != UNKNOWN_INSTANCE:
+        if error.code != codes.UNKNOWN_INSTANCE:
             raise
         return OwnerState.GONE
     shown = [i for i in response.get("InstanceStatuses") or () if i.get("InstanceId") == named["id"]]

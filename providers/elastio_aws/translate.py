@@ -6,7 +6,7 @@ from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
 from elastio.errors import AuthError, ProviderError, RefusedError, TransientError
-from elastio_aws.codes import cause_of
+from elastio_aws.codes import cause_of, listed
 
 # A 5xx whose body is not XML raises ResponseParserError, which is not a BotoCoreError.
 SDK_ERRORS = (sdk.ClientError, sdk.BotoCoreError, ResponseParserError)
@@ -19,7 +19,8 @@ _NO_CREDENTIALS = (
     sdk.ProfileNotFound,
     sdk.InvalidConfigError,
     sdk.ConfigParseError,
-    sdk.UnauthorizedSSOTokenError,
+    sdk.SSOError,
+    sdk.RefreshWithMFAUnsupportedError,
 )
 _BAD_REQUEST = (
     sdk.ParamValidationError,
@@ -27,6 +28,7 @@ _BAD_REQUEST = (
     sdk.InvalidRegionError,
     sdk.EndpointProviderError,
     sdk.UnknownEndpointError,
+    sdk.UnknownRegionError,
     sdk.DataNotFoundError,
 )
 _MAX_TEXT = 200
@@ -35,21 +37,25 @@ _MAX_TEXT = 200
 def translate(operation: str, error: Exception) -> ProviderError:
     """An error that names the operation, the code and what to do. The caller raises it `from error`.
 
-    `code` is EC2's own, or the name of the SDK's exception if EC2 did not respond.
+    `code` is EC2's own, as `codes` spells it, or the name of the SDK's exception if EC2 did not respond.
     """
     if isinstance(error, sdk.ClientError):
         return _from_response(operation, error)
     name = type(error).__name__
+    said = _short(str(error))
     if isinstance(error, _NO_CREDENTIALS):
         return AuthError(
-            f"{operation} found no usable credentials ({name}); give the instance a role or set a profile.", code=name
+            f"{operation} found no usable credentials ({name}: {said}); give the instance a role or set a profile.",
+            code=name,
         )
     if isinstance(error, _BAD_REQUEST):
-        text = f"{operation} could not be sent ({name}: {_short(str(error))}); check [provider.aws]."
+        text = f"{operation} could not be sent ({name}: {said}); check [provider.aws]."
         return RefusedError(text, code=name)
+    # a certificate that is not valid today may be the clock's fault
+    clock = ", this machine's clock" if isinstance(error, sdk.SSLError) else ""
     return TransientError(
-        f"{operation} got no usable response from EC2 ({name}: {_short(str(error))}) and will be repeated; "
-        "if this persists, check the network and provider.aws.endpoint_url.",
+        f"{operation} got no usable response from EC2 ({name}: {said}) and will be repeated; if this persists, check "
+        f"the network{clock}, provider.aws.region and endpoint_url.",
         code=name,
     )
 
@@ -58,11 +64,11 @@ def _from_response(operation: str, error: sdk.ClientError) -> ProviderError:
     details = error.response.get("Error", {})
     code = str(details.get("Code", "unknown"))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    known = cause_of(code, status)
     # IAM appends an encoded reason of some thousand characters, which only an administrator can decode
     text = str(details.get("Message", "")).partition("Encoded authorization failure message")[0]
     said = f" (EC2: {_short(text)})" if text.strip() else ""
-    return known.error(f"{operation} failed with {code}: {known.advice}{said}.", code=code)
+    known = cause_of(code, status, text)
+    return known.error(f"{operation} failed with {code}: {known.advice}{said}.", code=listed(code))
 
 
 def _short(text: str) -> str:
