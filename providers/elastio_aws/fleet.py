@@ -16,6 +16,7 @@ from elastio.core.model import VolumeId
 from elastio.errors import ConfigError, ProviderError, TransientError
 from elastio.janitor import FleetVolume
 from elastio_aws import codes, queries, volumes
+from elastio_aws.place import require_agreement
 from elastio_aws.settings import Settings, parse
 
 if TYPE_CHECKING:
@@ -102,4 +103,5 @@ def open_fleet(settings: Mapping[str, object]) -> AwsFleet:
     if not region:
         text = "No region is set: use --set region=NAME, or the environment variable AWS_REGION."
         raise ConfigError(text, code="provider.aws.region")
+    require_agreement(region, known.availability_zone, known.kms_key_id, known.endpoint_url)
     return AwsFleet(known, region)

@@ -11,6 +11,7 @@ from typing import Any
 
 from elastio.errors import ConfigError, RefusedError
 from elastio_aws import metadata
+from elastio_aws.place import require_agreement
 from elastio_aws.settings import Settings
 
 # On a Nitro instance the asset tag is the instance id; on other machines it is something else, or missing.
@@ -50,7 +51,7 @@ def who(settings: Settings) -> InstanceIdentity:
 
     Raises TransientError and RefusedError as `metadata.identity_document` does, and ConfigError if the settings name
     another instance than the document or the firmware: a copied disk takes the settings to another instance, which
-    would then release the volumes of the first.
+    would then release the volumes of the first. So it does if zone, key or endpoint belong to another region.
     """
     known = {
         "instanceId": settings.instance_id,
@@ -67,6 +68,7 @@ def who(settings: Settings) -> InstanceIdentity:
             f"The identity document at {settings.metadata_url} lacks {', '.join(missing)}; set them in [provider.aws].",
             code="metadata.incomplete",
         )
+    require_agreement(found["region"], found["availabilityZone"], settings.kms_key_id, settings.endpoint_url)
     return InstanceIdentity(
         instance_id=found["instanceId"],
         account_id=found["accountId"],

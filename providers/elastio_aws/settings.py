@@ -10,13 +10,13 @@ from typing import Any
 
 from elastio.errors import ConfigError
 from elastio.units import GIB, MIB
+from elastio_aws.place import PLACE, require_agreement
 
 METADATA_URL = "http://169.254.169.254"
 METADATA_ENV = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # as in every AWS SDK
 TAG_PREFIX = "elastio:"
 MAX_EXTRA_TAGS = 40  # EC2 allows 50 per resource; the agent sets six
 
-PLACE = "provider.aws"
 # By the annotation of a dataclass field: the types that its key may have, and what an operator calls them.
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "str": (str, "a string"),
@@ -111,6 +111,10 @@ def _wrong(key: str, what: str) -> ConfigError:
 
 
 def _check_values(settings: Settings) -> None:
+    for entry in fields(Settings):
+        text = getattr(settings, entry.name)
+        if isinstance(text, str) and text != text.strip():
+            raise _wrong(f"{PLACE}.{entry.name}", f"must not begin or end with a blank: {text!r}")
     if settings.volume_type != "gp3":
         raise _wrong(f"{PLACE}.volume_type", f'must be "gp3", not "{settings.volume_type}"')
     for key in ("connect_timeout_s", "read_timeout_s", "lifetime_s", "max_attempts", "iops"):
@@ -123,6 +127,7 @@ def _check_values(settings: Settings) -> None:
         url = getattr(settings, key)
         if url and not url.startswith(("http://", "https://")):
             raise _wrong(f"{PLACE}.{key}", f"must start with http:// or https://, not {url!r}")
+    require_agreement(settings.region, settings.availability_zone, settings.kms_key_id, settings.endpoint_url)
     if settings.cache_dir and not Path(settings.cache_dir).is_absolute():
         raise _wrong(f"{PLACE}.cache_dir", "must be an absolute path, or empty for no cache")
 

@@ -29,8 +29,24 @@ def test_instance_is_read_from_the_identity_document_with_a_session_token(metada
 
 
 def test_settings_take_precedence_over_the_document(metadata_service: Any) -> None:
-    me = _who(metadata_service, instance_id="i-0123456789abcdef0", region="us-east-2")
-    assert (me.instance_id, me.region, me.zone) == ("i-0123456789abcdef0", "us-east-2", "eu-west-1b")
+    me = _who(metadata_service, instance_id="i-0123456789abcdef0", availability_zone="eu-west-1c")
+    assert (me.instance_id, me.region, me.zone) == ("i-0123456789abcdef0", "eu-west-1", "eu-west-1c")
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"region": "us-east-2"}, "availability_zone"),
+        ({"availability_zone": "us-east-2a"}, "availability_zone"),
+        ({"encrypted": True, "kms_key_id": "arn:aws:kms:us-east-2:123456789012:key/1"}, "kms_key_id"),
+        ({"endpoint_url": "https://ec2.us-east-2.amazonaws.com"}, "endpoint_url"),
+    ],
+)
+def test_settings_of_another_region_than_the_document_are_refused(
+    metadata_service: Any, settings: dict[str, object], key: str
+) -> None:
+    with refused(ConfigError, f"provider.aws.{key}"):
+        _who(metadata_service, **settings)
 
 
 def test_an_instance_that_the_document_contradicts_is_refused(metadata_service: Any) -> None:

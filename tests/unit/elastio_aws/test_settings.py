@@ -37,6 +37,19 @@ def test_metadata_url_is_taken_from_settings_before_environment() -> None:
         ({"extra_tags": {"a": "x" * 257}}, "extra_tags.a"),
         ({"extra_tags": {f"k{n}": "" for n in range(41)}}, "extra_tags"),
         ({"extra_tags": []}, "extra_tags"),
+        ({"region": "us-east-1a"}, "region"),
+        ({"region": "US-East-1"}, "region"),
+        ({"region": "us-east-1 "}, "region"),
+        ({"region": "use1"}, "region"),
+        ({"instance_id": "i-1\n"}, "instance_id"),
+        ({"region": "eu-west-1", "availability_zone": "us-east-1b"}, "availability_zone"),
+        ({"region": "eu-west-1", "availability_zone": "eu-west-1"}, "availability_zone"),
+        ({"region": "us-east-1", "availability_zone": "us-east-1A"}, "availability_zone"),
+        ({"region": "us-east-1", "availability_zone": "us-east-12a"}, "availability_zone"),
+        ({"region": "us-east-1", "availability_zone": "use1-az1"}, "availability_zone"),
+        ({"region": "eu-west-1", "encrypted": True, "kms_key_id": "arn:aws:kms:us-east-1:1:alias/a"}, "kms_key_id"),
+        ({"region": "eu-west-1", "endpoint_url": "https://ec2.us-east-1.amazonaws.com"}, "endpoint_url"),
+        ({"region": "eu-west-1", "endpoint_url": "https://vpce-1.ec2.us-east-1.vpce.amazonaws.com"}, "endpoint_url"),
         ({"scale": {"gib": 1}}, "scale.gib"),
         ({"scale": {"gib_bytes": 0}}, "scale.gib_bytes"),
         ({"scale": {"gib_bytes": 1.5}}, "scale.gib_bytes"),
@@ -45,3 +58,21 @@ def test_metadata_url_is_taken_from_settings_before_environment() -> None:
 def test_wrong_setting_names_its_key(table: dict[str, object], key: str) -> None:
     with refused(ConfigError, f"provider.aws.{key}"):
         parse(table, {})
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"region": "us-gov-west-1", "availability_zone": "us-gov-west-1b"},
+        {"region": "us-isob-east-1", "availability_zone": "us-isob-east-1a"},
+        {"region": "us-east-1", "availability_zone": "us-east-1-bos-1a"},
+        {"region": "us-east-1", "availability_zone": "us-east-1-wl1-bos-wlz-1"},
+        {"region": "eu-west-1", "endpoint_url": "https://vpce-1-a.ec2.eu-west-1.vpce.amazonaws.com"},
+        {"region": "eu-west-1", "encrypted": True, "kms_key_id": "arn:aws:kms:eu-west-1:1:alias/a"},
+        {"region": "RegionOne", "endpoint_url": "https://cloud.example"},
+        {"availability_zone": "eu-west-1a"},
+    ],
+)
+def test_place_that_agrees_is_accepted(table: dict[str, object]) -> None:
+    read = parse(table, {})
+    assert {key: getattr(read, key) for key in table} == table
