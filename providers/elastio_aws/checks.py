@@ -147,7 +147,8 @@ def _bandwidth(provider: AwsProvider, wanted: VolumeSpec) -> str:
     price = _price(provider, quoted)
     if limit is None:
         return f"The instance's EBS limit is not known: allow ec2:DescribeInstanceTypes to have it checked ({price})."
-    return f"{wanted.bandwidth_mb_s:.0f} MB/s are within the instance's {round(limit, 1):g} MB/s ({price})."
+    most = f"{round(limit, 1):g} MB/s that all volumes of the instance share"
+    return f"{wanted.bandwidth_mb_s:.0f} MB/s are within the {most} ({price})."
 
 
 def _price(provider: AwsProvider, quoted: Quote) -> str:
@@ -162,11 +163,16 @@ def _price(provider: AwsProvider, quoted: Quote) -> str:
 def _attachments(provider: AwsProvider) -> str:
     here = {"attachment.instance-id": provider.who().instance_id}
     used = sum(1 for _ in queries.describe_volumes(provider.ec2(), here, MAX_PAGES))
-    most = (provider.ebs_info() or {}).get("MaximumEbsAttachments")
+    info = provider.ebs_info() or {}
+    most = info.get("MaximumEbsAttachments")
     if most is None:
         return f"{used} volume(s) are attached; the limit of this instance is not known."
-    if used >= int(most):
+    # shared: what else takes places is not known here, but there is one network interface at least
+    is_shared = info.get("AttachmentLimitType") != "dedicated"
+    shared = ", which network interfaces, local disks and accelerators share and are not counted" if is_shared else ""
+    if used + is_shared >= int(most):
         raise QuotaError(
-            f"{used} of at most {most} volumes are attached; detach one of them.", code="instance.attachments"
+            f"{used} volumes are attached, of at most {most} places{shared}; detach one of them.",
+            code="instance.attachments",
         )
-    return f"{used} of at most {most} volumes are attached."
+    return f"{used} volumes are attached, of at most {most} places{shared}."

@@ -78,10 +78,25 @@ def test_check_shows_the_price_and_how_old_it_is(open_aws: Any) -> None:
     assert "no price is known for me-central-1" in texts(unknown)["AWS bandwidth"]
 
 
-def test_full_instance_is_found(provider: Any) -> None:
-    limited = {"InstanceTypes": [{"EbsInfo": {"MaximumEbsAttachments": 1}}]}
-    returns(provider.ec2().client(), "DescribeInstanceTypes", limited)
-    assert failures(provider) == {"AWS attachments": "instance.attachments"}
+@pytest.mark.parametrize(
+    ("info", "is_full"),
+    [
+        ({"MaximumEbsAttachments": 2, "AttachmentLimitType": "dedicated"}, False),
+        ({"MaximumEbsAttachments": 1, "AttachmentLimitType": "dedicated"}, True),
+        ({"MaximumEbsAttachments": 3, "AttachmentLimitType": "shared"}, False),
+        ({"MaximumEbsAttachments": 2, "AttachmentLimitType": "shared"}, True),  # the other place is the interface's
+        ({"MaximumEbsAttachments": 2}, True),
+    ],
+)
+def test_full_instance_is_found(provider: Any, info: dict[str, object], is_full: bool) -> None:
+    returns(provider.ec2().client(), "DescribeInstanceTypes", {"InstanceTypes": [{"EbsInfo": info}]})
+    assert failures(provider) == ({"AWS attachments": "instance.attachments"} if is_full else {})
+
+
+def test_what_shares_the_places_of_volumes_is_named(provider: Any) -> None:
+    shared = {"MaximumEbsAttachments": 28, "AttachmentLimitType": "shared"}
+    returns(provider.ec2().client(), "DescribeInstanceTypes", {"InstanceTypes": [{"EbsInfo": shared}]})
+    assert "network interfaces" in texts(provider)["AWS attachments"]
 
 
 @pytest.mark.parametrize(("zone", "found"), [("us-east-1-bos-1a", {"zone", "endpoint"}), ("us-east-1a", {"endpoint"})])
