@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from keystoneauth1.adapter import Adapter
 from openstack.config import OpenStackConfig
 
 import elastio
+from elastio.errors import AuthError, RefusedError
 from elastio_openstack.settings import Settings
 from elastio_openstack.translate import SDK_ERRORS, CloudError, message_of, translate
 
@@ -19,6 +23,8 @@ from elastio_openstack.translate import SDK_ERRORS, CloudError, message_of, tran
 MICROVERSIONS: Mapping[str, str] = {"block-storage": "3.27", "compute": "2.47"}
 MAJOR_VERSIONS: Mapping[str, str] = {"block-storage": "3", "compute": "2"}
 _FAILED = 400
+# What the SDK raises for a clouds.yaml of the right syntax with wrong values: it has no class of its own for them.
+_FILE_ERRORS = (TypeError, ValueError, AttributeError, KeyError, Warning)
 
 # Inode, size and modification time of a file; None if there is none.
 Stamp: TypeAlias = tuple[int, int, int] | None
@@ -37,6 +43,7 @@ class Cloud:
         self._settings = settings
         self._lock = threading.Lock()
         self._region: Any = None
+        self._is_region_named = False  # by somebody, not chosen by the SDK
         self._file: Path | None = None  # clouds.yaml, where one was found
         self._stamp: Stamp = None
         self._adapters: dict[str, Any] = {}
@@ -95,6 +102,8 @@ class Cloud:
 
     def _adapter(self, service: str) -> Any:
         region = self._cloud_region()
+        if service not in self._adapters and not self._is_region_named:
+            _require_one_region(region, service)
         with self._lock:
             if service not in self._adapters:
                 # The SDK's own client of a service needs a connection to all of them; a session is enough here.
@@ -122,13 +131,72 @@ class Cloud:
     def _load_region(self) -> Any:
         settings = self._settings
         files = {"config_files": [settings.clouds_file], "load_envvars": False} if settings.clouds_file else {}
-        config = OpenStackConfig(app_name="elastio", app_version=elastio.__version__, **files)
-        self._file = Path(config.config_filename) if config.config_filename else None
-        self._stamp = _stamp(self._file)
-        chosen = {"cloud": settings.cloud} if settings.cloud else {}
-        if settings.region:
-            chosen["region_name"] = settings.region
-        return config.get_one(api_timeout=settings.timeout_s, **chosen)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message=".*vendor profile")
+                config = OpenStackConfig(app_name="elastio", app_version=elastio.__version__, **files)
+                self._file = Path(config.config_filename) if config.config_filename else None
+                self._stamp = _stamp(self._file)
+                chosen = {"cloud": _require_one_cloud(config, settings.cloud)}
+                if settings.region:
+                    chosen["region_name"] = settings.region
+                found = config.get_one(api_timeout=settings.timeout_s, **chosen)
+                _require_url(found.config["auth"].get("auth_url"))
+                _require_text("interface", found.config.get("interface"))
+                found.get_session()
+                self._is_region_named = _is_region_named(config, found.name, settings)
+        except _FILE_ERRORS as error:
+            name = f"The entry {settings.cloud or 'used'} of {self._file or 'clouds.yaml'}"
+            text = f"{name} cannot be used ({type(error).__name__}: {error}); {_NEEDED}."
+            raise AuthError(text, code="clouds.entry") from error
+        return found
+
+
+_NEEDED = (
+    "an application credential needs `auth_type: v3applicationcredential`, and under `auth` its id, its secret and an "
+    "auth_url that begins with http:// or https://"
+)
+
+
+def _require_url(url: str | None) -> None:
+    """Raises ValueError for an auth_url that cannot be one; without one, the SDK names what is missing."""
+    if not url:
+        return
+    parts = urlsplit(url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"auth_url: {url!r}")
+
+
+def _require_text(key: str, value: object) -> None:
+    """Raises TypeError for a value that is not text; the SDK would fail with the first call."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{key}: {value!r}")
+
+
+def _require_one_cloud(config: OpenStackConfig, cloud: str) -> str | None:
+    """The cloud to use; None: the only one. Raises AuthError if there are several and nobody named one."""
+    names = config.get_cloud_names()
+    if cloud or os.environ.get("OS_CLOUD") or len(names) < 2:
+        return cloud or None
+    text = f"clouds.yaml has several clouds, {', '.join(sorted(names))}: set provider.openstack.cloud to one of them."
+    raise AuthError(text, code="provider.openstack.cloud")
+
+
+def _is_region_named(config: OpenStackConfig, cloud: str, settings: Settings) -> bool:
+    entry = (config.cloud_config.get("clouds") or {}).get(cloud) or {}
+    by_environment = not settings.clouds_file and os.environ.get("OS_REGION_NAME")
+    return bool(settings.region or by_environment or entry.get("region_name")) or len(entry.get("regions") or ()) == 1
+
+
+def _require_one_region(region: Any, service: str) -> None:
+    """Raises RefusedError if the catalog has the service in several regions. May raise the SDK's errors."""
+    session = region.get_session()
+    catalog = session.auth.get_access(session).service_catalog
+    found = catalog.get_endpoints_data(service_type=service, interface=region.get_interface(service))
+    names = {str(endpoint.raw_endpoint.get("region")) for endpoints in found.values() for endpoint in endpoints}
+    if len(names) > 1:
+        text = f"The cloud has the regions {', '.join(sorted(names))}, and none of them is named: set region_name in "
+        raise RefusedError(f"{text}clouds.yaml, or provider.openstack.region.", code="provider.openstack.region")
 
 
 def _stamp(path: Path | None) -> Stamp:

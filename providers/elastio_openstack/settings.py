@@ -97,6 +97,10 @@ def _wrong(key: str, what: str) -> ConfigError:
 
 
 def _check_values(settings: Settings) -> None:
+    for entry in fields(Settings):
+        text = getattr(settings, entry.name)
+        if isinstance(text, str) and text != text.strip():
+            raise _wrong(f"{PLACE}.{entry.name}", f"must not begin or end with a blank: {text!r}")
     for key in ("timeout_s", "lifetime_s", "detach_deadline_s", "bandwidth_limit_mb_s"):
         value = getattr(settings, key)
         if value is not None and not 0 < value < float("inf"):

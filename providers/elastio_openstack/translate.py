@@ -21,6 +21,8 @@ _PASSING = (
 )
 _MAX_TEXT = 200
 Cause: TypeAlias = tuple[type[ProviderError], str]
+# Of responses 400 and 404: the state of a volume or server that is still changing, and what the service asks to repeat.
+_PASSING_WORDS = ("try again", "retry", "status must be", "is currently", "task_state", "already in progress")
 _QUOTA_WORDS = ("quota", "maximum allowed number", "exceeds allowed", "limitexceeded")
 
 
@@ -65,12 +67,22 @@ def _unanswered(error: Exception) -> Cause:
         return AuthError, (
             f"has no usable credentials ({said}); check provider.openstack.cloud and its entry in clouds.yaml"
         )
-    return TransientError, f"got no usable response ({said}) and will be repeated"
+    return TransientError, (
+        f"got no usable response ({said}) and will be repeated; if this persists, check the network, and auth_url and "
+        "cacert in clouds.yaml"
+    )
 
 
 def _refused_at_login(status: int, said: str) -> Cause:
     if status >= 500 or status in (408, 413, 429):
         return TransientError, f"needs a login, and Keystone returned {status}; it will be repeated"
+    if status == 404 and "application credential" not in said.lower():
+        return AuthError, f"found no Keystone ({status}, {said}); correct the auth_url in clouds.yaml"
+    if "cannot request a scope" in said:
+        return AuthError, (
+            f"was refused at login with {status} ({said}); remove project and domain from the entry in clouds.yaml: an "
+            "application credential has its own"
+        )
     return AuthError, (
         f"was refused at login with {status} ({said}); make a new application credential and put it into clouds.yaml"
     )
@@ -92,6 +104,8 @@ def _refused(status: int, text: str) -> Cause:
         return TransientError, f"failed in the service, {status}{said}; it will be repeated"
     if status == 409:
         return TransientError, f"conflicts with another change, {status}{said}; it will be repeated"
+    if any(words in text.lower() for words in _PASSING_WORDS):
+        return TransientError, f"cannot be done at the moment, {status}{said}; it will be repeated"
     return RefusedError, f"was refused, {status}{said}; check the settings of [provider.openstack]"
 
 

@@ -14,6 +14,8 @@ from elastio_openstack.translate import CloudError, message_of, translate
     ("error", "kind", "code"),
     [
         (CloudError(400, "Invalid volume"), RefusedError, "400"),
+        (CloudError(400, "Invalid volume: Volume status must be available to reserve"), TransientError, "400"),
+        (CloudError(400, "The service is busy, please try again later"), TransientError, "400"),
         (CloudError(401, ""), AuthError, "401"),
         (CloudError(403, "Policy doesn't allow it"), AuthError, "403"),
         (CloudError(403, "The maximum allowed number of disk devices (26) to attach is exceeded"), QuotaError, "403"),
@@ -38,6 +40,20 @@ from elastio_openstack.translate import CloudError, message_of, translate
 def test_error_has_its_class_and_code(error: Exception, kind: type[ProviderError], code: str) -> None:
     found = translate("POST /volumes of block-storage", error)
     assert (type(found), found.code) == (kind, code)
+
+
+@pytest.mark.parametrize(
+    ("error", "blamed"),
+    [
+        (ksa.NotFound("The resource could not be found."), "auth_url"),
+        (ksa.NotFound("Could not find Application Credential: a."), "make a new application credential"),
+        (ksa.Unauthorized("Application credentials cannot request a scope."), "project"),
+        (ksa.InvalidResponse("<html>"), "auth_url"),
+        (OSError("Could not find a suitable TLS CA certificate bundle"), "cacert"),
+    ],
+)
+def test_login_that_fails_blames_what_can_be_its_cause(error: Exception, blamed: str) -> None:
+    assert blamed in str(translate("Logging in", error))
 
 
 def test_message_of_the_cloud_is_shown_and_a_long_one_truncated() -> None:
