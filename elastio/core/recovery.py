@@ -156,9 +156,8 @@ def _with_cache(
     if state.is_mixed and not is_ordered:
         return replace(state, phase=Phase.FAULTED, recovered=True, fault=Fault(FaultKind.CACHE_STALE, MIXED)), MIXED
     phase = phase_of(backing)
-    is_ordered_back = state.phase is Phase.FAULTED and cycle.trigger is Trigger.ORPHAN  # see `takeover`
-    if phase is Phase.BOOSTING and cycle.forced and (state.phase is Phase.FLUSHING or is_ordered_back):
-        phase = Phase.FLUSHING  # the order of an operator, or of a cap, has not reached the kernel yet
+    if phase is Phase.BOOSTING and cycle.forced:
+        phase = Phase.FLUSHING  # the order of an operator, or of a cap, has not reached the kernel, or a boot undid it
     if backing.cache_set == state.failed_clean_set:
         # Writes have bypassed it: its clean data may be stale, and is read until the set is detached again.
         phase, cycle = Phase.FLUSHING, replace(cycle, forced=True)

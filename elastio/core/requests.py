@@ -102,10 +102,7 @@ def flush(state: AgentState, request: Request, move: Move) -> Answered:
         return state, Answer(request, False, f"the agent is faulted: {state.fault}", FAULTED)
     if state.cycle is None:
         return state, Answer(request, True, "there is no cache to flush")
-    state = _end_boost(state, move)
-    if state.phase is Phase.FLUSHING and state.cycle is not None:
-        state = replace(state, cycle=replace(state.cycle, forced=True))
-    return state, Answer(request, True, "the cache is being flushed and released")
+    return _end_boost(state, move), Answer(request, True, "the cache is being flushed and released")
 
 
 def pause(state: AgentState, request: Request, move: Move) -> Answered:
@@ -115,11 +112,12 @@ def pause(state: AgentState, request: Request, move: Move) -> Answered:
 
 
 def _end_boost(state: AgentState, move: Move) -> AgentState:
+    """The state whose cache is released whatever happens: one that is being detached may turn out to take writes."""
     if state.phase is Phase.ATTACHING:
-        return move(state, detection.withdrawn("an operator asked to stop", is_ordered=True))
-    if state.phase is Phase.BOOSTING:
-        return move(state, Detection(Event.WENT_QUIET, "an operator asked to flush", is_ordered=True))
-    return state
+        state = move(state, detection.withdrawn("an operator asked to stop", is_ordered=True))
+    elif state.phase is Phase.BOOSTING:
+        state = move(state, Detection(Event.WENT_QUIET, "an operator asked to flush", is_ordered=True))
+    return state if state.cycle is None else replace(state, cycle=replace(state.cycle, forced=True))
 
 
 def resume(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:

@@ -149,6 +149,7 @@ def run_case(case: Case) -> End:
         if case.fault != "nothing":
             fault.strike(scene)
         scene.may_fault |= how.may_fault
+        scene.way.is_clock_known &= fault.kind is not Kind.WALL_JUMP
         if how.end is not None:
             raise AgentKilled(point)
 

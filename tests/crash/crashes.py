@@ -26,6 +26,7 @@ from tests import simulated
 from tests.simulated import DEAR_ROOM, KERNEL, QUIET, by_money
 
 from .known_bursts import remember_bursts
+from .way import WayWatch
 
 logging.getLogger("elastio").addHandler(logging.NullHandler())  # everything is told, and nobody listens
 
@@ -286,6 +287,7 @@ class Run:
         self.sim.on_step = self.check
         self.most_volumes, self.deaths, self.may_fault = 0, 0, False
         self.human = HumanWatch(self.sim, self.needs_a_human)
+        self.way = WayWatch(self.sim, scenario.load)
 
     def _situation(self) -> Situation | None:
         agent = self.sim.agent
@@ -305,6 +307,8 @@ class Run:
         assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
         assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
+        broken = self.way.broken()
+        assert not broken, f"{broken}: {self.sim.standing()}"
         left = self.world.volumes_left()
         self.most_volumes = max(self.most_volumes, left)
         assert self.most_volumes <= self.scenario.volumes, self.sim.standing()

@@ -30,6 +30,7 @@ from tests.crash.crashes import (
     is_held_back,
     is_left_to_a_human,
 )
+from tests.crash.way import WayWatch
 from tests.simulated import KERNEL, by_money
 
 from .schedule import Schedule
@@ -112,6 +113,7 @@ class Storm:
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
+        self._way = WayWatch(self.sim, schedule.load, is_clock_known=not self._is_clock_wrong())
         self.sim.on_step = self.check
 
     def check(self) -> None:
@@ -125,6 +127,8 @@ class Storm:
         assert not self.is_unmarked(), f"dirty data on a volume that is not tagged so: {self._where()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
         assert self._limit.seconds() < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
+        broken = self._way.broken()
+        assert not broken, f"{broken}: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
         if not left:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self._where()}"

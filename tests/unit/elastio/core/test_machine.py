@@ -292,6 +292,15 @@ def test_an_order_that_comes_with_the_end_of_an_attach_is_carried_out(kind: Requ
     assert present(decision.state.cycle).forced
 
 
+@pytest.mark.parametrize("kind", [RequestKind.FLUSH, RequestKind.PAUSE])
+@pytest.mark.parametrize("phase", [Phase.FLUSHING, Phase.DETACHING])
+def test_an_order_during_a_release_outlasts_whatever_the_release_meets(phase: Phase, kind: RequestKind) -> None:
+    """The cache may turn out to be attached, or come back after a fault: then it may not take writes again."""
+    view = host(at_full_speed(), FORMATTED) if phase is Phase.FLUSHING else host(drained(), FORMATTED)
+    decision = decide(state(phase, cycle()), seen(view, requests=asked(kind)), POLICY)
+    assert present(decision.state.cycle).forced
+
+
 def test_an_order_to_flush_outweighs_a_load_that_returns_in_the_same_moment() -> None:
     returned = seen(host(at_full_speed(), FORMATTED), sample=busy_sample(), requests=asked(RequestKind.FLUSH))
     decision = decide(state(Phase.FLUSHING, cycle(), load=HIGH), returned, POLICY)

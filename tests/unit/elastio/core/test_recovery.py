@@ -52,7 +52,14 @@ def recovered(state: AgentState, view: HostView | None) -> AgentState:
 AFTER_A_START: dict[str, tuple[AgentState, HostView, Phase]] = {
     "no cache and no cycle": (remembered(), host(backing()), Phase.IDLE),
     "a cycle that never boosted": (remembered(Phase.ATTACHING, cycle=cycle()), host(backing()), Phase.ATTACHING),
-    "a flush that an operator forced": (remembered(Phase.FLUSHING, cycle=cycle(forced=True)), ATTACHED, Phase.FLUSHING),
+    **{
+        f"a flush that an operator forced, after {phase}": (
+            remembered(phase, cycle=cycle(forced=True)),
+            ATTACHED,
+            Phase.FLUSHING,
+        )
+        for phase in (Phase.FLUSHING, Phase.DETACHING, Phase.FAULTED)
+    },
     **{f"attached, after {phase}": (remembered(phase, cycle=cycle()), ATTACHED, Phase.BOOSTING) for phase in Phase},
 }
 

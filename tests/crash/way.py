@@ -1,0 +1,83 @@
+"""What an agent has promised on the way, and must keep whatever fails: read from its journal, after every step."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from elastio.core.detection import Event
+from elastio.core.model import RequestKind
+from elastio.core.state import Phase
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Segment
+
+# Whoever flushes or pauses, and a load that costs too much, ends a boost for good.
+ORDERS = frozenset({RequestKind.FLUSH, RequestKind.PAUSE})
+ENDS = frozenset({Event.CAP_REACHED, Event.FILLED_UP})
+
+
+class WayWatch:
+    """Whether a boost that was ended goes on with the same volume, and whether another is bought where none may be."""
+
+    def __init__(self, sim: Simulation, load: Sequence[Segment], *, is_clock_known: bool = True) -> None:
+        """`is_clock_known`: nobody sets the time of day, so a day with a cap lasts longer than the run."""
+        self._sim, self.is_clock_known = sim, is_clock_known
+        self._ends_at = tuple(accumulate(segment.seconds for segment in load))
+        self._read = 0
+        self._ended: dict[str, str] = {}  # by what, for each token
+        self._capped_at: int | None = None  # volumes that had been bought by then
+        self._filled_at: tuple[int, int, int] | None = None  # the same; by which agent, and under which load
+
+    def broken(self) -> str:
+        """The promise that is broken, asked after every step; empty: none is."""
+        lines = self._sim.lines
+        self._read = min(self._read, len(lines))  # a power cut takes what was not durable
+        new, self._read = lines[self._read :], len(lines)
+        for line in new:
+            if b'"kind":"decision"' in line and (told := self._decided(json.loads(line))):
+                return told
+        return self._bought()
+
+    def _decided(self, record: dict[str, Any]) -> str:
+        course, cycle = record.get("course") or {}, record["cycle"] or {}
+        token = cycle.get("token", "")
+        orders = [order["kind"] for order in course.get("orders", ())]
+        for order in orders:
+            self._ordered(order, token)
+        for seen in course.get("transitions", ()):
+            if seen["event"] in ENDS:
+                self._ended[token] = seen["event"]
+            if seen["is_capped"] and seen["event"] != Event.BOOST_CAPPED:
+                self._capped_at = self._volumes()
+            if seen["event"] == Event.FILLED_UP:
+                self._filled_at = (self._volumes(), self._sim.starts, self._load())
+        if record["to"] == Phase.BOOSTING and token in self._ended:
+            return f"boosts again with the same volume after {self._ended[token]}"
+        return ""
+
+    def _ordered(self, order: str, token: str) -> None:
+        if order in ORDERS:
+            self._ended[token] = order
+        if order == RequestKind.BOOST or (order == RequestKind.RESUME and self._ended.get(token) == RequestKind.PAUSE):
+            self._ended.pop(token, None)
+        if order == RequestKind.RESUME:
+            self._capped_at = None
+
+    def _bought(self) -> str:
+        volumes = self._volumes()
+        if self.is_clock_known and self._capped_at is not None and volumes > self._capped_at:
+            return "another volume is bought after a cap has ended a boost"
+        if self._filled_at is not None and self._filled_at[1:] == (self._sim.starts, self._load()):
+            return "another volume is bought for the load that filled one" if volumes > self._filled_at[0] else ""
+        self._filled_at = None
+        return ""
+
+    def _volumes(self) -> int:
+        return len(self._sim.world.provider.volumes)
+
+    def _load(self) -> int:
+        """Which segment of the load runs."""
+        return bisect_left(self._ends_at, self._sim.world.workload.elapsed_s)
