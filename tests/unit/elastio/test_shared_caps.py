@@ -15,6 +15,7 @@ from elastio.core.spending import SharedLimits
 from elastio.errors import LedgerError, RefusedError, TransientError
 from elastio.units import GB
 from tests.fixtures.errors import refused
+from tests.fixtures.synced import syncs
 
 WALL = 1_790_000_000.0
 SPEC = VolumeSpec(GB, 1.0)  # one AGBs a second
@@ -52,6 +53,14 @@ def test_of_many_that_reserve_at_once_only_as_many_succeed_as_there_is_room_for(
 
     with ThreadPoolExecutor(12) as pool:
         assert sum(pool.map(reserve, range(12))) == room
+
+
+def test_a_statement_is_durable_under_its_name_before_anything_is_bought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = syncs(monkeypatch)
+    account(tmp_path, "a").reserve(purchase("a", ONE_BOOST), QUOTE)
+    assert seen == ["a.new", "a.new -> a.json", tmp_path.name]
 
 
 def test_a_refusal_names_the_cap_and_changes_nothing(tmp_path: Path) -> None:

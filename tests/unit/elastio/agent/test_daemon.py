@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from elastio.agent import daemon
 from elastio.agent.daemon import CloudRest, Daemon, LazyProvider, lost_on
 from elastio.agent.event_log import EventLog
 from elastio.agent.executor import lost
@@ -30,7 +31,7 @@ from elastio.core.actions import (
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
-from elastio.errors import ConfigError
+from elastio.errors import ConfigError, HostError, LockedError
 from elastio.host import throttle
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
@@ -107,6 +108,45 @@ def test_whatever_keeps_the_agent_from_starting_io_limits_are_cleared(
     path = tmp_path / "elastio.toml"
     path.write_text(written)
     assert CliRunner().invoke(elastiod.main, ["--config", str(path)]).exit_code == Exit.CONFIG
+    assert held_back.read_text().startswith(f"250:0 {throttle.FREE}")
+
+
+class Ended(Daemon):
+    """A daemon that is stopped as soon as it would look for events."""
+
+    def _run(self, *_: object) -> None:
+        raise HostError("stopped")
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Writes the configuration of a device on this machine; all of them have one state directory."""
+    monkeypatch.setattr(daemon, "RUNTIME_DIR", tmp_path / "run")
+    monkeypatch.setattr(daemon, "Sysfs", lambda owner: Sysfs(tmp_path, owner))
+    monkeypatch.setattr(daemon, "stay_in_memory", lambda: None)
+
+    def write(uuid: str) -> Path:
+        folder = tmp_path / uuid
+        folder.mkdir()
+        path = folder / "elastio.toml"
+        document = f'[device]\nbacking_uuid = "{uuid}"\nbandwidth_mb_s = 33\n[cache]\nbandwidth_mb_s = 128\n'
+        path.write_text(f'{document}[agent]\nstate_dir = "{tmp_path}/state"\n[provider]\nname = "sim"\n')
+        return path
+
+    return write
+
+
+def test_a_second_agent_with_the_same_state_directory_does_not_start(alone: Callable[[str], Path]) -> None:
+    """Two would write one journal."""
+    first = Daemon(alone("01234567-89ab-cdef-0123-456789abcdef"))
+    with pytest.raises(LockedError):
+        Daemon(alone("11234567-89ab-cdef-0123-456789abcdef"))
+    assert first.config.device.backing_uuid.startswith("0")
+
+
+def test_an_agent_that_ends_leaves_nobody_held_back(alone: Callable[[str], Path], held_back: Path) -> None:
+    with pytest.raises(HostError):
+        Ended(alone("01234567-89ab-cdef-0123-456789abcdef")).run()
     assert held_back.read_text().startswith(f"250:0 {throttle.FREE}")
 
 

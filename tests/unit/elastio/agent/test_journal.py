@@ -20,6 +20,7 @@ from elastio.core.model import Purchase, Quote, VolumeId
 from elastio.core.state import AgentState, Phase
 from elastio.errors import HostError, JournalError
 from elastio.host.instance_lock import lock_device
+from tests.fixtures.synced import syncs
 from tests.values import present, volume
 
 from .journals import CREATE, FULL, SPEC, STATE, decide, reasons, recall
@@ -161,6 +162,16 @@ def test_rotation_keeps_the_memory_and_one_older_file(journal: Journal, path: Pa
     numbers = [int(reason) for reason in dict.fromkeys([*reasons(older), *reasons(path)])]
     assert numbers == list(range(numbers[0], 20))
     assert [r["seq"] for r in read(path)][-1] == 20
+
+
+@pytest.mark.usefixtures("small")
+def test_a_new_file_is_durable_before_it_takes_the_name_and_the_name_afterwards(
+    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = syncs(monkeypatch)
+    while not any("->" in done for done in seen):
+        decide(journal)
+    assert seen[-3:] == ["journal.new", "journal.new -> journal.jsonl", path.parent.name]
 
 
 @pytest.mark.usefixtures("small")

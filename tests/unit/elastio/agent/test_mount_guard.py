@@ -18,6 +18,7 @@ from elastio.core.model import VolumeSpec
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
 from elastio.sim.records import MemoryJournal
+from tests.fixtures.synced import syncs
 from tests.values import NOW, SERIAL, WALL, cycle, state
 
 BOOSTED = cycle(times=Timestamps(boosted=NOW))
@@ -53,6 +54,14 @@ def guard(tmp_path: Path) -> MountGuard:
 
 def decide(journal: GuardedJournal, of: AgentState) -> None:
     journal.decision(Phase.IDLE, of, "because", now=NOW, wall=WALL)
+
+
+def test_the_guard_and_its_end_are_durable(guard: MountGuard, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = syncs(monkeypatch)
+    guard.put("cycle 1")
+    guard.clear()
+    folder = guard.path.parent.name
+    assert seen == [guard.path.name, folder, folder]
 
 
 def test_is_written_before_the_cache_is_attached_and_removed_when_it_is_off(guard: MountGuard, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -327,6 +329,20 @@ def test_a_file_that_has_changed_is_found_out(tmp_path: Path) -> None:
     file.remove()
     file.remove()
     assert not file.path.exists()
+
+
+def test_the_file_is_read_from_the_device_and_not_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is still in memory would be compared with itself."""
+
+    def refuse(descriptor: int, offset: int, length: int, advice: int) -> None:
+        assert (offset, length, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
+        raise OSError(errno.EIO, "the memory cannot be dropped")
+
+    file = DrillFile(tmp_path / "file", b"seed", 1)
+    file.write()
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    with refused(HostError, "drill.file"):
+        file.compare()
 
 
 def test_only_a_file_with_wrong_content_is_kept(tmp_path: Path) -> None:
