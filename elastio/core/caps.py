@@ -16,8 +16,9 @@ boost goes on. Only what falls into the cap's own day or month counts. A bill in
 What was spent is read from the ledger from time to time (`Observation.spend`, at `spend_at`). The bill of the running
 cache is computed here from its own cycle, so that neither an old value nor a ledger that cannot be written hides it.
 
-Where several agents share the caps, what the others have spent and reserved counts in addition, and the bill at the end
-of the release must be reserved (`Observation.spend.others`, see `statements`).
+Where several agents share the caps, the bill at the end of the release must be reserved (`Observation.spend.others`,
+see `statements`). What the others have spent and reserved is in the sum that a reservation has to fit into, and is not
+added here once more.
 
 A boost that a cap has ended is remembered (`AgentState.capped`) until the day or the month is over or the cap is
 changed. Otherwise the rest below the cap would buy one cache after the other, each too short to be of use.
@@ -34,7 +35,7 @@ from dataclasses import dataclass, replace
 from elastio.core import ahead
 from elastio.core.cycle import Cycle
 from elastio.core.governor import LIMITED
-from elastio.core.model import NO_OTHERS, Period, Spend, Spent
+from elastio.core.model import Period, Spend, Spent
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
 from elastio.core.policy import refusal as refusal_by_spending
@@ -57,14 +58,13 @@ UNSEEN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Cap:
-    """One cap, what was spent under it when the ledger was read, and what other agents have spent and reserved."""
+    """One cap, and what was spent under it when the ledger was read."""
 
     key: str
     most: float
     period: Period
     spent: float
     is_cost: bool
-    others: float = 0.0
 
 
 def release_s(state: AgentState, policy: Policy) -> float:
@@ -125,16 +125,14 @@ def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None
 def _caps(caps: Caps, spend: Spend) -> Iterator[_Cap]:
     """Every cap in AGBs or currency that is set. The number of boosts does not grow while one runs."""
     today = Spent(spend.boosts, spend.agbs, spend.currency)
-    others = spend.others or NO_OTHERS
-    for name, period, (_, max_agbs, max_cost), spent, beside in (
-        ("day", spend.day, caps.per_day, today, others.today),
-        ("month", spend.this_month, caps.per_month, spend.month, others.month),
+    for name, period, (_, max_agbs, max_cost), spent in (
+        ("day", spend.day, caps.per_day, today),
+        ("month", spend.this_month, caps.per_month, spend.month),
     ):
         if max_agbs is not None:
-            yield _Cap(f"caps.max_agbs_per_{name}", max_agbs, period, spent.agbs, is_cost=False, others=beside.agbs)
+            yield _Cap(f"caps.max_agbs_per_{name}", max_agbs, period, spent.agbs, is_cost=False)
         if max_cost is not None:
-            amount = beside.currency
-            yield _Cap(f"caps.max_cost_per_{name}", max_cost, period, spent.currency, is_cost=True, others=amount)
+            yield _Cap(f"caps.max_cost_per_{name}", max_cost, period, spent.currency, is_cost=True)
 
 
 def _bill(cycle: Cycle, *, is_cost: bool) -> Bill | None:
@@ -157,7 +155,7 @@ def _passes(cap: _Cap, bill: Bill, read: float, now: float, until: float) -> boo
     spent = max(
         cap.spent + bill.between(cap.period.clip(read), end), bill.between(cap.period.clip(bill.opened_wall), end)
     )
-    return spent + cap.others > cap.most and bill.between(cap.period.clip(now), end) > 0
+    return spent > cap.most and bill.between(cap.period.clip(now), end) > 0
 
 
 def sentence(capped: Capped) -> str:
