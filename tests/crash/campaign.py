@@ -19,7 +19,7 @@ from pathlib import Path
 from elastio.sim.faults import OP_KINDS, Kind
 
 from .crashes import DOWN_S, FAST, SCENARIOS, AgentKilled, CrashPoint, Run
-from .faults import FAULTS, SEEN_S
+from .faults import CLOUD, FAULTS, SEEN_S
 
 EVERYTHING = frozenset(OP_KINDS)
 POINTS = Path(__file__).with_name("points.json")
@@ -41,6 +41,7 @@ HOW = {
     "power cut": How(Run.power_cut),
     "power cut, then the cache dies": How(Run.lose_cache_at_boot, 5.0, may_fault=True),
     "the cache dies, then power cut": How(Run.lose_cache_unseen, DOWN_S + 5.0, may_fault=True),
+    "the cache is seen to die, then power cut": How(Run.lose_cache_seen, DOWN_S + 5.0, may_fault=True),
 }
 # With a fault besides: whether it is killed or the power is cut makes one difference too many.
 HOW_WITH_FAULT = ("lives", "killed")
@@ -149,6 +150,7 @@ def run_case(case: Case) -> End:
         if case.fault != "nothing":
             fault.strike(scene)
         scene.may_fault |= how.may_fault
+        scene.held_s += 0.0 if fault.ops == CLOUD else 2 * fault.late_s  # to be lifted, and to be seen
         scene.way.is_clock_known &= fault.kind is not Kind.WALL_JUMP
         if how.end is not None:
             raise AgentKilled(point)

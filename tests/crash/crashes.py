@@ -13,6 +13,7 @@ from pathlib import Path
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.core.drain import HELD_MB_S
 from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Ahead, Caps, Policy
@@ -37,6 +38,8 @@ MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
 LIMIT_S, DOWN_S, OVER_S = 900.0, 20.0, 40.0
 # Writes are limited for no longer than a flush of a full cache takes, and not at all soon after the end.
 LIMITED_S, LET_GO_S = 300.0, 5.0
+# Writes are held back completely for moments only: before a disk is expected, and while a cache is put on or taken off.
+HELD_S = 4.0
 # A load is over when a sample has shown it; who waits for a human so long waits for ever.
 SHOWN_S, FOREVER_S = 2.0, 100.0
 # The ledger is a database on a disk: its transactions would wait for nothing but that.
@@ -158,14 +161,14 @@ SCENARIOS = {
     "shutdown": Scenario((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
     "expected": Scenario((Segment(20, 0), Segment(9, 60), QUIET), ((can_boost, announce),), blocks=FEW_BLOCKS),
     "capped": Scenario(
-        (Segment(2, 0), Segment(30, 60), QUIET), policy=replace(POLICY, caps=Caps(max_agbs_per_day=CAP_AGBS))
+        (Segment(2, 0), Segment(120, 60), QUIET), policy=replace(POLICY, caps=Caps(max_agbs_per_day=CAP_AGBS))
     ),
     "held": Scenario(
         (Segment(2, 0), Segment(9, 60), Segment(60, 0), Segment(4, 60), QUIET),
         policy=by_money(POLICY),
         blocks=FEW_BLOCKS,
     ),
-    "filled": Scenario((Segment(2, 0), Segment(90, 60), QUIET), policy=by_money(POLICY, DEAR_ROOM)),
+    "filled": Scenario((Segment(2, 0), Segment(150, 60), QUIET), policy=by_money(POLICY, DEAR_ROOM)),
     "learned": Scenario(
         (Segment(25, 0), Segment(9, 60), QUIET),
         policy=replace(POLICY, ahead=Ahead.LEARNED),
@@ -218,20 +221,23 @@ class HumanWatch:
 
 
 class LimitWatch:
-    """How long writes have been limited while an agent lives."""
+    """How long writes have been limited, and held back completely, while an agent lives."""
 
     def __init__(self, sim: Simulation) -> None:
-        self._sim = sim
-        self._since: float | None = None
+        self._sim, self._starts = sim, sim.starts
+        self._limited_since: float | None = None
+        self._held_since: float | None = None
 
-    def seconds(self) -> float:
+    def seconds(self) -> tuple[float, float]:
         """Asked after every step."""
         now = self._sim.world.clock.elapsed()
-        if self._sim.world.kernel.bcache.write_limit_mb_s is None or self._sim.agent is None:
-            self._since = None
-            return 0.0
-        self._since = now if self._since is None else self._since
-        return now - self._since
+        limit = self._sim.world.kernel.bcache.write_limit_mb_s if self._sim.agent is not None else None
+        if self._sim.starts != self._starts:
+            self._starts, self._limited_since, self._held_since = self._sim.starts, None, None
+        self._limited_since = None if limit is None else (self._limited_since or now)
+        self._held_since = (self._held_since or now) if limit == HELD_MB_S else None
+        limited, held = (0.0 if since is None else now - since for since in (self._limited_since, self._held_since))
+        return limited, held
 
 
 def has_fault(sim: Simulation, kind: FaultKind) -> bool:
@@ -283,9 +289,10 @@ class Run:
         self.ledger.lock_while(self.sim.is_ledger_locked)
         if scenario.learned_s is not None:
             remember_bursts(self.ledger, self.world.clock.wall() + scenario.learned_s)
-        self.limit, self.limited_s = LimitWatch(self.sim), LIMITED_S
+        self.limit, self.limited_s, self.held_s = LimitWatch(self.sim), LIMITED_S, HELD_S
         self.sim.on_step = self.check
-        self.most_volumes, self.deaths, self.may_fault = 0, 0, False
+        self.most_volumes = self.deaths = 0
+        self.may_fault = self.was_seen_to_fail = False
         self.human = HumanWatch(self.sim, self.needs_a_human)
         self.way = WayWatch(self.sim, scenario.load)
 
@@ -306,7 +313,9 @@ class Run:
         assert not self.sim.state.is_stopped, f"a decision broke a rule: {self.sim.standing()}"
         assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
-        assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
+        limited, held = self.limit.seconds()
+        assert limited < self.limited_s, f"writes stay limited: {self.sim.standing()}"
+        assert held < self.held_s, f"writes stay held back: {self.sim.standing()}"
         broken = self.way.broken()
         assert not broken, f"{broken}: {self.sim.standing()}"
         left = self.world.volumes_left()
@@ -369,7 +378,7 @@ class Run:
         assert -1.0 / per_s <= late <= late_s, f"the ledger is {late:.2f} s late, {late_s:.2f} s are allowed"
 
     def needs_a_human(self) -> bool:
-        return self.may_fault and is_left_to_a_human(self.sim)
+        return self.may_fault and not self.was_seen_to_fail and is_left_to_a_human(self.sim)
 
     def kill(self) -> None:
         self.sim.start_agent()
@@ -393,6 +402,14 @@ class Run:
         self.sim.kill_agent()
         self.world.vanish()
         self.world.advance(DOWN_S)
+        self.sim.power_cut()
+
+    def lose_cache_seen(self) -> None:
+        """An agent sees its cache fail, clean, and the power is cut afterwards: what it knew, nobody has to tell."""
+        self.sim.start_agent()
+        self.world.vanish()
+        self.sim.run_for(DOWN_S)
+        self.was_seen_to_fail = self.sim.state.failed_clean_set != "" and self.sim.phase is not Phase.FAULTED
         self.sim.power_cut()
 
     def ledger_agbs(self) -> float:

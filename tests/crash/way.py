@@ -17,6 +17,8 @@ from elastio.sim.workload import Segment
 # Whoever flushes or pauses, and a load that costs too much, ends a boost for good.
 ORDERS = frozenset({RequestKind.FLUSH, RequestKind.PAUSE})
 ENDS = frozenset({Event.CAP_REACHED, Event.FILLED_UP})
+# Volumes in a row that never become a cache, until somebody resumes.
+MOST_WASTED = 8
 
 
 class WayWatch:
@@ -26,10 +28,11 @@ class WayWatch:
         """`is_clock_known`: nobody sets the time of day, so a day with a cap lasts longer than the run."""
         self._sim, self.is_clock_known = sim, is_clock_known
         self._ends_at = tuple(accumulate(segment.seconds for segment in load))
-        self._read = 0
+        self._read, self._starts = 0, sim.starts
         self._ended: dict[str, str] = {}  # by what, for each token
         self._capped_at: int | None = None  # volumes that had been bought by then
-        self._filled_at: tuple[int, int, int] | None = None  # the same; by which agent, and under which load
+        self._wasted = self._wasted_at = 0  # volumes in a row, and how many had been bought by then
+        self._filled_at: tuple[int, int] | None = None  # the same, and under which load
 
     def broken(self) -> str:
         """The promise that is broken, asked after every step; empty: none is."""
@@ -39,6 +42,8 @@ class WayWatch:
         for line in new:
             if b'"kind":"decision"' in line and (told := self._decided(json.loads(line))):
                 return told
+        if self._sim.starts != self._starts:
+            self._starts, self._filled_at = self._sim.starts, None  # what fills a cache is not remembered
         return self._bought()
 
     def _decided(self, record: dict[str, Any]) -> str:
@@ -52,8 +57,12 @@ class WayWatch:
                 self._ended[token] = seen["event"]
             if seen["is_capped"] and seen["event"] != Event.BOOST_CAPPED:
                 self._capped_at = self._volumes()
+            if seen["event"] == Event.CACHE_ATTACHED:
+                self._wasted = 0
+            if seen["event"] == Event.BOOST_ABANDONED and cycle.get("volume_id"):
+                self._wasted, self._wasted_at = self._wasted + 1, self._volumes()
             if seen["event"] == Event.FILLED_UP:
-                self._filled_at = (self._volumes(), self._sim.starts, self._load())
+                self._filled_at = (self._volumes(), self._load())
         if record["to"] == Phase.BOOSTING and token in self._ended:
             return f"boosts again with the same volume after {self._ended[token]}"
         return ""
@@ -64,13 +73,15 @@ class WayWatch:
         if order == RequestKind.BOOST or (order == RequestKind.RESUME and self._ended.get(token) == RequestKind.PAUSE):
             self._ended.pop(token, None)
         if order == RequestKind.RESUME:
-            self._capped_at = None
+            self._capped_at, self._wasted = None, 0
 
     def _bought(self) -> str:
         volumes = self._volumes()
         if self.is_clock_known and self._capped_at is not None and volumes > self._capped_at:
             return "another volume is bought after a cap has ended a boost"
-        if self._filled_at is not None and self._filled_at[1:] == (self._sim.starts, self._load()):
+        if self._wasted >= MOST_WASTED and volumes > self._wasted_at:
+            return f"another volume is bought after {MOST_WASTED} that never became a cache"
+        if self._filled_at is not None and self._filled_at[1] == self._load():
             return "another volume is bought for the load that filled one" if volumes > self._filled_at[0] else ""
         self._filled_at = None
         return ""

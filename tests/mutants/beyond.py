@@ -9,6 +9,9 @@ from .mutant import Mutant, Patch
 
 FOREIGN_LEFT_ALONE = "tests/contract/test_provider_contract.py::test_foreign_volume_is_left_alone"
 ONE_MACHINE = "there is one machine in the simulator"
+NO_FILES = "journal and ledger of the simulator are not files that a power cut may take"
+DAEMON = "tests/unit/elastio/agent/test_daemon.py"
+TOGETHER = "tests/property/test_shared_caps.py::test_two_loads_without_an_end_use_the_cap_together_and_do_not_pass_it"
 OTHER_CLOUD = "the simulator has a cloud of its own"
 
 
@@ -263,5 +266,104 @@ BEYOND = (
         Patch("elastio/cli/state.py", "if refused or unknown:", "if refused:"),
         "tests/unit/elastio/cli/test_state.py",
         "no package is removed in the simulator",
+    ),
+    by_test(
+        "a boost goes on beyond its reservation",
+        "what a boost costs is reserved before it is spent",
+        Patch(
+            "elastio/core/caps.py",
+            "if others is None or others.granted_until_wall is None or until <= others.granted_until_wall:",
+            "if True:",
+        ),
+        TOGETHER,
+        ONE_MACHINE,
+    ),
+    by_test(
+        "reservations are never refused",
+        "agents that share a cap do not pass it together",
+        Patch(
+            "elastio/agent/cap_sharing.py",
+            "policy.caps.shared_limits if policy.caps.ends_boosts and state.phase not in RELEASING else None",
+            "None",
+        ),
+        TOGETHER,
+        ONE_MACHINE,
+    ),
+    by_test(
+        "a statement is not synced",
+        "a reservation is durable before anything is bought",
+        Patch("elastio/accounting/shared_caps.py", "os.fsync(file.fileno())", "pass"),
+        "tests/unit/elastio/test_shared_caps.py::test_a_statement_is_durable_under_its_name_before_anything_is_bought",
+        NO_FILES,
+    ),
+    by_test(
+        "a rotated journal is not synced",
+        "a new journal is durable before it takes the name",
+        Patch("elastio/agent/journal.py", "        os.fdatasync(descriptor)\n        older", "        older"),
+        "tests/unit/elastio/agent/test_journal.py::"
+        "test_a_new_file_is_durable_before_it_takes_the_name_and_the_name_afterwards",
+        NO_FILES,
+    ),
+    by_test(
+        "the mount guard is not synced",
+        "no cache is attached without a durable guard",
+        Patch("elastio/agent/mount_guard.py", "os.fsync(descriptor)", "pass"),
+        "tests/unit/elastio/agent/test_mount_guard.py::test_the_guard_and_its_end_are_durable",
+        NO_FILES,
+    ),
+    by_test(
+        "the state directory is not locked",
+        "two agents do not write one journal",
+        Patch(
+            "elastio/agent/daemon.py",
+            "self._state_lock = lock_state(self.config.agent.state_dir)",
+            "self._state_lock = 0",
+        ),
+        f"{DAEMON}::test_a_second_agent_with_the_same_state_directory_does_not_start",
+        ONE_MACHINE,
+    ),
+    by_test(
+        "limits outlast the agent",
+        "an agent that ends leaves nobody held back",
+        Patch("elastio/agent/daemon.py", "clear_io_limits(self._sysfs)  # nobody", "pass  # nobody"),
+        f"{DAEMON}::test_an_agent_that_ends_leaves_nobody_held_back",
+        "the simulator steps the loop, not the daemon",
+    ),
+    by_test(
+        "setup does not look again",
+        "what was written since the first look is not formatted",
+        Patch(
+            "elastio/cli/setup_steps.py",
+            "is_forced=not work.facts.is_blank)\n    created",
+            "is_forced=True)\n    created",
+        ),
+        "tests/unit/elastio/cli/test_setup.py::"
+        "test_what_is_written_after_the_first_look_is_not_formatted_even_by_force",
+        "the simulated device has been set up",
+    ),
+    by_test(
+        "the drill compares memory",
+        "a drill reads what is on the device",
+        Patch("elastio/cli/drill_file.py", "os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)", "pass"),
+        "tests/unit/elastio/cli/test_drill.py::test_the_file_is_read_from_the_device_and_not_from_memory",
+        "the simulated device has no filesystem",
+    ),
+    by_test(
+        "the hold for a disk does not end",
+        "writes are held back for a disk for moments only",
+        Patch(
+            "elastio/core/planner.py",
+            "window is not None and window[0] <= obs.now <= window[1]",
+            "window is not None and window[0] <= obs.now",
+        ),
+        "tests/unit/elastio/core/test_planner.py",
+        "a load whose writes are held looks over, which withdraws the boost and so ends the hold",
+    ),
+    by_test(
+        "an intent to detach outlasts a boot",
+        "only a detach that was begun in this boot finishes by itself",
+        Patch("elastio/core/recovery.py", "(is_same_boot and is_drained)", "is_drained"),
+        "tests/unit/elastio/core/test_recovery.py",
+        "after a boot the simulated kernel shows no cache mode `none`, as the real one does not",
     ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .beyond import BEYOND, by_test
 from .mutant import Mutant, Patch
+from .on_the_way import ON_THE_WAY
 
 STEPS, EVENTS, INVARIANTS, STATE, CYCLE, MODEL, RELEASE = (
     "elastio/core/planner.py",
@@ -296,4 +297,4 @@ WRITING_DOWN = (
         first=DISK_FULL,
     ),
 )
-MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN, *BEYOND)
+MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN, *ON_THE_WAY, *BEYOND)

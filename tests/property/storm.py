@@ -21,6 +21,7 @@ from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB
 from tests import simulated
 from tests.crash.crashes import (
+    HELD_S,
     LIMITED_S,
     SHOWN_S,
     HumanWatch,
@@ -126,7 +127,9 @@ class Storm:
         assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self._where()}"
         assert not self.is_unmarked(), f"dirty data on a volume that is not tagged so: {self._where()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
-        assert self._limit.seconds() < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
+        limited, held = self._limit.seconds()
+        assert limited < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
+        assert held < HELD_S + self._failing_s, f"writes stay held back: {self._where()}"
         broken = self._way.broken()
         assert not broken, f"{broken}: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"

@@ -1,0 +1,95 @@
+"""Rules whose breach ends well: nothing is lost, left or billed too much; what happens on the way shows it."""
+
+from __future__ import annotations
+
+from .mutant import Mutant, Patch
+
+MACHINE, JOURNAL, CAPS = "elastio/core/machine.py", "elastio/agent/journal.py", "elastio/core/caps.py"
+CAPPED, FILLED = "capped/", "filled/"
+
+
+def on_the_way(name: str, breaks: str, file: str, old: str, new: str, first: str = "") -> Mutant:
+    return Mutant(name, breaks, (Patch(file, old, new),), first=first)
+
+
+ON_THE_WAY = (
+    on_the_way(
+        "a capped flush gives way",
+        "a flush that a cap began is carried out whatever the load",
+        MACHINE,
+        "is_filled or detected.capped is not None or",
+        "is_filled or",
+        first=CAPPED,
+    ),
+    on_the_way(
+        "any flush gives way",
+        "a forced flush is carried out whatever the load",
+        "elastio/core/detection.py",
+        "(is_high or is_near) and not cycle.forced and not state.paused",
+        "(is_high or is_near) and not state.paused",
+        first=CAPPED,
+    ),
+    on_the_way(
+        "a full cache's flush gives way",
+        "a flush of a full cache is carried out whatever the load",
+        MACHINE,
+        "detected.is_ordered or is_filled or",
+        "detected.is_ordered or",
+        first=FILLED,
+    ),
+    on_the_way(
+        "the same load fills the next cache",
+        "no other cache is bought for the load that filled one",
+        "elastio/core/boosting.py",
+        "if trigger is Trigger.LOAD and state.has_filled:",
+        "if False:",
+        first=FILLED,
+    ),
+    on_the_way(
+        "a cap is forgotten",
+        "no boost begins after one that a cap has ended",
+        MACHINE,
+        "state = replace(state, capped=detected.capped)",
+        "pass",
+        first=CAPPED,
+    ),
+    on_the_way(
+        "a cap is forgotten over a restart",
+        "the same, over a restart",
+        JOURNAL,
+        '"capped": encode(state.capped),',
+        '"capped": None,',
+        first=CAPPED,
+    ),
+    on_the_way(
+        "a release is predicted without its flush",
+        "a boost ends before its bill passes the cap",
+        CAPS,
+        "MARGIN * (flush_s + rest_s)",
+        "MARGIN * rest_s",
+        first=CAPPED,
+    ),
+    on_the_way(
+        "an order is forgotten over a fault",
+        "an order to flush outlasts a fault, a restart and a boot",
+        "elastio/core/recovery.py",
+        "if phase is Phase.BOOSTING and cycle.forced:",
+        "if phase is Phase.BOOSTING and cycle.forced and state.phase is Phase.FLUSHING:",
+        first="operator/",
+    ),
+    on_the_way(
+        "a set that failed clean is forgotten",
+        "what the agent saw fail clean needs no human after a boot",
+        JOURNAL,
+        '"failed_clean_set": state.failed_clean_set,',
+        '"failed_clean_set": "",',
+        first="/the cache is seen to die",
+    ),
+    on_the_way(
+        "wasted volumes stop nothing",
+        "eight volumes in a row that never became a cache are the last",
+        "elastio/core/waste.py",
+        "if wasted < MOST_WASTED:",
+        "if True:",
+    ),
+)
