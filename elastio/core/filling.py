@@ -38,8 +38,9 @@ FREE_AGAIN = 0.8
 def noted(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     """The state that knows since when the load finds its cache full, and whether a load that filled one goes on."""
     cycle, backing = state.cycle, obs.host.backing if obs.host else None
-    # A release holds requests back for a moment, which is not the end of the load.
-    if state.has_filled and is_quiet(state.load, obs.now, policy):
+    # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
+    is_releasing = state.phase in (Phase.FLUSHING, Phase.DETACHING)
+    if state.has_filled and not is_releasing and is_quiet(state.load, obs.now, policy):
         state = replace(state, has_filled=False)
     is_under_load = state.phase is Phase.BOOSTING and state.load.above_since is not None
     if cycle is None or cycle.choice is None or not is_under_load:

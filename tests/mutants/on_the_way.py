@@ -46,6 +46,14 @@ ON_THE_WAY = (
         first=FILLED,
     ),
     on_the_way(
+        "held requests end the load",
+        "the same, where the release holds requests back",
+        "elastio/core/filling.py",
+        "not is_releasing and is_quiet",
+        "is_quiet",
+        first=FILLED,
+    ),
+    on_the_way(
         "a cap is forgotten",
         "no boost begins after one that a cap has ended",
         MACHINE,

@@ -147,6 +147,12 @@ def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_a
     assert ordered.state.phase is Phase.ATTACHING, "an operator may"
 
 
+@pytest.mark.parametrize("phase", [Phase.FLUSHING, Phase.DETACHING, Phase.IDLE])
+def test_requests_that_a_release_holds_back_are_not_the_end_of_the_load(phase: Phase) -> None:
+    held = state(phase, None if phase is Phase.IDLE else boosted(), load=QUIET, has_filled=True)
+    assert filling.noted(held, seen(host(backing())), MONEY).has_filled is (phase is not Phase.IDLE)
+
+
 def test_it_goes_with_its_size_that_the_cloud_sold() -> None:
     """Half as large, so half as dear: waiting counts twice as much."""
     small = boosted()
