@@ -13,7 +13,6 @@ from pathlib import Path
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
-from elastio.core.drain import HELD_MB_S
 from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Ahead, Caps, Policy
@@ -27,6 +26,7 @@ from tests import simulated
 from tests.simulated import DEAR_ROOM, KERNEL, QUIET, by_money
 
 from .known_bursts import remember_bursts
+from .watches import HumanWatch, LimitWatch
 from .way import WayWatch
 
 logging.getLogger("elastio").addHandler(logging.NullHandler())  # everything is told, and nobody listens
@@ -40,8 +40,8 @@ LIMIT_S, DOWN_S, OVER_S = 900.0, 20.0, 40.0
 LIMITED_S, LET_GO_S = 300.0, 5.0
 # Writes are held back completely for moments only: before a disk is expected, and while a cache is put on or taken off.
 HELD_S = 4.0
-# A load is over when a sample has shown it; who waits for a human so long waits for ever.
-SHOWN_S, FOREVER_S = 2.0, 100.0
+# A load is over when a sample has shown it.
+SHOWN_S = 2.0
 # The ledger is a database on a disk: its transactions would wait for nothing but that.
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 # The cap is reached some seconds after the attachment. Beyond it, what a release takes longer than predicted: a step
@@ -201,43 +201,6 @@ def has_bared(world: SimWorld) -> bool:
     bcache = world.kernel.bcache
     is_bypassed = bcache.cache is not None and bcache.mode is CacheMode.NONE and not bcache.is_forgiven
     return is_bypassed and bool(world.lost(power_cut=True))
-
-
-class HumanWatch:
-    """Whether nothing but a human can go on, and has not been able to for a while."""
-
-    def __init__(self, sim: Simulation, is_waiting: Callable[[], bool]) -> None:
-        self._sim, self._is_waiting = sim, is_waiting
-        self._since: float | None = None
-
-    def is_stuck(self) -> bool:
-        """Asked before every step."""
-        now = self._sim.world.clock.elapsed()
-        if self._sim.phase is not Phase.FAULTED or not self._is_waiting():
-            self._since = None
-            return False
-        self._since = now if self._since is None else self._since
-        return now - self._since > FOREVER_S
-
-
-class LimitWatch:
-    """How long writes have been limited, and held back completely, while an agent lives."""
-
-    def __init__(self, sim: Simulation) -> None:
-        self._sim, self._starts = sim, sim.starts
-        self._limited_since: float | None = None
-        self._held_since: float | None = None
-
-    def seconds(self) -> tuple[float, float]:
-        """Asked after every step."""
-        now = self._sim.world.clock.elapsed()
-        limit = self._sim.world.kernel.bcache.write_limit_mb_s if self._sim.agent is not None else None
-        if self._sim.starts != self._starts:
-            self._starts, self._limited_since, self._held_since = self._sim.starts, None, None
-        self._limited_since = None if limit is None else (self._limited_since or now)
-        self._held_since = (self._held_since or now) if limit == HELD_MB_S else None
-        limited, held = (0.0 if since is None else now - since for since in (self._limited_since, self._held_since))
-        return limited, held
 
 
 def has_fault(sim: Simulation, kind: FaultKind) -> bool:

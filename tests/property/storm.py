@@ -24,13 +24,12 @@ from tests.crash.crashes import (
     HELD_S,
     LIMITED_S,
     SHOWN_S,
-    HumanWatch,
-    LimitWatch,
     has_bared,
     is_at_rest,
     is_held_back,
     is_left_to_a_human,
 )
+from tests.crash.watches import HumanWatch, LimitWatch
 from tests.crash.way import WayWatch
 from tests.simulated import KERNEL, by_money
 
