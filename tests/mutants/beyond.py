@@ -330,18 +330,6 @@ BEYOND = (
         "the simulator steps the loop, not the daemon",
     ),
     by_test(
-        "setup does not look again",
-        "what was written since the first look is not formatted",
-        Patch(
-            "elastio/cli/setup_steps.py",
-            "is_forced=not work.facts.is_blank)\n    created",
-            "is_forced=True)\n    created",
-        ),
-        "tests/unit/elastio/cli/test_setup.py::"
-        "test_what_is_written_after_the_first_look_is_not_formatted_even_by_force",
-        "the simulated device has been set up",
-    ),
-    by_test(
         "the drill compares memory",
         "a drill reads what is on the device",
         Patch("elastio/cli/drill_file.py", "os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)", "pass"),
@@ -356,7 +344,7 @@ BEYOND = (
             "window is not None and window[0] <= obs.now <= window[1]",
             "window is not None and window[0] <= obs.now",
         ),
-        "tests/unit/elastio/core/test_planner.py",
+        "tests/unit/elastio/core/test_planner.py::test_writes_are_held_back_around_the_time_when_the_disk_is_expected",
         "a load whose writes are held looks over, which withdraws the boost and so ends the hold",
     ),
     by_test(
