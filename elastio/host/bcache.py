@@ -371,4 +371,5 @@ class BcacheHost:
         if registered is not None:
             cache_disk.unregister(self.sysfs, disk, registered, self._wait)
         was_erased = cache_disk.erase(self.sysfs, disk, self._run)
+        self.guard.dismiss()  # until the next boost
         return Effect.CHANGED if was_erased or registered is not None else Effect.ALREADY

@@ -20,9 +20,9 @@ open. No limit is written before the guard has acknowledged the order to watch i
 A guard does one thing at a time: one that has begun to remove limits acknowledges no order, but ends. So it never
 removes a limit that was set after its own order.
 
-A guard lives as long as its holder, because a boost waits for the holder: to start and to end a process for each limit
-takes some hundredths of a second on a small machine. It closes every descriptor that it inherited, the instance lock
-and the pipes of workers too: a new agent need not wait for it.
+One guard serves all limits of a boost, because the boost waits for its holder: to start and to end a process for each
+limit takes some hundredths of a second on a small machine. It closes every descriptor that it inherited, the instance
+lock and the pipes of workers too: a new agent need not wait for it.
 """
 
 from __future__ import annotations
@@ -105,11 +105,6 @@ class Guard:
         self.process = 0
         self._release = release
         self._end: socket.socket | None = None
-
-    def start(self) -> None:
-        """Start the process ahead of the first limit. Raises HostError when it cannot be started."""
-        if self._end is None:
-            self._start(NOTHING)
 
     @contextmanager
     def holding(self, seconds: float = HELD_S) -> Iterator[None]:

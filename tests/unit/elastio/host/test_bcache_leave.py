@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from elastio.core.actions import Effect
@@ -77,7 +78,9 @@ def test_no_detach_before_the_backing_device_is_durable(tree: Tree, host: Bcache
 def test_releases_a_detached_cache_disk_once(tree: Tree, host: BcacheHost) -> None:
     tree.attached()
     tree.detached()
+    host.guard.begin_lease()
     assert host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID) is Effect.CHANGED
+    assert not psutil.pid_exists(host.guard.process), "a boost is over: no guard is kept"
     assert tree.kernel.writes == [(f"sys/fs/bcache/{SET_UUID}/unregister", "1")]
     assert tree.programs.ran == []
     assert read(tree.kernel.path("dev/vdc")) is None

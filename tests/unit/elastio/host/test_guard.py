@@ -80,7 +80,7 @@ def test_limits_are_removed_when_the_holder_is_killed(machine: Tree, watch: guar
 
 
 @pytest.mark.parametrize("hang", [signal.pause, stop])
-@pytest.mark.parametrize("earlier", [guard.Guard.start, guard.Guard.begin_lease], ids=["nothing", "a lasting limit"])
+@pytest.mark.parametrize("earlier", [lambda _: None, guard.Guard.begin_lease], ids=["nothing", "a lasting limit"])
 def test_a_holder_that_takes_too_long_is_killed_before_limits_are_removed(
     machine: Tree, watch: guard.Guard, hang: Callable[[], object], earlier: Callable[[guard.Guard], object]
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_guard_that_does_not_answer_is_replaced(
     machine: Tree, watch: guard.Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "ANSWER_S", 0.1)
-    watch.start()
+    watch.begin_lease()
     first = watch.process
     os.kill(first, signal.SIGSTOP)
     with watch.holding():
@@ -139,7 +139,7 @@ def test_nothing_is_limited_without_a_guard(machine: Tree, watch: guard.Guard, m
 
 
 def test_one_guard_serves_every_limit_of_its_holder(machine: Tree, watch: guard.Guard) -> None:
-    watch.start()
+    watch.begin_lease()
     first = watch.process
     for _ in range(2):
         with watch.holding():
