@@ -39,7 +39,7 @@ from elastio.config.paths import JOURNAL, LEDGER, RUNTIME_DIR, STATEMENTS, commo
 from elastio.config.schema import Config
 from elastio.control.server import ControlServer
 from elastio.core import backing_credits
-from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
+from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, LimitWrites, Outcome
 from elastio.core.bursts import LoadRun
 from elastio.core.model import HostView
 from elastio.core.policy import Model, utilization
@@ -106,7 +106,7 @@ def clear_io_limits(sysfs: Sysfs) -> None:
         _log.warning("%s", error)
 
 
-HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach)
+HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach, LimitWrites)
 
 
 def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:

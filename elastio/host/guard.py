@@ -113,7 +113,7 @@ class Guard:
         A lasting limit is no longer watched: hold back more than it does. This process is killed if it is not done in
         time. Raises HostError when no guard can be started.
         """
-        self._order(_Order(held_until=time.monotonic() + seconds))
+        self._order(lambda: _Order(held_until=time.monotonic() + seconds))
         try:
             yield
         except BaseException:
@@ -126,7 +126,7 @@ class Guard:
 
         Raises HostError when no guard can be started.
         """
-        self._order(_Order(lasts_until=time.monotonic() + TERM_S))
+        self._order(lambda: _Order(lasts_until=time.monotonic() + TERM_S))
 
     def end_lease(self) -> None:
         """Remove all limits. Raises HostError if some may be left; the guard goes on watching those."""
@@ -140,10 +140,10 @@ class Guard:
             self._end = None
             os.waitpid(self.process, 0)
 
-    def _order(self, order: _Order) -> None:
-        """The guard watches. One that does not answer, or has ended, is replaced."""
-        if self._end is None or not self._is_acknowledged(self._end, order):
-            self._replace(order)
+    def _order(self, make: Callable[[], _Order]) -> None:
+        """The guard watches. One that does not answer, or has ended, is replaced: the order's time begins anew."""
+        if self._end is None or not self._is_acknowledged(self._end, make()):
+            self._replace(make())
 
     def _is_acknowledged(self, end: socket.socket, order: _Order) -> bool:
         try:
@@ -188,8 +188,10 @@ def _run_guard(end: socket.socket, holder: int, order: _Order, pulse: Pulse, rel
             signal.signal(number, signal.SIG_IGN)
         os.closerange(3, end.fileno())
         os.closerange(end.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-        _watch(end, holder, order, pulse)
-        _remove_limits(release)
+        try:
+            _watch(end, holder, order, pulse)
+        finally:  # also where the holder died before it took an answer: its end is broken then
+            _remove_limits(release)
     finally:
         os._exit(0)
 

@@ -79,6 +79,28 @@ def test_limits_are_removed_when_the_holder_is_killed(machine: Tree, watch: guar
     assert machine.kernel.read(USERS) == ""
 
 
+def test_limits_are_removed_when_the_holder_dies_before_an_order_is_acknowledged(
+    machine: Tree, watch: guard.Guard
+) -> None:
+    said, say = os.pipe()
+
+    def order() -> None:
+        watch.begin_lease()
+        os.kill(watch.process, signal.SIGSTOP)
+        os.write(say, watch.process.to_bytes(4, "little"))
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        watch.begin_lease()
+
+    holder = in_child(order)
+    stopped = int.from_bytes(os.read(said, 4), "little")
+    os.waitpid(holder, 0)
+    assert machine.kernel.read(USERS) == HELD
+    os.kill(stopped, signal.SIGCONT)
+    reap_all()
+    assert machine.kernel.read(USERS) == ""
+
+
 @pytest.mark.parametrize("hang", [signal.pause, stop])
 @pytest.mark.parametrize("earlier", [lambda _: None, guard.Guard.begin_lease], ids=["nothing", "a lasting limit"])
 def test_a_holder_that_takes_too_long_is_killed_before_limits_are_removed(
