@@ -22,7 +22,8 @@ from elastio_openstack.translate import SDK_ERRORS, CloudError, message_of, tran
 # name, and servers without a network (Nova, Pike).
 MICROVERSIONS: Mapping[str, str] = {"block-storage": "3.27", "compute": "2.47"}
 MAJOR_VERSIONS: Mapping[str, str] = {"block-storage": "3", "compute": "2"}
-_FAILED = 400
+_FAILED, _NOT_FOUND = 400, 404
+_PURCHASE = ("POST", "/volumes")
 # What the SDK raises for a clouds.yaml of the right syntax with wrong values: it has no class of its own for them.
 _FILE_ERRORS = (TypeError, ValueError, AttributeError, KeyError, Warning)
 
@@ -51,6 +52,8 @@ class Cloud:
     def call(self, service: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One request; a response without content is empty. Raises errors of `elastio.errors`."""
         operation = f"{method} {path.partition('?')[0]} of {service}"
+        if (method, path) == _PURCHASE:
+            self._require_one_region(service)
         try:
             response = self._adapter(service).request(
                 path,
@@ -64,8 +67,25 @@ class Cloud:
             if response.status_code >= _FAILED:
                 raise CloudError(response.status_code, message_of(found))
         except (*SDK_ERRORS, CloudError) as error:
+            if isinstance(error, CloudError) and error.status == _NOT_FOUND and path.startswith("/servers/"):
+                self._require_one_region(service)
             raise translate(operation, error) from error
         return found
+
+    def _require_one_region(self, service: str) -> None:
+        """Raises RefusedError if the cloud has several regions and nobody named one.
+
+        Only where a volume would be bought, or the server is not found: what was bought before has to be released from
+        the region that the SDK chooses.
+        """
+        try:
+            region = self._cloud_region()
+            names = () if self._is_region_named else _regions_of(region, service)
+        except SDK_ERRORS as error:
+            raise translate("Looking for the regions", error) from error
+        if len(names) > 1:
+            text = f"The cloud has the regions {', '.join(names)}, and none of them is named: set region_name in "
+            raise RefusedError(f"{text}clouds.yaml, or provider.openstack.region.", code="provider.openstack.region")
 
     def region(self) -> str:
         """The region's name; empty if the cloud has none. Raises errors of `elastio.errors`."""
@@ -102,8 +122,6 @@ class Cloud:
 
     def _adapter(self, service: str) -> Any:
         region = self._cloud_region()
-        if service not in self._adapters and not self._is_region_named:
-            _require_one_region(region, service)
         with self._lock:
             if service not in self._adapters:
                 # The SDK's own client of a service needs a connection to all of them; a session is enough here.
@@ -188,15 +206,12 @@ def _is_region_named(config: OpenStackConfig, cloud: str, settings: Settings) ->
     return bool(settings.region or by_environment or entry.get("region_name")) or len(entry.get("regions") or ()) == 1
 
 
-def _require_one_region(region: Any, service: str) -> None:
-    """Raises RefusedError if the catalog has the service in several regions. May raise the SDK's errors."""
+def _regions_of(region: Any, service: str) -> tuple[str, ...]:
+    """In which the catalog has the service. May raise the SDK's errors."""
     session = region.get_session()
     catalog = session.auth.get_access(session).service_catalog
     found = catalog.get_endpoints_data(service_type=service, interface=region.get_interface(service))
-    names = {str(endpoint.raw_endpoint.get("region")) for endpoints in found.values() for endpoint in endpoints}
-    if len(names) > 1:
-        text = f"The cloud has the regions {', '.join(sorted(names))}, and none of them is named: set region_name in "
-        raise RefusedError(f"{text}clouds.yaml, or provider.openstack.region.", code="provider.openstack.region")
+    return tuple(sorted({str(e.raw_endpoint.get("region")) for endpoints in found.values() for e in endpoints}))
 
 
 def _stamp(path: Path | None) -> Stamp:
