@@ -237,6 +237,8 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
         return _abandoned(FailureKind.TIMED_OUT, f"no cache {waited} after the decision: abandoning this boost")
     if why := _why_inhibited(state):
         return withdrawn(f"{why} stop")
+    if policy.buys_nothing and cycle.volume_id is None:
+        return withdrawn(policy.buys_nothing)
     if (capped := caps.reached(state, obs, policy)) is not None:
         return replace(withdrawn(caps.sentence(capped)), capped=capped)
     return _no_longer_wanted(state, cycle, obs, policy)

@@ -16,7 +16,7 @@ from elastio.core.state import AgentState, Phase
 from elastio.errors import ConfigError
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Segment
-from tests.simulated import assert_at_rest, bought, in_phase, machine
+from tests.simulated import assert_at_rest, bought, in_phase, intents, machine
 from tests.values import cycle, present
 
 UUID = KernelSettings().backing_uuid
@@ -93,3 +93,13 @@ def test_an_agent_that_buys_nothing_flushes_and_releases_what_it_has() -> None:
     agent = present(sim.agent)
     agent.policy = replace(sim.policy, buys_nothing="")
     assert sim.ask(RequestKind.BOOST).accepted
+
+
+def test_a_purchase_that_nobody_has_confirmed_is_not_made_into_a_boost() -> None:
+    sim = machine((Segment(2, 0), Segment(60, 60), Segment(1e9, 0)))
+    in_phase(sim, Phase.ATTACHING)
+    sim.policy = replace(sim.policy, buys_nothing="two files are for one device")
+    sim.start_agent()
+    sim.run_for(100)
+    assert_at_rest(sim)
+    assert intents(sim, "InstallCache") == 0
