@@ -23,8 +23,9 @@ added here once more.
 A boost that a cap has ended is remembered (`AgentState.capped`) until the day or the month is over or the cap is
 changed. Otherwise the rest below the cap would buy one cache after the other, each too short to be of use.
 
-What was spent is unknown while the ledger cannot be read. It may be any amount, so a boost that runs under such a cap
-ends, as none begins. Boosts may begin again as soon as the ledger can be read.
+What was spent is unknown while the ledger cannot be read. No boost begins then. One that runs goes on for a few
+minutes with the value that was read last, since it is the only one that spends; if none was read, or it is older, it
+ends, since it may be any amount. Boosts may begin again as soon as the ledger can be read.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ KEPT = 8
 MARGIN = 1.1
 # The key of what ends a boost where nothing more could be reserved under shared caps, see `statements`.
 SHARED = "caps.shared"
-# The key where what was spent is not known.
-UNKNOWN = "caps.unknown"
+# The key where what was spent is not known, and for how long the last value counts: only this cache is paid meanwhile.
+UNKNOWN, UNKNOWN_S = "caps.unknown", 300.0
 # Until the decision takes effect: a sample, a scan, and a write to sysfs.
 SLACK_S = 2.0
 # A cache takes writes at its full rate for so long, unseen, before they are limited.
@@ -111,7 +112,7 @@ def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None
         return None
     until = cycle.wall_at(obs.now + release_s(state, policy))
     for cap in _caps(policy.caps, obs.spend):
-        if not obs.spend.known:
+        if not obs.spend.known and obs.now - obs.spend_at > UNKNOWN_S:
             return Capped(UNKNOWN, 0.0, obs.spend.day)
         bill = _bill(cycle, is_cost=cap.is_cost)
         if bill is None or _passes(cap, bill, cycle.wall_at(obs.spend_at), cycle.wall_at(obs.now), until):
