@@ -50,6 +50,7 @@ class CostRecorder:
         self._touched = float("-inf")
         self._spend = Spend(known=False)
         self._unrecorded: dict[str, tuple[Cycle, float]] = {}  # by token; with wall clock minus CLOCK_BOOTTIME
+        self._is_compared = True  # with the ledger, whose rows may know more than the journal did
         self._tried_wall = float("-inf")
         self._month = MonthToDate(lambda since, until: ledger.spent_between(since, until, self._newer()))
         self._past: tuple[int, Past] | None = None  # with the number of batches that it was read after
@@ -68,14 +69,20 @@ class CostRecorder:
         They are those of the journal; the ledger may have been unwritable when they were bought, or ended.
         """
         self._unrecorded = {cycle.token: (cycle, offset_s) for cycle, offset_s in bought}
-        since = min((cycle.started_wall for cycle, _ in self._unrecorded.values()), default=None)
-        if since is None:
-            return
+        self._is_compared = not self._unrecorded
         with _logged("which cycles are not in the ledger is not known"):
-            for row in self._ledger.cycles(since, float("inf"), with_steps=False):
-                known = self._unrecorded.get(row.token)
-                if known is not None and _ends(row) >= _ends(known[0]):
-                    del self._unrecorded[row.token]
+            self._compare()
+
+    def _compare(self) -> None:
+        """Forget the cycles that the ledger knows as well. Raises LedgerError, and then it is to be done again."""
+        if self._is_compared:
+            return
+        since = min(cycle.started_wall for cycle, _ in self._unrecorded.values())
+        for row in self._ledger.cycles(since, float("inf"), with_steps=False):
+            known = self._unrecorded.get(row.token)
+            if known is not None and _ends(row) >= _ends(known[0]):
+                del self._unrecorded[row.token]
+        self._is_compared = True
 
     @property
     def unrecorded(self) -> int:
@@ -85,6 +92,7 @@ class CostRecorder:
     def _record(self, wall: float) -> None:
         """Write what is not written yet. Raises LedgerError at the first that cannot be."""
         self._tried_wall = wall
+        self._compare()
         for token, (cycle, offset_s) in tuple(self._unrecorded.items()):
             self._ledger.record(self._priced(cycle), offset_s)
             del self._unrecorded[token]

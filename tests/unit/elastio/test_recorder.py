@@ -16,6 +16,7 @@ from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
 from elastio.accounting.report import day_start
+from elastio.accounting.rows import CycleRow
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Failure, FailureKind, Trigger
 from elastio.core.model import (
@@ -29,6 +30,7 @@ from elastio.core.model import (
 )
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import LoadWatch, Phase
+from elastio.errors import LedgerError
 from elastio.sim.prices import TARIFF
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
@@ -331,3 +333,26 @@ def test_a_load_that_is_written_after_its_cycle_is_a_burst_of_the_past(recorder:
     recorder.flush(wall=WALL + 103)
     (burst,) = recorder.past(WALL + 104).bursts
     assert burst.begun_at == WALL
+
+
+class UnreadableOnce(Ledger):
+    """A ledger that cannot be read the first time."""
+
+    failures = 1
+
+    def cycles(self, since: float, until: float, *, with_steps: bool = True) -> tuple[CycleRow, ...]:
+        if self.failures:
+            self.failures -= 1
+            raise LedgerError("unreadable")
+        return super().cycles(since, until, with_steps=with_steps)
+
+
+def test_a_bill_that_is_closed_is_not_opened_again_by_a_journal_that_knows_less(path: Path) -> None:
+    still_open = replace(CYCLE, token="open", started_wall=90.0, opened_wall=100.0, closed_wall=None)
+    with UnreadableOnce(path) as ledger:
+        ledger.record(replace(still_open, closed_wall=200.0), 0.0)
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        recorder.recall([(still_open, 0.0)])
+        recorder.listed(frozenset(), wall=5000.0)
+        (row,) = ledger.cycles(0.0, 6000.0)
+    assert (row.closed_wall, recorder.unrecorded) == (200.0, 0)
