@@ -11,7 +11,7 @@ from pathlib import Path
 from elastio.cli.busy import ProgressLine, busy
 from elastio.config.neighbours import Device
 from elastio.config.paths import DEFAULT_PATH, NAME, name_of, socket_of
-from elastio.config.schema import Config, load
+from elastio.config.schema import Config, load, load_alone
 from elastio.control.client import ControlClient
 from elastio.control.exit_codes import TimedOutError
 from elastio.control.protocol import Message
@@ -74,7 +74,7 @@ class App:
         if self.socket is not None:
             return PatientClient(self.socket)
         try:
-            return PatientClient(self.config().agent.socket)
+            return PatientClient(load_alone(self.config_path).agent.socket)  # it may run in spite of its neighbours
         except ConfigError as error:
             if error.code == "agent.socket":
                 raise

@@ -44,6 +44,8 @@ def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
                 _begin(device, int(wait_s + quiesced_s), begun)
             for device in devices:
                 _wait(device, max(0.0, until - time.monotonic()))
+            for device in devices[:-1]:  # while others were flushed, somebody may have ended its inhibition
+                _wait(device, 0.0)
         except BaseException:  # also Ctrl-C and signals: nobody would end the inhibition
             for device in begun:
                 _end_inhibition(device)

@@ -26,6 +26,7 @@ _OTHERS = re.compile(
     r"|throughputpercentage|avg(read|write)latency|stalledio(check)?|(iops|throughput)exceeded(check)?)|burstbalance"
     r"|(ebs|disk)(read|write)(bytes|ops)|ebs(io|byte)balance%?)(?![a-z])"
 )
+_BYTES = re.compile(r"(?i)volume(read|write)bytes")
 # Words of labels of one's own for them.
 _QUANTITIES = re.compile(r"(?i)(?<![a-z])(i?ops|operations|latency|idle|queue|balance)(?![a-z])")
 # Of a sum, CloudWatch says nothing or Sum in a label.
@@ -81,7 +82,10 @@ def _messages(part: Mapping[str, Any], name: str) -> Iterator[str]:
 
 
 def _is_other(*texts: str) -> bool:
-    return any(_OTHERS.search(text) or _QUANTITIES.search(text) for text in texts)
+    if any(_OTHERS.search(text) for text in texts):
+        return True
+    is_named = any(_BYTES.search(text) for text in texts)  # a volume may be called "ops"
+    return not is_named and any(_QUANTITIES.search(text) for text in texts)
 
 
 def metric_statistics(document: Mapping[str, Any], stem: str, name: str) -> Iterator[Series | str]:

@@ -248,6 +248,14 @@ def test_labels_of_ones_own_are_read_and_other_metrics_are_named_as_left_out() -
     assert [name in said for said in found.said for name in ("o0", "o1", "o2")] == [True] * 3
 
 
+@pytest.mark.parametrize("name", ["ops-db", "queue 2", "balance"])
+def test_a_volume_may_be_called_as_a_quantity_is(name: str) -> None:
+    label = f"{name} vol-0eeeeffff00001111 VolumeWriteBytes"
+    found = reading(cloudwatch(minutes(0, 9, Id="w2", Label=label)))
+    assert [each.volume for each in found.recordings] == ["vol-0eeeeffff00001111"]
+    assert not any("left out" in said for said in found.said)
+
+
 def test_a_message_of_the_server_is_passed_on() -> None:
     messages = [{"Code": "MaxMetricsExceeded", "Value": "as many as possible"}]
     assert "MaxMetricsExceeded" in reading(cloudwatch(minutes(0, 9), Messages=messages)).said[0]
