@@ -24,7 +24,7 @@ POLL_GROWTH = 1.3
 POLL_MOST_S = 3.0
 # Polls of a volume that is being created: the shortest wait between two, the wait as a share of how late the volume is,
 # and how long before the expected time the first one is.
-CLOSE_POLL_S = 0.05
+CLOSE_POLL_S = 0.1
 LATE_SHARE = 0.1
 SOON_S = 0.2
 # The first poll is no later than this: one slow volume must not delay all later ones.

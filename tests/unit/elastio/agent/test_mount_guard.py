@@ -60,8 +60,8 @@ def test_the_guard_and_its_end_are_durable(guard: MountGuard, monkeypatch: pytes
     seen = syncs(monkeypatch)
     guard.put("cycle 1")
     guard.clear()
-    folder = guard.path.parent.name
-    assert seen == [guard.path.name, folder, folder]
+    folder = guard.path.parent
+    assert seen == [guard.path.name, folder.name, folder.parent.name, folder.name]
 
 
 def test_is_written_before_the_cache_is_attached_and_removed_when_it_is_off(guard: MountGuard, tmp_path: Path) -> None:
