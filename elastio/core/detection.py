@@ -204,9 +204,6 @@ def _why_inhibited(state: AgentState) -> str:
     return f"held clean ({current.reason}):" if current is not None and current.flush else ""
 
 
-# --- one function per phase ------------------------------------------------------------------------------
-
-
 def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     """A volume that belongs to no cycle. Whether a boost is wanted is decided later, see `boosting.wanted`."""
     if state.orphans and obs.host is not None and obs.host.backing is not None:

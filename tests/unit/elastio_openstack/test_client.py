@@ -44,10 +44,9 @@ def keystone() -> Iterator[str]:
             self.wfile.write(text)
 
         def do_GET(self) -> None:
-            if self.path.endswith("/servers/none"):
-                return self._reply(404, {})
             if "/servers/" in self.path:
-                return self._reply(200, {"server": {"region": self.path.split("/")[1]}})
+                status = 404 if self.path.endswith("/none") else 200
+                return self._reply(status, {"server": {"region": self.path.split("/")[1]}})
             return self._reply(200, {"version": {**VERSION, "links": [{"rel": "self", "href": url + self.path}]}})
 
         def do_POST(self) -> None:
