@@ -141,7 +141,7 @@ class Guard:
             os.waitpid(self.process, 0)
 
     def _order(self, make: Callable[[], _Order]) -> None:
-        """The guard watches. One that does not answer, or has ended, is replaced: the order's time begins anew."""
+        """The guard watches. One that does not answer, or has ended, is replaced, and the order's time begins again."""
         if self._end is None or not self._is_acknowledged(self._end, make()):
             self._replace(make())
 
