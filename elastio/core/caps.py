@@ -118,6 +118,8 @@ def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None
         if bill is None or _passes(cap, bill, cycle.wall_at(obs.spend_at), cycle.wall_at(obs.now), until):
             return Capped(cap.key, cap.most, cap.period, has_price=bill is not None)
     others = obs.spend.others
+    if others is not None and others.granted_until_wall is None and others.trouble:
+        return Capped(SHARED, 0.0, obs.spend.day)  # since a start nothing could be reserved: nobody knows the bill
     if others is None or others.granted_until_wall is None or until <= others.granted_until_wall:
         return None
     return Capped(SHARED, 0.0, obs.spend.day)

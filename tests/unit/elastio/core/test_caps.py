@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.caps import MARGIN, SLACK_S, least_s, reached, refusal, release_s, standing, with_release_time
+from elastio.core.caps import MARGIN, SHARED, SLACK_S, least_s, reached, refusal, release_s, standing, with_release_time
 from elastio.core.credits import CreditBalance, CreditBucket
 from elastio.core.cycle import Cycle, Timestamps
-from elastio.core.model import Period, Quote, Spend, Spent, VolumeSpec
+from elastio.core.model import Others, Period, Quote, Spend, Spent, VolumeSpec
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, Capped, Phase
@@ -122,6 +122,19 @@ def test_what_was_billed_yesterday_does_not_count_for_today() -> None:
 @pytest.mark.parametrize("caps", [{}, {"max_boosts_per_day": 0}, {"max_cost_per_day": 0.0, "ends_boosts": False}])
 def test_no_cap_no_end(caps: dict[str, object]) -> None:
     assert reached(running(), observed(Spend(boosts=9, currency=1e9)), under(**caps)) is None
+
+
+@pytest.mark.parametrize(
+    ("others", "ends"),
+    [
+        (Others(), False),
+        (Others(trouble="read-only"), True),
+        (Others(trouble="read-only", granted_until_wall=4e9), False),
+    ],
+)
+def test_a_bill_that_others_do_not_know_ends_where_it_cannot_be_stated(others: Others, *, ends: bool) -> None:
+    found = reached(running(), observed(Spend(others=others)), under(max_agbs_per_day=1e12, shared=True))
+    assert (found is not None and found.key == SHARED) is ends
 
 
 def test_what_was_not_bought_yet_costs_nothing() -> None:
