@@ -74,6 +74,9 @@ class Runner:
         for run in runs:
             self._say(str(run))
             result = self._result(run, self._fit_lab())
+            if result.missed and result.is_sound:
+                self._say(f"run {run.number}: {_line(result)}; it proves nothing, and is repeated once")
+                result = self._result(run, self._fit_lab())
             self._say(f"run {run.number}: {_line(result)}")
             if not result.is_sound:
                 self._discard()

@@ -95,6 +95,11 @@ def test_another_value_of_the_variable_is_refused(image: GuestImage, monkeypatch
         VirtualMachine(image)
 
 
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the laboratory logged; the library that speaks QMP logs a reset connection, or not."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("elastio")]
+
+
 def test_a_guest_that_cannot_be_stored_boots_and_leaves_nothing_in_the_cache(
     vm: VirtualMachine, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,7 +107,7 @@ def test_a_guest_that_cannot_be_stored_boots_and_leaves_nothing_in_the_cache(
         vm.start(BOOT_S)
     assert vm.alive
     assert entries(cache) == []
-    [line] = caplog.messages
+    [line] = said(caplog)
     assert "\n" not in line
 
 
@@ -121,7 +126,7 @@ def test_a_state_that_qemu_refuses_is_deleted_and_the_machine_boots(
         vm.start(BOOT_S)
     assert vm.alive
     assert entries(cache) == []
-    assert len(caplog.messages) == 1
+    assert len(said(caplog)) == 1
 
 
 @pytest.mark.parametrize("name", [STREAM, ROOT])
