@@ -110,8 +110,8 @@ class Guard:
     def holding(self, seconds: float = HELD_S) -> Iterator[None]:
         """Requests may be held back inside. The caller removes its limits before the end.
 
-        A lasting limit is no longer watched: hold back more than it does. This process is killed if it is not done in
-        time. Raises HostError when no guard can be started.
+        The guard watches this instead of a lasting limit, which the caller has to replace by its own. This process is
+        killed if it is not done in time. Raises HostError when no guard can be started.
         """
         self._order(lambda: _Order(held_until=time.monotonic() + seconds))
         try:

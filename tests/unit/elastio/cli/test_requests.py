@@ -15,7 +15,7 @@ from elastio.core.state import Phase
 from elastio.units import GIB, MIB
 
 from .conftest import FakeAgent, Golden, Shell, published, standing
-from .machine import LEAST
+from .machine import LEAST, UUID
 from .test_status import CYCLE
 
 IDLE = published(standing(Phase.IDLE))
@@ -118,6 +118,10 @@ def test_why_before_the_first_decision(agent: FakeAgent, elastio: Shell) -> None
 
 def test_finds_the_socket_that_the_configuration_names(agent: FakeAgent, tmp_path: Path) -> None:
     config = tmp_path / "named.toml"
-    config.write_text(f'{LEAST}[agent]\nsocket = "{agent.path}"\n')
+    config.write_text(f'{LEAST}[agent]\nsocket = "{agent.path}"\n[caps]\nshared = true\nmax_boosts_per_day = 1\n')
     agent.replies["pause"] = accepted("paused")
     assert Shell(App(config_path=config))("pause").stdout == "paused\n"
+    # The agent runs although another configuration keeps the shared caps in another place.
+    beside = LEAST.replace(UUID, UUID.replace("0", "1")) + '[agent]\nstate_dir = "/srv/other"\n[caps]\nshared = true\n'
+    (tmp_path / "beside.toml").write_text(beside)
+    assert Shell(App(config_path=config))("pause", "--device", "named").stdout == "paused\n"

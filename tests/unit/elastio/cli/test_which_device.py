@@ -125,6 +125,18 @@ def test_all_devices_are_quiesced_or_none(why: str, shell: Shell, agents: dict[s
     assert asked(agents["data"]) == (["quiesce"] if why == "refused" else ["quiesce", "unquiesce"])
 
 
+def test_an_inhibition_that_was_ended_while_another_device_was_flushed_is_noticed(
+    shell: Shell, agents: dict[str, FakeAgent]
+) -> None:
+    idle = published(standing(Phase.IDLE))
+    for agent in agents.values():
+        agent.replies |= {"quiesce": accepted("done"), "unquiesce": accepted("done")}
+    agents["elastio"].statuses = [idle, held(), idle]
+    agents["data"].statuses = [idle, held()]
+    assert shell("quiesce", "--all").exit_code == Exit.TIMED_OUT
+    assert asked(agents["elastio"]) == asked(agents["data"]) == ["quiesce", "unquiesce"]
+
+
 @pytest.mark.parametrize("wanted", ["data", OTHER, OTHER.upper()])
 @pytest.mark.parametrize("is_last", [False, True])
 def test_the_named_device_is_asked_and_no_other(

@@ -6,7 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.caps import MARGIN, SHARED, SLACK_S, least_s, reached, refusal, release_s, standing, with_release_time
+from elastio.core.caps import (
+    MARGIN,
+    SHARED,
+    SLACK_S,
+    UNKNOWN,
+    UNKNOWN_S,
+    least_s,
+    reached,
+    refusal,
+    release_s,
+    standing,
+    with_release_time,
+)
 from elastio.core.credits import CreditBalance, CreditBucket
 from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.model import Others, Period, Quote, Spend, Spent, VolumeSpec
@@ -135,6 +147,13 @@ def test_no_cap_no_end(caps: dict[str, object]) -> None:
 def test_a_bill_that_others_do_not_know_ends_where_it_cannot_be_stated(others: Others, *, ends: bool) -> None:
     found = reached(running(), observed(Spend(others=others)), under(max_agbs_per_day=1e12, shared=True))
     assert (found is not None and found.key == SHARED) is ends
+
+
+@pytest.mark.parametrize(("read_ago_s", "ends"), [(UNKNOWN_S, False), (UNKNOWN_S + 0.1, True)])
+def test_a_boost_goes_on_for_some_minutes_without_the_ledger(read_ago_s: float, *, ends: bool) -> None:
+    obs = replace(observed(Spend(known=False)), spend_at=NOW - read_ago_s)
+    found = reached(running(), obs, under(max_agbs_per_day=1e12))
+    assert (found is not None and found.key == UNKNOWN) is ends
 
 
 def test_what_was_not_bought_yet_costs_nothing() -> None:
