@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from elastio_testbed.console import Say
 from elastio_testbed.ec2 import Quota
@@ -25,6 +26,8 @@ from elastio_testbed.machine import CONFIG
 from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
 
+# A sample a second, and what is still on its way from the last load.
+QUIET_S = 60.0
 # Timeout of the trigger; the fault strikes afterwards in any case.
 TRIGGER_S = 240.0
 # Timeout of the writer's error once its cache is removed: a clean device continues, a hung kernel never responds.
@@ -74,9 +77,6 @@ class Runner:
         for run in runs:
             self._say(str(run))
             result = self._result(run, self._fit_lab())
-            if result.missed and result.is_sound:
-                self._say(f"run {run.number}: {_line(result)}; it proves nothing, and is repeated once")
-                result = self._result(run, self._fit_lab())
             self._say(f"run {run.number}: {_line(result)}")
             if not result.is_sound:
                 self._discard()
@@ -197,7 +197,12 @@ def recover(lab: Lab) -> bool:
 
 
 def set_up(run: PlannedRun, lab: Lab, writers: Writers) -> int:
-    """Start watching, the faults of the cloud, the writer and the load, in this order: no trigger may be missed."""
+    """Start watching, the faults of the cloud, the writer and the load, in this order: no trigger may be missed.
+
+    To read the records of the run before is a load as well: if boosts were allowed while the agent still sees it, one
+    would begin before anybody watches for it, and this run's load would find its cache.
+    """
+    lab.guest.wait_for(is_unloaded, QUIET_S, "the last load to be over")
     lab.guest.check(lab.guest.elastio("resume"), timeout_s=90)
     lab.forget_records()
     throttling = run.action is FaultAction.KILL_THROTTLING
@@ -220,6 +225,11 @@ def set_up(run: PlannedRun, lab: Lab, writers: Writers) -> int:
     else:
         lab.burst()
     return seen
+
+
+def is_unloaded(status: Mapping[str, Any]) -> bool:
+    """The last sample shows no load that could begin a boost."""
+    return status["load"] is not None and float(status["load"]["utilization"]) < status["load"]["threshold"] / 2
 
 
 def has_struck(pending: Sequence[Mapping[str, object]], run: PlannedRun) -> bool:
