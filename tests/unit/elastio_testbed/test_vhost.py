@@ -144,6 +144,20 @@ def test_a_flush_does_not_wait_for_the_limit(driver: Driver, server: DiskServer,
     assert driver.status() == OK
 
 
+def test_a_discard_neither_waits_for_the_limit_nor_counts(driver: Driver, server: DiskServer, path: Path) -> None:
+    everything = struct.pack("<QII", 0, SIZE // 512, 0)
+    server.limit(3, Disk(SERIAL, path, BLOCK))
+    driver.send(DISCARD, 0, everything)
+    assert driver.status() == OK
+    driver.send(WRITE, 0, b"1" * BLOCK)
+    assert driver.status() == OK, "the first request that counts"
+    driver.send(DISCARD, 0, everything)
+    assert driver.status() == OK
+    driver.send(WRITE, 0, b"2" * BLOCK)
+    assert not driver.is_answered(within_s=0.2)
+    assert path.read_bytes() == bytes(SIZE)
+
+
 # --- what breaks -----------------------------------------------------------------------------------------
 
 

@@ -85,14 +85,16 @@ class ServedDisk:
         """Carry out what the limit lets pass by now, and set `due`."""
         self.due = None
         while self._waiting:
-            if not self._is_broken:
+            # A discard moves nothing: QEMU and clouds do not count it.
+            is_free = self._waiting[0].kind == _DISCARD
+            if not self._is_broken and not is_free:
                 now = self._now()
                 wait_s = self.throttle.wait_s(now)
                 if wait_s > 0:
                     self.due = now + wait_s
                     return
             request = self._waiting.popleft()
-            self.throttle.account(request.length)
+            self.throttle.account(0 if is_free else request.length)
             self._carry_out(request)
 
     def limit(self, throttle: Throttle) -> None:
