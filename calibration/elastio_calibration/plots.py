@@ -1,4 +1,7 @@
-"""Plots: the trade-off over cache sizes (as in figures 6a and 6b of the article), a sweep, a trace, a profiled run."""
+"""Plots: the trade-off over cache sizes (as in figures 6a and 6b of the article), a sweep, a trace, a profiled run.
+
+Titles and names come from outside: they are drawn as they are (`parse_math=False`), never as mathematics of matplotlib.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from elastio.cli.charts import caption
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.sweep import Step
 
@@ -44,8 +48,9 @@ def sweep(steps: Sequence[Step], symbol: str, title: str, path: Path) -> None:
             if sure:
                 at, low, high = zip(*sure, strict=True)
                 axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
-    left.set(xlabel=symbol, ylabel="completion, s")
-    right.set(xlabel=symbol, ylabel="AGBs")
+    for axes, what in ((left, "completion, s"), (right, "AGBs")):
+        axes.set_xlabel(caption(symbol), parse_math=False)
+        axes.set_ylabel(what)
     left.legend(frameon=False, fontsize=8)
     _save(figure, title, path)
 
@@ -58,7 +63,7 @@ def timeline(runs: Mapping[str, Sequence[tuple[float, float, float]]], title: st
         times = [at for at, _, _ in points]
         axes.plot(times, [rate for _, rate, _ in points], color=COLOURS["static-fast"], linewidth=1)
         axes.set_ylabel("MB/s")
-        axes.set_title(name, loc="left", fontsize=10)
+        axes.set_title(caption(name), loc="left", fontsize=10, parse_math=False)
         size = axes.twinx()
         size.fill_between(times, [held for _, _, held in points], step="post", alpha=0.3, color=COLOURS["adaptive"])
         size.set_ylabel("cache GB")
@@ -95,7 +100,7 @@ def _panels() -> tuple[Figure, Axes, Axes]:
 
 def _save(figure: Figure, title: str, path: Path) -> None:
     """Raises CalibrationError where the file cannot be written or its suffix is not an image format."""
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(caption(title), fontsize=11, parse_math=False)
     figure.tight_layout()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

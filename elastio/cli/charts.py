@@ -44,11 +44,18 @@ class Symbols:
 
 BLOCKS = Symbols(" ▁▂▃▄▅▆▇█", "█", "░", "…")
 ASCII = Symbols(" ...:::##", "#", "-", "~")
+# What fits over the narrowest picture that is drawn.
+CAPTION = 80
 
 
 def clean(text: str) -> str:
     """The text on one line, without characters that a terminal interprets."""
     return "".join("?" if unicodedata.category(c) in _HIDDEN else c for c in " ".join(text.split()))
+
+
+def caption(text: str) -> str:
+    """The text as a title of a picture: on one line, of at most CAPTION columns."""
+    return clip(clean(text), CAPTION, ASCII)
 
 
 def width(text: str) -> int:

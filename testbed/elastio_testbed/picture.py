@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from elastio.cli.charts import caption
 from elastio_testbed.rates import APPLICATION, BACKING, CACHE
 from elastio_testbed.series import Series, from_json
 from elastio_testbed.tables import hypervisor_of
@@ -49,19 +50,24 @@ def draw(document: Mapping[str, Any]) -> Figure:
     for panel, run in zip(panels, runs, strict=False):
         _throughput(panel, run)
         completion_s = document["setups"][run.setup]["completion_s"]
-        panel.set_title(f"{run.setup}, completed in {completion_s:.0f} s", loc="left", fontsize=10)
+        _name(panel, f"{run.setup}, completed in {completion_s:.0f} s")
     for panel, run in zip(panels[len(runs) :], bought, strict=True):
         _cache_size(panel, run)
     panels[-1].set_xlabel("seconds since the set-up's first dump began")
     fullest = max(range(len(runs)), key=lambda n: len(runs[n].rates) + len(runs[n].phases))
     panels[fullest].legend(loc="upper right", fontsize=8, ncols=4, frameon=False)
-    figure.suptitle(
+    title = (
         f"{document['experiment']}, scale {document['scale']:g}, bandwidth {document['bandwidth']:g}, "
-        f"{hypervisor_of(document)} ({document['accelerator']})",
-        fontsize=11,
+        f"{hypervisor_of(document)} ({document['accelerator']})"
     )
+    figure.suptitle(caption(title), fontsize=11, parse_math=False)
     figure.tight_layout()
     return figure
+
+
+def _name(panel: Axes, text: str) -> None:
+    """A name comes from a result's file: it is drawn as it is, never as mathematics of matplotlib."""
+    panel.set_title(caption(text), loc="left", fontsize=10, parse_math=False)
 
 
 def _throughput(panel: Axes, run: Series) -> None:
@@ -84,5 +90,5 @@ def _cache_size(panel: Axes, run: Series) -> None:
         panel.fill_between([begin, end], size_gb, alpha=0.5, color=COLOURS[CACHE])
     panel.set_ylim(bottom=0)
     panel.set_ylabel("cache GB")
-    panel.set_title(f"{run.setup}: cache volumes, as the cloud reports them", loc="left", fontsize=10)
+    _name(panel, f"{run.setup}: cache volumes, as the cloud reports them")
     panel.grid(alpha=0.25)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from elastio.cli.charts import CAPTION
 from elastio.units import GB
 from elastio_calibration import plots, sweep
 from elastio_calibration.application import Application
@@ -172,3 +175,28 @@ def test_a_trace_is_drawn_and_an_unknown_kind_of_picture_refused(tmp_path: Path)
     assert (tmp_path / "c.svg").stat().st_size > 5000
     with pytest.raises(CalibrationError):
         plots.timeline(trace, "trace", tmp_path / "c.nothing")
+
+
+OUTSIDE = "awk '{print $1 + $2}' \x1b[31m\ud800 $x^_{$ " + "long " * 100
+POINTS = [(8.0, 1.0, 2.0, 3.0), (16.0, 1.0, 1.5, 2.0)]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda path: plots.bandwidth(POINTS, 9.0, OUTSIDE, path),
+        lambda path: plots.timeline({OUTSIDE: [(0.0, 1.0, 0.0), (1.0, 90.0, 10.0)]}, OUTSIDE, path),
+        lambda path: plots.sweep([], OUTSIDE, OUTSIDE, path),
+        lambda path: plots.trade_off([{"cache_mb_s": 1, "cache_gb": 1, "completion_of_fast": 1, "agbs_of_fast": 1,
+                                       "chosen": True}], OUTSIDE, path),
+    ],
+    ids=["bandwidth", "timeline", "sweep", "trade-off"],
+)  # fmt: skip
+def test_text_from_outside_is_drawn_as_it_is_in_every_picture(draw: Callable[[Path], None], tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "No artists with labels")  # a sweep of nothing
+        draw(tmp_path / "made.svg")
+    names = re.findall(r"<!-- (.*?) -->", (tmp_path / "made.svg").read_text())
+    shown = [name for name in names if name.startswith("awk")]
+    assert shown
+    assert all("$1 + $2}' ?[31m? $x^_{$ long" in name and len(name) <= CAPTION for name in shown)

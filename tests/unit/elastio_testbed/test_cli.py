@@ -112,6 +112,17 @@ def test_the_picture_of_a_stored_result_is_drawn_as_a_file(result: Path, tmp_pat
     assert (tmp_path / "made" / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_text_of_a_result_is_drawn_as_it_is(tmp_path: Path) -> None:
+    """A result is a file: its texts are no mathematics of matplotlib, and no markup of the page."""
+    made = {**document(), "accelerator": "$x^_{$ \x1b<script>"}
+    path = tmp_path / "made.json"
+    path.write_text(json.dumps(made))
+    assert invoke("render", path, "--html", tmp_path / "page.html", "--png", tmp_path / "p.png").exit_code == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "($x^_{$ ?&lt;script&gt;)" in text
+    assert "<script" not in text
+
+
 @pytest.mark.parametrize("option", ["--scale", "--bandwidth", "--max-time"])
 @pytest.mark.parametrize("value", ["nan", "inf", "0"])
 def test_an_invalid_number_is_a_usage_error(option: str, value: str) -> None:
