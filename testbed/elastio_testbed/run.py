@@ -15,7 +15,7 @@ from elastio_testbed.errors import PlanError
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import QEMU, HypervisorError
-from elastio_testbed.image import GuestImage, build_guest_image
+from elastio_testbed.image import TOOLS, GuestImage, build_guest_image
 from elastio_testbed.operation_timings import timings_of
 from elastio_testbed.parallel import Job, run_in_parallel
 from elastio_testbed.result import Result, SetupResult
@@ -44,7 +44,7 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
     """
     check(plan)
     kind = trials_of(plan)
-    image = build_guest_image(tools=plan.needs_tools, suite=plan.suite)
+    image = build_guest_image(extra=TOOLS if plan.needs_tools else (), suite=plan.suite)
     # The servers of OpenStack are on QEMU.
     conditions = observe("", None if plan.cloud == EC2 else QEMU)
     say(f"guests on {conditions.hypervisor}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from elastio_testbed.faults import acks
@@ -67,18 +68,23 @@ def boost_with_records(target: Target) -> str:
     target.start_writer()
     load(lab)
     name = target.names[-1]
+    wait_for_dirty(lab, lambda: acks.read(lab.records).get(name, 0))
+    return name
+
+
+def wait_for_dirty(lab: Lab, acknowledged: Callable[[], int]) -> None:
+    """Wait until the cache is dirty, and RECORDS more were acknowledged since it is."""
     first: list[int] = []
 
     def has_enough() -> bool:
         seen = lab.guest.status()
         is_dirty = seen["phase"] == "boosting" and seen["backing"]["dirty_bytes"] > 0
-        number = acks.read(lab.records).get(name, 0)
+        number = acknowledged()
         if is_dirty and not first:
             first.append(number)
         return is_dirty and number >= first[0] + RECORDS
 
     lab.wait_until(has_enough, LOADED_S, f"{RECORDS} records in a dirty cache")
-    return name
 
 
 def end_load(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,15 +47,15 @@ class GuestImage:
     suite: str
 
 
-def build_guest_image(*, tools: bool = False, suite: str | None = None) -> GuestImage:
+def build_guest_image(*, extra: Sequence[str] = (), suite: str | None = None) -> GuestImage:
     """Return the image of this checkout; missing layers are built, which needs root, and the network once.
 
-    `suite`: the release of Debian, else that of $ELASTIO_SUITE, else Debian 12. `tools`: a larger image, with the
-    applications of the larger experiments. Raises ImageError; the cache then keeps the finished layers only.
+    `suite`: the release of Debian, else that of $ELASTIO_SUITE, else Debian 12. `extra`: Debian packages that a
+    larger image has besides, such as TOOLS. Raises ImageError; the cache then keeps the finished layers only.
     """
     cache = cache_directory()
     release = chosen_suite(suite)
-    debian = debian_root(cache, release, dependencies(_CHECKOUT), tools=tools)
+    debian = debian_root(cache, release, (*dependencies(_CHECKOUT), *extra))
     sources = [_CHECKOUT / name for name in _SOURCES]
     digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
     entry = cache / f"guest-{release}-{digest}"

@@ -52,12 +52,9 @@ def chosen_suite(wanted: str | None = None) -> str:
     return name
 
 
-def debian_root(cache: Path, suite: str, dependencies: Sequence[str], *, tools: bool = False) -> Path:
-    """The tar file of the Debian root, with or without TOOLS; mmdebstrap builds it if the cache has none.
-
-    `dependencies`: the packages that elastio's own depends on.
-    """
-    packages = (*PACKAGES, *dependencies, *(TOOLS if tools else ()))
+def debian_root(cache: Path, suite: str, more: Sequence[str]) -> Path:
+    """The tar file of a Debian root with PACKAGES and `more`; mmdebstrap builds it if the cache has none."""
+    packages = (*PACKAGES, *more)
     digest = digest_of([str(_RECIPE), *packages, *_EXCLUDED, _ANONYMOUS])
     entry = cache / f"debian-{suite}-{digest}"
     return cached(entry, lambda unfinished: _bootstrap(unfinished, suite, packages)) / "root.tar"
