@@ -11,6 +11,7 @@ import gc
 import logging
 import multiprocessing
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,7 @@ from elastio.host.clock import SystemClock
 from elastio.host.counters import DiskCounters
 from elastio.host.identity import machine_id
 from elastio.host.instance_lock import lock_device, lock_state
+from elastio.host.limit_removers import LimitRemovers
 from elastio.host.mlock import stay_in_memory
 from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
@@ -109,7 +111,7 @@ def clear_io_limits(sysfs: Sysfs) -> None:
 HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach, LimitWrites)
 
 
-def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
+def lost_on(sysfs: Sysfs, removers: LimitRemovers) -> Callable[[Action, float], Outcome]:
     """`executor.lost` of the host worker: what was lost leaves nobody held back. Beside the loop, which never waits."""
 
     def free() -> None:
@@ -118,7 +120,8 @@ def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
 
     def lost_and_freed(action: Action, seconds: float) -> Outcome:
         if isinstance(action, HOLDS_BACK):
-            multiprocessing.get_context("fork").Process(target=free, name="elastio-free", daemon=True).start()
+            with suppress(OSError), removers.joined():  # refused: no limit is set yet, or its guard removes it
+                multiprocessing.get_context("fork").Process(target=free, name="elastio-free", daemon=True).start()
         return lost(action, seconds)
 
     return lost_and_freed
@@ -163,7 +166,7 @@ def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkW
     executor = Executor(host, provider, reservations=shared_caps(config))
     late = "the kernel did not show its state within {:.0f} s: bcache may hang"
     scan: ForkWorker[Serials, HostView | str] = ForkWorker("scan", scan_with(host), lambda _, s: late.format(s))
-    on_host: ForkWorker[Action, Outcome] = ForkWorker("host", executor.run, lost_on(host.sysfs))
+    on_host: ForkWorker[Action, Outcome] = ForkWorker("host", executor.run, lost_on(host.sysfs, host.guard.removers))
     on_cloud: ForkWorker[Action, Outcome] = ForkWorker("cloud", executor.run, lost, provider.warm_up)
     forked = (scan, on_host, on_cloud)
     # The garbage collector writes into every object it looks at: each child would soon have all pages to itself.

@@ -18,7 +18,8 @@ open. No limit is written before the guard has acknowledged the order to watch i
   after the unit has ended and before it starts.
 
 A guard does one thing at a time: one that has begun to remove limits acknowledges no order, but ends. So it never
-removes a limit that was set after its own order.
+removes a limit that was set after its own order. Nor does one whose holder was killed remove those of the next holder,
+which starts no guard before that one has ended: see `limit_removers`.
 
 One guard serves all limits of a boost, because the boost waits for its holder: to start and to end a process for each
 limit takes some hundredths of a second on a small machine. It closes every descriptor that it inherited, the instance
@@ -39,6 +40,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from elastio.errors import HostError
+from elastio.host.limit_removers import LimitRemovers
 
 HELD_S = 10.0
 STALE_S = 8.0
@@ -102,6 +104,7 @@ class Guard:
 
     def __init__(self, release: Release) -> None:
         self.pulse = Pulse()
+        self.removers = LimitRemovers()
         self.process = 0
         self._release = release
         self._end: socket.socket | None = None
@@ -143,7 +146,7 @@ class Guard:
     def _order(self, make: Callable[[], _Order]) -> None:
         """The guard watches. One that does not answer, or has ended, is replaced, and the order's time begins again."""
         if self._end is None or not self._is_acknowledged(self._end, make()):
-            self._replace(make())
+            self._replace(make)
 
     def _is_acknowledged(self, end: socket.socket, order: _Order) -> bool:
         try:
@@ -152,11 +155,12 @@ class Guard:
         except OSError:
             return False
 
-    def _replace(self, order: _Order) -> None:
+    def _replace(self, make: Callable[[], _Order]) -> None:
         if self._end is not None:
             os.kill(self.process, signal.SIGKILL)
             self.dismiss()
-        self._start(order)
+        with self.removers.joined_alone(ANSWER_S) as lock:
+            self._start(make(), lock)
 
     def _forget(self) -> None:
         """No limit is left. A guard that cannot be told so has ended; the next order notices that."""
@@ -164,7 +168,7 @@ class Guard:
             with suppress(OSError):
                 self._end.send(NOTHING.packed())
 
-    def _start(self, order: _Order) -> None:
+    def _start(self, order: _Order, lock: int) -> None:
         holder = os.getpid()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -174,20 +178,22 @@ class Guard:
             raise HostError(f"cannot start a guard: {error.strerror}; no application was held back") from error
         else:
             if self.process == 0:
-                _run_guard(theirs, holder, order, self.pulse, self._release)
+                _run_guard(theirs, lock, holder, order, self.pulse, self._release)
         finally:
             theirs.close()
         ours.settimeout(ANSWER_S)
         self._end = ours
 
 
-def _run_guard(end: socket.socket, holder: int, order: _Order, pulse: Pulse, release: Release) -> None:
-    """What the guard does. Whatever happens, it must not return into the holder's code."""
+def _run_guard(end: socket.socket, lock: int, holder: int, order: _Order, pulse: Pulse, release: Release) -> None:
+    """What the guard does. Whatever happens, it must not return into the holder's code. It keeps `lock` to its end."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        os.closerange(3, end.fileno())
-        os.closerange(end.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        first, second = sorted((end.fileno(), lock))
+        os.closerange(3, first)
+        os.closerange(first + 1, second)
+        os.closerange(second + 1, os.sysconf("SC_OPEN_MAX"))
         try:
             _watch(end, holder, order, pulse)
         finally:  # also where the holder died before it took an answer: its end is broken then

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from elastio.core.actions import (
     DetachCacheSet,
     HelpDetach,
     InstallCache,
+    LimitWrites,
     ListVolumes,
     Outcome,
     TuneBacking,
@@ -32,10 +34,12 @@ from elastio.core.model import CacheSetUuid, Serial
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.errors import ConfigError, HostError, LockedError
-from elastio.host import throttle
+from elastio.host import guard, throttle
+from elastio.host.limit_removers import LimitRemovers
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Segment
+from tests.fixtures.errors import refused
 from tests.fixtures.least_configuration import least
 from tests.simulated import POLICY, QUIET, in_phase, machine
 
@@ -197,7 +201,14 @@ DETACH = DetachCacheSet(CacheSetUuid("set"))
 @pytest.mark.parametrize("held", sorted(throttle.MOMENTARY))
 @pytest.mark.parametrize(
     ("action", "freed"),
-    [(INSTALL, True), (BypassCache(), True), (DETACH, True), (HelpDetach(), True), (TuneBacking(), False)],
+    [
+        (INSTALL, True),
+        (BypassCache(), True),
+        (DETACH, True),
+        (HelpDetach(), True),
+        (LimitWrites(8.0), True),
+        (TuneBacking(), False),
+    ],
 )
 def test_an_action_that_was_lost_leaves_no_application_held_back(
     action: Action, freed: bool, held: str, tmp_path: Path
@@ -205,8 +216,26 @@ def test_an_action_that_was_lost_leaves_no_application_held_back(
     limit = tmp_path / throttle.CGROUPS / "system.slice/io.max"
     limit.parent.mkdir(parents=True)
     limit.write_text(f"250:0 {held}\n")
-    outcome = lost_on(Sysfs(tmp_path))(action, 30.0)
+    outcome = lost_on(Sysfs(tmp_path), LimitRemovers())(action, 30.0)
     assert outcome == lost(action, 30.0)
     for helper in multiprocessing.active_children():
         helper.join(LONG_S)
     assert limit.read_text().startswith(f"250:0 {throttle.FREE}") is freed
+
+
+def test_no_limit_is_set_before_that_of_a_lost_action_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = tmp_path / throttle.CGROUPS / "system.slice/io.max"
+    limits.parent.mkdir(parents=True)
+    os.mkfifo(limits)  # whoever reads it waits for this test
+    watch = guard.Guard(lambda: None)
+    lost_on(Sysfs(tmp_path), watch.removers)(BypassCache(), 30.0)
+    with monkeypatch.context() as patch, refused(HostError, "limit.removers"):
+        patch.setattr(guard, "ANSWER_S", 0.1)
+        watch.begin_lease()
+    limits.write_text("")
+    for helper in multiprocessing.active_children():
+        helper.join(LONG_S)
+    watch.begin_lease()
+    watch.dismiss()

@@ -6,13 +6,17 @@ import ctypes
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import psutil
 import pytest
 
 from elastio.errors import HostError
 from elastio.host import guard, throttle
+from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import Tree
 
 LONG_S = 30.0
@@ -99,6 +103,52 @@ def test_limits_are_removed_when_the_holder_dies_before_an_order_is_acknowledged
     os.kill(stopped, signal.SIGCONT)
     reap_all()
     assert machine.kernel.read(USERS) == ""
+
+
+def test_no_limit_is_set_before_the_guard_of_a_killed_holder_has_removed_its_own(
+    machine: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(go_on := tmp_path / "go-on")
+
+    def remove() -> None:
+        go_on.read_text()  # waits for a writer
+        throttle.release(machine.kernel)
+
+    slow, next_holder = guard.Guard(remove), guard.Guard(partial(throttle.release, machine.kernel))
+    next_holder.removers = slow.removers
+    os.waitpid(in_child(slow.begin_lease), 0)
+    with monkeypatch.context() as patch, refused(HostError, "limit.removers"):
+        patch.setattr(guard, "ANSWER_S", 0.1)
+        next_holder.begin_lease()
+    go_on.write_text("")
+    next_holder.begin_lease()
+    machine.kernel.lay(USERS, HELD)
+    assert [child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE] == [
+        next_holder.process
+    ]
+    assert machine.kernel.read(USERS) == HELD
+    next_holder.dismiss()
+    reap_all()
+
+
+def test_the_time_of_an_order_begins_again_with_another_guard(
+    machine: Tree, watch: guard.Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a hundred seconds to find that the first one does not answer."""
+
+    monkeypatch.setattr(guard, "ANSWER_S", 0.1)
+
+    def hold() -> None:
+        watch.begin_lease()
+        first = watch.process
+        monkeypatch.setattr(time, "monotonic", lambda: 0.0 if psutil.pid_exists(first) else 100.0)
+        watch.pulse.beat()
+        os.kill(first, signal.SIGSTOP)
+        with watch.holding(50.0):
+            select.select([], [], [], 0.5)
+
+    holder = in_child(hold)
+    assert reap_all()[holder] == 0
 
 
 @pytest.mark.parametrize("hang", [signal.pause, stop])
