@@ -147,9 +147,15 @@ class BcacheHost:
             throttle.limit_writes(self.sysfs, adaptive, mb_s)
 
     @contextmanager
-    def _drained(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    def _drained(
+        self,
+        disk: str,
+        limit: str,
+        is_ready: Callable[[], bool] = lambda: True,
+        prepare: Callable[[], object] = lambda: None,
+    ) -> Iterator[None]:
         """See `throttle.drained`. Warns once where not all requests could be held back."""
-        with throttle.drained(self.guard, self.sysfs, disk, limit, self._wait, is_ready) as is_inhibited:
+        with throttle.drained(self.guard, self.sysfs, disk, limit, self._wait, is_ready, prepare) as is_inhibited:
             if not is_inhibited and not self._has_warned:
                 self._has_warned = True
                 _log.warning(
@@ -165,9 +171,12 @@ class BcacheHost:
         self._require_flushed(backing)
         if backing.adaptive is None:
             raise DeviceBusyError(f"{backing.device} is not running: its cache cannot be bypassed")
-        with self._drained(backing.adaptive, throttle.STOP, lambda: self._is_clean(backing)):
-            # A bypassed write invalidates the clean copy: what was flushed must survive a power cut before.
+
+        def prepare() -> None:
+            """A bypassed write invalidates the clean copy: what was flushed must survive a power cut before."""
             blockdev.make_durable(backing.node)
+
+        with self._drained(backing.adaptive, throttle.STOP, lambda: self._is_clean(backing), prepare):
             tuning.bypass(self.sysfs, backing.directory)
         return Effect.CHANGED
 

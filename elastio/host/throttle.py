@@ -85,20 +85,34 @@ def hold_back(watch: Guard, sysfs: Sysfs, disk: str, is_done: Callable[[], bool]
 
 @contextmanager
 def drained(
-    watch: Guard, sysfs: Sysfs, disk: str, limit: str, wait: Wait, is_ready: Callable[[], bool] = lambda: True
+    watch: Guard,
+    sysfs: Sysfs,
+    disk: str,
+    limit: str,
+    wait: Wait,
+    is_ready: Callable[[], bool] = lambda: True,
+    prepare: Callable[[], object] = lambda: None,
 ) -> Iterator[bool]:
     """Inside, `is_ready` is true, and no request that `limit` (NO_WRITES or STOP) stops is in flight on `disk`.
 
-    A limit of ours that is in force already is replaced, and no request passes between the two.
+    A limit of ours that is in force already is replaced, and no request passes between the two. What takes its time and
+    needs the moment, too, is done by `prepare`, before the last look.
 
     Yields whether all such requests are held back. If not, the next one may come at any time: do at once what needs
-    the moment. Raises DeviceBusyError when `disk` was not drained in SETTLE_S.
+    the moment. Raises DeviceBusyError when `disk` was not drained in SETTLE_S, or somebody has removed the limit since.
     """
     devices = stacked(sysfs, disk)
+
+    def is_drained() -> bool:
+        return is_ready() and all(_is_drained(sysfs, d, limit) for d in devices)
+
     with limited(watch, sysfs, devices, limit) as reach:
-        if not wait(lambda: is_ready() and all(_is_drained(sysfs, d, limit) for d in devices), SETTLE_S):
+        if not wait(is_drained, SETTLE_S):
             text = f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}"
             raise DeviceBusyError(text, code="device.not_drained")
+        prepare()
+        if _reach(sysfs, devices) is not reach or not is_drained():
+            raise DeviceBusyError(f"requests to {disk} are not held back any more", code="device.not_drained")
         yield reach is Reach.ALL
 
 
@@ -129,7 +143,17 @@ def limited(watch: Guard, sysfs: Sysfs, devices: tuple[str, ...], limit: str) ->
 
 def _put(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Reach:
     claim(sysfs, [sysfs.read(f"sys/block/{device}/dev") for device in devices])
-    took = [_limit(sysfs, group, device, limit) for device in devices for group in _groups(sysfs)]
+    return _reach_of([_limit(sysfs, group, device, limit) for device in devices for group in _groups(sysfs)])
+
+
+def _reach(sysfs: Sysfs, devices: tuple[str, ...]) -> Reach:
+    """Which cgroups have a limit of ours."""
+    shown = [_limits(sysfs, group) for group in _groups(sysfs)]
+    numbers = [sysfs.read(f"sys/block/{device}/dev") for device in devices]
+    return _reach_of([is_ours(limits.get(number)) for number in numbers for limits in shown])
+
+
+def _reach_of(took: list[bool]) -> Reach:
     if all(took):
         return Reach.ALL if took else Reach.NOBODY
     return Reach.SOME if any(took) else Reach.NOBODY

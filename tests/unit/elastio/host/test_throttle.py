@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -140,6 +141,34 @@ def test_a_cgroup_with_a_limit_of_an_administrator_keeps_it_and_is_not_held_back
     groups.kernel.lay("sys/fs/cgroup/machine.slice/io.max", f"{NUMBER} rbps=1000 wbps=max riops=max wiops=5")
     assert entered(watch, groups) == [False]
     assert "machine.slice" not in [group for group, _ in written(groups)]
+
+
+def free(tree: Tree) -> bool:
+    """As `elastio free`, or a service manager that writes a group's io.max again."""
+    tree.kernel.lay("sys/fs/cgroup/user.slice/io.max", "")
+    return True
+
+
+def test_a_device_is_not_drained_once_somebody_has_removed_the_limit(watch: Guard, groups: Tree) -> None:
+    assert entered(watch, groups, is_ready=lambda: free(groups)) == []
+
+
+@pytest.mark.parametrize("what", ["the limit is removed", "a request comes"])
+def test_a_moment_that_ends_while_data_is_made_durable_is_not_used(
+    groups: Tree, host: BcacheHost, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups.attached("clean")
+
+    def fsync(descriptor: int) -> None:
+        if what == "a request comes":
+            groups.kernel.lay("sys/block/bcache0/inflight", "       0        1")
+        else:
+            free(groups)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with refused(DeviceBusyError, "device.not_drained"):
+        host.bypass_cache()
+    assert "none" not in [value for _, value in groups.kernel.writes]
 
 
 @pytest.mark.parametrize(("inflight", "goes_on"), [("       9        0", True), ("       0        1", False)])
