@@ -1,6 +1,7 @@
 """The other devices of this VM: what stands in the configuration files beside one.
 
 A file that cannot be read is not a reason for the agent of another device to stop: what it holds is not known then.
+Where caps are shared, it may have held the lowest one: the agent starts, and buys nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 from elastio.config.files import read_merged
 from elastio.config.paths import MAIN, NAME
 from elastio.errors import ConfigError
+
+UNKNOWN_CAPS = "caps.unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,14 @@ def uuids_beside(path: Path) -> frozenset[str]:
 
 
 def sharing_with(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The files beside `path` whose caps are shared, and their documents."""
+    """The files beside `path` whose caps are shared, and their documents. Raises ConfigError if that is not known."""
     for other in _beside(path):
-        document = _document(other)
+        try:
+            document = read_merged(other)
+        except ConfigError as error:
+            if error.code == "file.missing":  # removed meanwhile, or a link to nothing
+                continue
+            raise ConfigError(f"the caps that {path} shares are not known: {error}", code=UNKNOWN_CAPS) from error
         caps = document.get("caps")
         if isinstance(caps, Mapping) and caps.get("shared") is True:
             yield other, document

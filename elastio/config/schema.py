@@ -16,7 +16,7 @@ from elastio.config.agent import AgentSection
 from elastio.config.caps import CapsSection, lowest
 from elastio.config.device import DeviceSection, check_credits
 from elastio.config.files import read_merged
-from elastio.config.neighbours import sharing_with, uuids_beside
+from elastio.config.neighbours import UNKNOWN_CAPS, sharing_with, uuids_beside
 from elastio.config.paths import DEFAULT_PATH, DEVICES, common_dir, name_of, socket_of, state_dir_of
 from elastio.config.rules import Flag, Number, Text, refuse, whole
 from elastio.config.rules import key as _key
@@ -279,7 +279,9 @@ def load_alone(path: Path) -> Config:
 
 
 def _caps_beside(path: Path, config: Config) -> Iterator[CapsSection]:
-    """The caps of the devices that share them. Raises ConfigError if one would keep its statement elsewhere."""
+    """The caps of the devices that share them. Raises ConfigError if they are not known, or one would keep its
+    statement elsewhere.
+    """
     for other, document in sharing_with(path):
         agent = document.get("agent")
         given = agent.get("state_dir") if isinstance(agent, Mapping) else None
@@ -292,8 +294,8 @@ def _caps_beside(path: Path, config: Config) -> Iterator[CapsSection]:
             )
         try:
             yield _section(CapsSection, "caps", document)
-        except ConfigError:
-            continue  # the agent of that device does not start
+        except ConfigError as error:
+            raise ConfigError(f"{other}, which shares its caps, is invalid: {error}", code=UNKNOWN_CAPS) from error
 
 
 # --- parsing -----------------------------------------------------------------------------------------------

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from elastio.config.neighbours import require_only_one
 from elastio.config.paths import common_dir, name_of
 from elastio.config.schema import SECTIONS, keys_of, load, parse
 from elastio.config.text import toml
 from elastio.core.policy import Ahead, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
-from tests.fixtures.errors import refused
 from tests.fixtures.least_configuration import UUID, least
 
 LEAST = least("aws", bandwidth_mb_s=60)
@@ -33,20 +31,6 @@ name = "aws"
 """
 
 
-OTHER = "22222222-89ab-cdef-0123-456789abcdef"
-
-
-def several(folder: Path, **caps: str) -> list[Path]:
-    """The configurations of devices of these names that share the given caps."""
-    folder.mkdir(exist_ok=True)
-    paths = []
-    for number, (name, text) in enumerate(caps.items()):
-        paths.append(folder / f"{name}.toml")
-        uuid = UUID.replace(UUID[:8], f"{number:08}")
-        paths[-1].write_text(f"{LEAST_TOML.replace(UUID, uuid)}[caps]\nshared = true\n{text}\n")
-    return paths
-
-
 def test_a_file_of_another_name_in_etc_has_directories_of_that_name() -> None:
     named = parse(LEAST, name_of(Path("/etc/elastio/data.toml"))).agent
     assert (named.state_dir, named.socket) == (Path("/var/lib/elastio/devices/data"), Path("/run/elastio/data.sock"))
@@ -58,41 +42,6 @@ def test_a_file_of_another_name_in_etc_has_directories_of_that_name() -> None:
 @pytest.mark.parametrize("path", ["/etc/elastio/elastio.toml", "/srv/data.toml", "/etc/elastio/a.b.toml"])
 def test_every_other_file_has_those_of_the_single_device(path: str) -> None:
     assert parse(LEAST, name_of(Path(path))) == parse(LEAST)
-
-
-def test_two_configurations_for_one_backing_device_are_refused(tmp_path: Path) -> None:
-    for name in ("data", "kept", "elastio"):
-        (tmp_path / f"{name}.toml").write_text(LEAST_TOML)
-    for name in ("data", "kept"):
-        with refused(ConfigError, "device.backing_uuid"):
-            require_only_one(tmp_path / f"{name}.toml", UUID)
-    require_only_one(tmp_path / "elastio.toml", UUID)  # a copy beside it must not stop an agent that ran before
-    require_only_one(tmp_path / "data.toml", OTHER)
-
-
-def test_the_lowest_of_shared_caps_is_in_force(tmp_path: Path) -> None:
-    first, second, _ = several(
-        tmp_path, a="max_cost_per_day = 3\nmax_boosts_per_day = 9", b="max_cost_per_day = 2", c="max_agbs_per_day = 7"
-    )
-    own = tmp_path / "own.toml"
-    own.write_text(LEAST_TOML.replace(UUID, OTHER) + "[caps]\nmax_cost_per_day = 1\n")
-    caps = [load(path).policy().caps for path in (first, second)]
-    assert [(c.max_cost_per_day, c.max_boosts_per_day, c.max_agbs_per_day) for c in caps] == [(2.0, 9, 7.0)] * 2
-    assert load(own).policy().caps.max_boosts_per_day is None, "it shares nothing"
-
-
-def test_a_neighbour_that_cannot_be_read_stops_no_agent(tmp_path: Path) -> None:
-    (path, *_) = several(tmp_path, a="max_cost_per_day = 3", b="max_cost_per_dya = 2")
-    (tmp_path / "c.toml").write_text("[")
-    assert load(path).caps.max_cost_per_day == 3
-
-
-def test_devices_that_share_their_caps_have_one_place_for_them(tmp_path: Path) -> None:
-    first, second = several(tmp_path, a="max_cost_per_day = 3", b="max_cost_per_day = 3")
-    second.write_text(second.read_text() + '[agent]\nstate_dir = "/srv/elastio/devices/b"\n')
-    for path in (first, second):
-        with refused(ConfigError, "agent.state_dir"):
-            load(path)
 
 
 def with_key(key: str, value: object) -> dict[str, dict[str, Any]]:

@@ -72,6 +72,16 @@ def test_what_is_wrong_beside_a_configuration_stops_no_agent_that_has_a_cycle(
         load_usable(data)  # as a reload, and the check of a configuration
 
 
+def test_an_agent_whose_shared_caps_are_unknown_starts_and_buys_nothing(tmp_path: Path) -> None:
+    data = write(tmp_path / "data.toml", caps="shared = true\nmax_cost_per_day = 50")
+    other = write(tmp_path / "other.toml", OTHER, "shared = true\nmax_cost_per_day = 1")
+    assert load_for_start(data)[1].caps.max_cost_per_day == 1
+    other.chmod(0o666)
+    assert load_for_start(data)[1].buys_nothing
+    with pytest.raises(ConfigError):
+        load_usable(data)  # a reload keeps the lowest
+
+
 def test_a_configuration_that_is_invalid_itself_stops_every_agent(tmp_path: Path) -> None:
     data = write(tmp_path / "data.toml", rest="typing_error = 1\n")
     open_boost(data)
