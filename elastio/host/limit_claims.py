@@ -3,6 +3,10 @@
 One file for each agent, below /run: `NAME.limits`, with the numbers (`major:minor`) of its adaptive device and of those
 above it, one a line. It is written before the first limit, and stays: a limit that its agent left behind is removed by
 the next run of that agent, or by `elastio free` for its device, and not by the agents of others.
+
+The kernel gives the number of a device that is gone to another one, perhaps that of another agent. So the number is
+followed by the device's sequence number, which is never given again in one boot (`diskseq`, since Linux 5.15), and a
+claim to a device that is gone counts for nobody.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ def claim(sysfs: Sysfs, numbers: Collection[str]) -> None:
     folder = sysfs.path(DIRECTORY)
     if not sysfs.owner or not folder.is_dir():
         return
-    path, text = folder / f"{sysfs.owner}{SUFFIX}", "".join(f"{number}\n" for number in sorted(numbers))
+    path = folder / f"{sysfs.owner}{SUFFIX}"
+    text = "".join(f"{number} {_sequence(sysfs, number)}".rstrip() + "\n" for number in sorted(numbers))
     if _numbers(sysfs, path.name) == set(numbers):
         return
     new = path.with_suffix(f"{SUFFIX}.new")
@@ -42,4 +47,10 @@ def claimed_by_others(sysfs: Sysfs) -> frozenset[str]:
 
 
 def _numbers(sysfs: Sysfs, name: str) -> set[str]:
-    return set(sysfs.read_or(f"{DIRECTORY}/{name}", "").split())
+    """The devices that the file claims and that are still those."""
+    lines = (line.split() for line in sysfs.read_or(f"{DIRECTORY}/{name}", "").splitlines())
+    return {words[0] for words in lines if words and words[1:] in ([], [_sequence(sysfs, words[0])])}
+
+
+def _sequence(sysfs: Sysfs, number: str) -> str:
+    return sysfs.read_or(f"sys/dev/block/{number}/diskseq", "")

@@ -79,6 +79,34 @@ def test_a_device_that_two_have_claimed_is_freed_by_both(root: Path) -> None:
     assert claimed_by_others(Sysfs(root, "data")) == frozenset()
 
 
+def registered(root: Path, number: str, sequence: int) -> None:
+    folder = root / "sys/dev/block" / number
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "diskseq").write_text(f"{sequence}\n")
+
+
+def test_a_claim_ends_with_its_device_and_is_not_one_to_the_next_of_that_number(root: Path) -> None:
+    first, second = Sysfs(root, "elastio"), Sysfs(root, "data")
+    registered(root, "251:0", 7)
+    claim(first, ["251:0"])
+    assert claimed_by_others(second) == {"251:0"}
+    registered(root, "251:0", 8)
+    assert claimed_by_others(second) == frozenset()
+    claim(second, ["251:0"])
+    (root / throttle.CGROUPS / "user.slice/io.max").write_text(f"251:0 {HELD}\n")
+    assert throttle.release(first) == ()
+    assert throttle.release(second) == ("user.slice",)
+    claim(first, ["251:0"])
+    assert claimed_by_others(first) == frozenset(), "it is written again for the device of today"
+
+
+def test_a_claim_without_a_sequence_number_counts(root: Path) -> None:
+    """That of an earlier release, or of a kernel that has none."""
+    claim(Sysfs(root, "elastio"), ["251:0"])
+    registered(root, "251:0", 8)
+    assert claimed_by_others(Sysfs(root, "data")) == {"251:0"}
+
+
 def test_no_limit_is_set_that_cannot_be_claimed(root: Path) -> None:
     (root / "run/elastio/data.limits.new").mkdir()
     with refused(HostError, "limit.claim"), limited(Sysfs(root, "data"), "bcache1"):
