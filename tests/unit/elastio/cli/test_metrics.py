@@ -144,3 +144,13 @@ def test_only_a_regular_file_is_replaced(tmp_path: Path) -> None:
     assert target.read_text() == "kept"
     with refused(ElastioError, "output.unwritable"):
         write_whole(tmp_path / "nowhere" / "elastio.prom", "new")
+
+
+def test_nothing_is_written_below_a_directory_that_is_a_link(tmp_path: Path) -> None:
+    """Whoever owns the directory above, as `prometheus` does, could make it one to any place."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "collector").symlink_to(elsewhere)
+    with refused(ElastioError, "output.unwritable"):
+        write_whole(tmp_path / "collector" / "elastio.prom", "new")
+    assert not list(elsewhere.iterdir())
