@@ -107,7 +107,9 @@ def _is_held_for_disk(state: AgentState, obs: Observation, policy: Policy) -> bo
 
 def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     backing = obs.host.backing if obs.host else None
-    if backing is None or backing.tuned or state.phase is Phase.FAULTED:
+    # A cache that the kernel has assembled serves applications, whosever it is: a read of it may be stale until then.
+    is_in_use = backing is not None and backing.cache_set is not None
+    if backing is None or backing.tuned or (state.phase is Phase.FAULTED and not is_in_use):
         return _step(state, obs, policy)
     tune = ask(TuneBacking(), state.tune_backoff, obs, "the backing device to be tuned")
     # Without these settings nothing is written to a cache, but a cache can be flushed and released, and volumes listed.

@@ -142,6 +142,16 @@ def test_cache_that_is_attached_already_is_flushed_and_deleted(moved: Moved) -> 
     assert path(sim) == ["idle", "faulted", "flushing", "detaching", "idle"]
 
 
+def test_device_that_is_assembled_while_the_agent_is_faulted_is_tuned_before_the_order(moved: Moved) -> None:
+    """Applications may use it, and with the kernel's settings a read could be stale."""
+    sim = moved.second()
+    faulted(sim)
+    moved.attach_by_hand()
+    moved.world.kernel.bcache.tuned = False  # as the kernel registers a device
+    sim.run_until(lambda: moved.world.kernel.bcache.tuned, 60.0)
+    assert (sim.phase, intents(sim, "TakeOverVolume")) == (Phase.FAULTED, 0)
+
+
 def _points(*, by_hand: bool) -> list[str]:
     """Every place at which the agent of the second machine may die after the order, in their order."""
     seen: list[str] = []
