@@ -54,8 +54,9 @@ class AwsProvider:
         self._ec2: Ec2 | None = None
         self._who: identity.InstanceIdentity | None = None
         self._ebs_info: tuple[dict[str, Any] | None] | None = None
-        # Volumes seen with this instance's owner tag, which nobody changes: saves a call at the start of a boost.
+        # Volumes seen with this instance's owner tag, which a response need not show again yet.
         self._ours: set[VolumeId] = set()
+        self._bought: set[VolumeId] = set()  # by this process: their owner is not asked at the start of a boost
         self._encrypted = PendingEncrypted()
         self._devices = DeviceNames()
         self._notices = NoticeReader(settings.metadata_url)
@@ -113,15 +114,17 @@ class AwsProvider:
         bought = self._volume(shown, labels)
         if bought.state is VolumeState.FOREIGN:
             raise refusals.foreign_token(token)
+        self._bought.add(bought.id)
         self._encrypted.created(shown)
         return bought
 
     def attach(self, volume_id: VolumeId) -> None:
         """AttachVolume with a free device name; tries up to four if EC2 finds a name taken or invalid.
 
-        Usually the owner tag was seen before, and this is the only call.
+        For a volume that was just bought this is the only call. One that was taken over may have been taken over by
+        another machine since, which has a copy of the same backing device: only the last tag tells whose it is.
         """
-        if volume_id not in self._ours and self._require_own(volume_id) is None:
+        if volume_id not in self._bought & self._ours and self._require_own(volume_id) is None:
             text = f"{volume_id} is not known to EC2 (yet); the call will be repeated."
             raise TransientError(text, code="volume.unknown")
         for _, name in zip(range(NAME_TRIES), self._devices.propose(volume_id), strict=False):

@@ -59,8 +59,9 @@ class OpenstackProvider:
         self._who: identity.ServerIdentity | None = None
         self._identity: Identity | None = None
         self.catalog = Catalog(settings, self.cloud)
-        # Volumes seen with this server's metadata, which nobody changes: saves a call at the start of a boost.
+        # Volumes seen with this server's metadata, and those that this process bought: saves calls.
         self._ours: set[VolumeId] = set()
+        self._bought: set[VolumeId] = set()
 
     # --- the port ----------------------------------------------------------------------------------------
 
@@ -109,14 +110,17 @@ class OpenstackProvider:
         if bought is not None:
             return bought
         response = self.cloud().call(CINDER, "POST", "/volumes", self.create_request(token, spec, tags))
-        return self._volume(object_in(response, "volume"))
+        created = self._volume(object_in(response, "volume"))
+        self._bought.add(created.id)
+        return created
 
     def attach(self, volume_id: VolumeId) -> None:
         """Request it from Nova. The device name in its response means nothing: the disk is found by its serial.
 
-        Usually the owner was seen before, and this is the only call.
+        For a volume that was just bought this is the only call. One that was taken over may have been taken over by
+        another server since, which has a copy of the same backing device: only the last owner tells whose it is.
         """
-        if volume_id not in self._ours and self._require_own(volume_id) is None:
+        if volume_id not in self._bought & self._ours and self._require_own(volume_id) is None:
             raise _unknown(volume_id)
         body = {"volumeAttachment": {"volumeId": volume_id}}
         self._request(volume_id, self._on_refused_attach, NOVA, "POST", self._attachments_path(), body)

@@ -8,7 +8,7 @@ import pytest
 
 from elastio.core.foreign import OwnerState
 from elastio.core.model import VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.errors import AuthError, TransientError
+from elastio.errors import AuthError, NotOursError, TransientError
 from elastio.units import GIB
 from elastio_aws.volumes import OWNER_TAG
 from tests.fixtures.errors import refused
@@ -27,6 +27,7 @@ def dead(provider: Any, sdk: Any, token: str, owner: str = "i-0000000000000dead"
     arn = provider.who().arn.rpartition("/")[0] + f"/{owner}"
     sdk.create_tags(Resources=[bought], Tags=[{"Key": OWNER_TAG, "Value": arn}])
     provider._ours.discard(bought)
+    provider._bought.discard(bought)
     return bought
 
 
@@ -41,6 +42,16 @@ def test_volume_of_an_instance_that_ec2_does_not_know_is_taken_over_and_stays_di
     assert present(provider.foreign(volume_id)).owner_state is OwnerState.SELF
     assert volume_id in {v.id for v in provider.list_owned()}
     provider.attach(volume_id)
+
+
+def test_volume_that_another_machine_has_taken_over_since_is_not_attached(provider: Any, sdk: Any) -> None:
+    """Both have a copy of one backing device, and both have seen the volume without a living owner."""
+    volume_id = dead(provider, sdk, "taken-2")
+    provider.take_over(volume_id)
+    second = provider.who().arn.rpartition("/")[0] + "/i-00000000000beef2"
+    sdk.create_tags(Resources=[volume_id], Tags=[{"Key": OWNER_TAG, "Value": second}])
+    with refused(NotOursError, "volume.foreign"):
+        provider.attach(volume_id)
 
 
 @pytest.mark.parametrize(
