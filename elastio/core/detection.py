@@ -9,7 +9,7 @@ from elastio.core import caps, fault_texts, filling, holding, inhibition
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.market import Choice
-from elastio.core.model import BackingView, CacheMode, CacheState, Forecast, HostView, VolumeState
+from elastio.core.model import BackingView, CacheState, Forecast, HostView, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quiet
 from elastio.core.state import AgentState, Capped, FaultKind, Phase
@@ -224,6 +224,8 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
         is_bought = cycle.volume_id is not None or cycle.create_unconfirmed_at is not None
         unbought = Event.BOOST_CAPPED if failure.kind is FailureKind.CAPPED else Event.BOOST_REFUSED
         return Detection(Event.BOOST_ABANDONED if is_bought else unbought, failure.text, failure=failure.kind)
+    if backing is not None and backing.is_bypassed and backing.cache_set == cycle.cache_set:
+        return _abandoned(FailureKind.ERROR, f"somebody has set the cache mode {backing.cache_mode} as it was attached")
     was_there = cycle.cache_set is not None or cycle.times.installing is not None
     if was_there and obs.host is not None and obs.host.disk(cycle.serial) is None:
         return _abandoned(FailureKind.LOST, f"the disk of volume {cycle.volume_id} disappeared after it was formatted")
@@ -264,11 +266,7 @@ def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy:
 
 
 def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
-    return (
-        cycle.cache_set is not None
-        and backing.cache_set == cycle.cache_set
-        and backing.cache_mode is CacheMode.WRITEBACK
-    )
+    return backing.cache_set is not None and backing.cache_set == cycle.cache_set and not backing.is_bypassed
 
 
 def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:

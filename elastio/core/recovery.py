@@ -171,10 +171,14 @@ def _with_cache(
 
 
 def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -> bool:
-    """A detach that was begun in this boot finishes by itself; the kernel may not show yet that it has begun."""
+    """A detach that was begun in this boot finishes by itself; the kernel may not show yet that it has begun.
+
+    Somebody may have set another mode since: as long as it is not `writeback`, nothing has become dirty.
+    """
     is_same_boot = obs.host is not None and obs.host.boot_id == state.boot_id
-    is_drained = backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE
-    return backing.state is CacheState.NO_CACHE or (is_same_boot and is_drained)
+    return backing.state is CacheState.NO_CACHE or (
+        is_same_boot and backing.state is CacheState.CLEAN and backing.is_bypassed
+    )
 
 
 def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:

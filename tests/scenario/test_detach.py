@@ -9,10 +9,17 @@ from elastio.core.model import CacheMode, RequestKind
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
-from tests.simulated import assert_at_rest, in_phase, intents, machine
+from elastio.sim.workload import Segment
+from tests.simulated import QUIET, assert_at_rest, in_phase, intents, machine, path
 from tests.values import present
 
 AWAY_S = 60.0
+# Under requests the detach is not over at once.
+MURMURING = (Segment(2, 0), Segment(9, 60), Segment(40, 3), QUIET)
+
+
+class Killed(BaseException):
+    """Nothing in the agent may catch this."""
 
 
 def refused_once() -> Simulation:
@@ -79,3 +86,35 @@ def test_a_mode_that_is_changed_again_and_again_is_a_fault_until_an_operator_res
     assert (sim.phase, sim.world.volumes_left()) == (Phase.FAULTED, 1)
     assert sim.ask(RequestKind.RESUME).accepted
     assert_at_rest(sim)
+
+
+@pytest.mark.parametrize("mode", [CacheMode.WRITETHROUGH, CacheMode.WRITEAROUND, CacheMode.NONE])
+def test_a_cache_whose_mode_somebody_changes_as_it_is_attached_is_released(mode: CacheMode) -> None:
+    sim = machine()
+
+    def meddle() -> None:
+        if sim.phase is Phase.ATTACHING and sim.world.kernel.bcache.cache is not None:
+            sim.world.kernel.set_mode(mode)
+
+    sim.on_step = meddle
+    sim.run_until(lambda: sim.phase is Phase.FLUSHING, 60)
+    assert_at_rest(sim)
+    assert "faulted" not in path(sim)
+
+
+@pytest.mark.parametrize("mode", [CacheMode.WRITETHROUGH, CacheMode.WRITEAROUND])
+def test_a_detach_under_way_is_remembered_over_a_restart_although_somebody_changed_the_mode(mode: CacheMode) -> None:
+    killed: list[str] = []
+
+    def die(point: str) -> None:
+        if point == "after DetachCacheSet" and not killed:
+            killed.append(point)
+            raise Killed
+
+    sim = machine(MURMURING, point=die)
+    with pytest.raises(Killed):
+        sim.run_for(900)
+    sim.world.kernel.set_mode(mode)
+    sim.start_agent()
+    assert_at_rest(sim)
+    assert "faulted" not in path(sim)
