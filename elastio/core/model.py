@@ -203,6 +203,14 @@ class BackingView:
         return self.cache_set is not None and self.cache_mode is not CacheMode.WRITEBACK
 
     @property
+    def is_left_to_detach(self) -> bool:
+        """Nothing but a detach flushes what the index holds: no write that is absorbed can wake the writeback thread.
+
+        Somebody has set the mode; writes bypass dirty data already, whatever the agent does.
+        """
+        return self.state is CacheState.CLEAN and self.cache_mode is CacheMode.WRITEAROUND
+
+    @property
     def waits_for_cache(self) -> bool:
         """Its superblock names a cache set that is not there, which may hold the last minutes of the data."""
         lacks_it = self.state is CacheState.DIRTY or (self.state is CacheState.CLEAN and not self.running)

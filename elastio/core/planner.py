@@ -250,12 +250,13 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     waiting = GONE if is_gone else "the dirty data to reach the backing device"
     if backing.cache_mode is CacheMode.NONE:
         return NextAction(wake_at=obs.now + 1.0, waiting_for=waiting)
+    left_s, bypass = backing.dirty_bytes / (_flush_mb_s(state, cycle, policy) * MB), BypassCache()
+    if backing.is_left_to_detach or (backing.is_bypassed and left_s <= LAST_S):
+        return ask(bypass, cycle.backoff_of(bypass), obs, "the detach, which flushes what only the index knows of")
     if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:
         wake = WakeWriteback()
         waiting = f"a write to the device: until then the kernel does not flush {format_size(backing.dirty_bytes)} "
         return ask(wake, cycle.backoff_of(wake), obs, waiting + "that it calls clean after a power cut")
-    left_s = backing.dirty_bytes / (_flush_mb_s(state, cycle, policy) * MB)
-    bypass = BypassCache()
     if left_s <= LAST_S:
         return ask(bypass, cycle.backoff_of(bypass), obs, "the last dirty data to reach the backing device")
     poll = NextAction(wake_at=obs.now + min(1.0, max(POLL_S, left_s - LAST_S)), waiting_for=waiting)

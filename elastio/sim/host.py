@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -254,6 +255,7 @@ class SimHost:
         if bcache.mode is CacheMode.NONE:
             return Effect.ALREADY
         little = HOLD_S * kernel.settings.backing_mb_s * MB
+        little = little if bcache.mode is not CacheMode.WRITEAROUND else math.inf  # set by hand: it is bypassed already
         if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:
             raise DeviceBusyError("the index has dirty data that is not flushed: not bypassed")
         bcache.write_limit_mb_s = None  # holding requests back ends with removing every limit

@@ -32,7 +32,9 @@ EARLY = Patch(STEPS, "LAST_S, POLL_S = 0.5,", "LAST_S, POLL_S = 1e9,")
 ANY_TIME = Patch(INVARIANTS, "MOMENT_S = 1.0", "MOMENT_S = 1e9")
 HOST_BYPASSES = Patch(HOST, "if bcache.state is not CacheState.CLEAN or (kernel", "if False and (kernel")
 ASLEEP = Patch(STEPS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:", "if False:")
-ASLEEP_ALLOWED = Patch(INVARIANTS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes:", "if False:")
+ASLEEP_ALLOWED = Patch(
+    INVARIANTS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes and not backing.is_bypassed:", "if False:"
+)
 HOST_ASLEEP = Patch(HOST, "if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:", "if False:")
 CLEAN_IS_DRAINED = Patch(
     MODEL,

@@ -273,6 +273,12 @@ def test_no_write_bypasses_what_is_dirty_or_in_flight(
     assert groups.kernel.read("sys/fs/cgroup/user.slice/io.max") == ""
 
 
+def test_a_cache_that_somebody_lets_writes_bypass_is_left_to_the_detach(groups: Tree, host: BcacheHost) -> None:
+    groups.attached("clean", "writearound", "700.0M")
+    host.bypass_cache()
+    assert "none" in [value for _, value in groups.kernel.writes]
+
+
 @pytest.mark.parametrize("can_be_held", [True, False])
 def test_no_cache_is_attached_over_a_write_in_flight(groups: Tree, host: BcacheHost, can_be_held: bool) -> None:
     groups.cache_disk()
