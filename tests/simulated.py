@@ -7,7 +7,7 @@ from typing import Any
 
 from elastio.core.cycle import FailureKind
 from elastio.core.market import Market
-from elastio.core.policy import Model, Policy
+from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.speed import Offer, in_ratio
 from elastio.core.state import Phase
 from elastio.core.tariff import Tariff
@@ -42,6 +42,21 @@ STEADY = (Segment(2, 0), Segment(1e9, 15))
 def by_money(policy: Policy, market: Market = MARKET) -> Policy:
     """The policy that decides by this market."""
     return replace(policy, model=Model.MONEY, market=market)
+
+
+def edited(policy: Policy) -> Policy:
+    """What an operator may make of it while the agent runs: what a boost was decided by holds no more."""
+    return replace(
+        policy,
+        utilization_threshold=0.8,
+        release_threshold=0.05,
+        inactivity_delay_s=policy.inactivity_delay_s + 4,
+        initial_size_bytes=policy.initial_size_bytes * 2,
+        attach_timeout_s=20.0,
+        ahead=Ahead.OFF,
+        model=Model.AGBS,
+        market=None,
+    )
 
 
 def machine(

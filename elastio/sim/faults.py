@@ -49,6 +49,11 @@ class Kind(StrEnum):
     SWAP_NAMELESS = "swap_nameless"  # the same, and the copy has no serial
     SWAP_BACK = "swap_back"  # the machine is powered off and gets its own disk back
     DETACH_BY_HAND = "detach_by_hand"  # an operator detaches the cache set in sysfs
+    WRITEBACK = "writeback"  # an operator sets this cache mode in sysfs; so the next ones
+    WRITETHROUGH = "writethrough"
+    WRITEAROUND = "writearound"
+    UNCACHED = "none"
+    RELOAD = "reload"  # an operator has changed the configuration, and the agent reloads it
     KILL_CHILD = "kill_child"  # the OOM killer kills the children of the workers: their jobs get no answer
 
 
@@ -126,7 +131,8 @@ UNANNOUNCED_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
 SWAPS = (Kind.SWAP, *UNANNOUNCED_SWAPS)
 BY_HAND = (*SWAPS, Kind.DETACH_BY_HAND)
 RANDOM_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_FAULTS, *BY_HAND)
-SCHEDULED_KINDS = (*RANDOM_KINDS, Kind.LOCKED)
+MODES = (Kind.WRITEBACK, Kind.WRITETHROUGH, Kind.WRITEAROUND, Kind.UNCACHED)
+SCHEDULED_KINDS = (*RANDOM_KINDS, Kind.LOCKED, *MODES, Kind.RELOAD)
 STATES = ("dirty", "clean", "limited")
 FULL_MOST_S = 900.0
 

@@ -115,6 +115,13 @@ class Link:
             self.bcache.mode = mode
             self._write_superblock()
 
+    def set_mode_by_hand(self, mode: CacheMode) -> None:
+        """An operator does it; what bypasses dirty data then is not the agent's doing. Without a cache nobody does."""
+        if self.bcache.cache is not None:
+            is_bypass = mode in (CacheMode.WRITEAROUND, CacheMode.NONE)
+            self.bcache.is_forgiven |= is_bypass and self.bcache.dirty_bytes > 0
+            self.set_mode(mode)
+
     def detach(self, *, by_hand: bool = False) -> None:
         """Start a detach. It cannot be undone, and ends at an instant without I/O in flight.
 

@@ -100,9 +100,11 @@ class Simulation:
     """A world and its agent. `agent` is None while none runs. Journal and recorder outlive it, as files do.
 
     So does the adviser: a real one reads the same bursts from the ledger again. `account`: the caps that it shares.
+    `edited`: the policy of the configuration as an operator changes it and back, for a reload.
     """
 
     account: SharedCaps | None = None
+    edited: Policy | None = None
 
     def __init__(
         self,
@@ -201,6 +203,10 @@ class Simulation:
             self._locked_until = until
         elif fault.kind in UNANNOUNCED_SWAPS:
             self._swap_backing(fault)
+        elif fault.kind is Kind.RELOAD and self.edited is not None:
+            self.policy, self.edited = self.edited, self.policy
+            if self.agent is not None:
+                self.agent.policy = self.policy
         elif fault.kind is Kind.KILL_CHILD and self.agent is not None:
             for worker in self._workers:
                 worker.lose()

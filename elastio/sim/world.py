@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from elastio.core.model import Serial, VolumeId
+from elastio.core.model import CacheMode, Serial, VolumeId
 from elastio.core.tariff import Tariff
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, KernelSlots
 from elastio.sim.fault_injection import Meter
-from elastio.sim.faults import FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import MODES, FaultPlan, Kind, ScheduledFault
 from elastio.sim.host import HostTimes, SimCounters, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
 from elastio.sim.prices import TARIFF
@@ -147,6 +147,8 @@ class SimWorld:
             self.power_cut()
         elif fault.kind is Kind.DETACH_BY_HAND:
             self.kernel.detach(by_hand=True)
+        elif fault.kind in MODES:
+            self.kernel.set_mode_by_hand(CacheMode(fault.kind))
         else:
             self.on_agent(fault)
 

@@ -23,7 +23,7 @@ from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MB, agbs
 from tests import simulated
-from tests.simulated import DEAR_ROOM, KERNEL, QUIET, by_money
+from tests.simulated import DEAR_ROOM, KERNEL, QUIET, by_money, edited
 
 from .known_bursts import remember_bursts
 from .watches import HumanWatch, LimitWatch
@@ -249,6 +249,7 @@ class Run:
             forecaster=LearnedForecaster(self.recorder.past, self._situation),
             reporter=EventLog(KERNEL.backing_uuid),
         )
+        self.sim.edited = edited(scenario.policy)
         self.ledger.lock_while(self.sim.is_ledger_locked)
         if scenario.learned_s is not None:
             remember_bursts(self.ledger, self.world.clock.wall() + scenario.learned_s)

@@ -79,4 +79,7 @@ FAULTS = {
     "somebody detaches the cache": PointFault(Kind.DETACH_BY_HAND, late_s=15.0, may_fault=True),
     "the agent is stopped": PointFault(Kind.STOP, seconds=90.0, late_s=95.0, is_over_with_agent=True),
     "a worker's child is killed": PointFault(Kind.KILL_CHILD, late_s=5.0, is_over_with_agent=True),
+    "somebody sets the mode writethrough": PointFault(Kind.WRITETHROUGH, late_s=15.0),
+    "somebody sets the mode writearound": PointFault(Kind.WRITEAROUND, late_s=15.0),
+    "another configuration is reloaded": PointFault(Kind.RELOAD, late_s=5.0),
 }

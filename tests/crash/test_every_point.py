@@ -17,7 +17,7 @@ from .crashes import SCENARIOS, CrashPoint, Run
 from .faults import FAULTS, SEEN_S
 
 # One of so many: a number that shares no factor with the cases of a point, so that every kind of case is met.
-ONE_OF = 43
+ONE_OF = 47
 # Processors share the scenarios: those that take longest come first, so that none is left over at the end.
 SLOWEST_FIRST = (
     *("held", "filled", "expected", "second burst", "learned", "capped", "shutdown", "boost again", "written again"),

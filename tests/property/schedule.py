@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from elastio.sim.faults import FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import MODES, STATES, FaultPlan, Kind, ScheduledFault
 from elastio.sim.workload import Segment
 
 HORIZON_S = 150
-# The share of schedules with scheduled faults in which the ledger cannot be written for a while.
-LOCKED = 0.3
+# The share of schedules with scheduled faults in which the ledger cannot be written for a while, and in which each of
+# these is done by an operator.
+LOCKED, BY_HAND = 0.3, 0.25
 HAPPENINGS = (
     *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
     *("quiesce", "unquiesce", "shutdown", "recover", "gc", "expect"),
@@ -33,7 +34,8 @@ class Schedule:
     """`load` ends with quiet by itself; `faults`: see `FaultPlan.parse`. `wild`: forecasts are wrong.
 
     `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. That, and then
-    whether the ledger is locked, is drawn last, so a seed has the load, faults and happenings that it had before.
+    whether the ledger is locked, the cache mode set, and the configuration reloaded, is drawn last, so a seed has the
+    load, faults and happenings that it had before.
     """
 
     seed: int
@@ -84,6 +86,10 @@ class Schedule:
         if scheduled and draw.random() < LOCKED:
             lock = ScheduledFault(str(draw.randint(1, HORIZON_S)), Kind.LOCKED, float(draw.randint(1, 600)))
             plan = FaultPlan(plan.faults, (*plan.scheduled, lock))
+        for kinds in (MODES, (Kind.RELOAD,)):
+            if scheduled and draw.random() < BY_HAND:
+                when = draw.choice((*STATES, str(draw.randint(1, HORIZON_S))))
+                plan = FaultPlan(plan.faults, (*plan.scheduled, ScheduledFault(when, draw.choice(kinds))))
         return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money)
 
 

@@ -31,7 +31,7 @@ from tests.crash.crashes import (
 )
 from tests.crash.watches import HumanWatch, LimitWatch
 from tests.crash.way import WayWatch
-from tests.simulated import KERNEL, by_money
+from tests.simulated import KERNEL, by_money, edited
 
 from .schedule import Schedule
 
@@ -110,6 +110,7 @@ class Storm:
             adviser=adviser,
             reporter=EventLog(KERNEL.backing_uuid),
         )
+        self.sim.edited = edited(self.sim.policy)
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()

@@ -7,10 +7,10 @@ import pytest
 from elastio.core.model import CacheState
 from elastio.core.state import Phase
 from elastio.errors import JournalError
-from elastio.sim.faults import UNANNOUNCED_SWAPS, Kind, ScheduledFault
+from elastio.sim.faults import MODES, UNANNOUNCED_SWAPS, Kind, ScheduledFault
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
-from tests.simulated import QUIET, in_phase, machine
+from tests.simulated import QUIET, edited, in_phase, machine
 from tests.values import present
 
 
@@ -113,3 +113,24 @@ def test_a_journal_on_a_full_disk_refuses_notes_too() -> None:
     journal = present(sim.agent)._journal  # the loop's own, with its faults
     with pytest.raises(JournalError):
         journal.note(sim.state, now=0.0, wall=0.0)
+
+
+@pytest.mark.parametrize("kind", MODES)
+def test_an_operator_sets_the_mode_of_a_cache_and_of_nothing_else(kind: Kind) -> None:
+    sim = machine()
+    before = sim.world.kernel.bcache.mode
+    sim.world.happen(ScheduledFault("0", kind))
+    assert sim.world.kernel.bcache.mode is before
+    sim = dirty()
+    sim.world.happen(ScheduledFault("0", kind))
+    assert sim.world.kernel.bcache.mode == kind.value
+
+
+def test_a_reload_gives_the_agent_another_policy_and_the_next_one_the_first_again() -> None:
+    sim = machine()
+    first, sim.edited = sim.policy, edited(sim.policy)
+    for policy in (sim.edited, first):
+        sim.world.happen(ScheduledFault("0", Kind.RELOAD))
+        assert present(sim.agent).policy == policy
+        sim.start_agent()
+        assert present(sim.agent).policy == policy
