@@ -33,7 +33,10 @@ help: ## Show this list
 
 # --- set-up ------------------------------------------------------------------------------------------------
 
-setup: packages $(VENV)/.installed $(BIN)/promtool $(BIN)/shellcheck $(CLOUD_CONFIG) ## Install everything: system packages, virtual environment, git hooks
+# What guests need; the rest of the set-up is for tests.
+LABORATORY := packages $(VENV)/.installed
+
+setup: $(LABORATORY) $(BIN)/promtool $(BIN)/shellcheck $(CLOUD_CONFIG) ## Install everything: system packages, virtual environment, git hooks
 	@if git rev-parse --git-dir >/dev/null 2>&1; then git config core.hooksPath .githooks; fi
 
 packages:
@@ -185,28 +188,28 @@ deb-test: packages $(VENV)/.installed ## Install, use and purge the package of o
 
 # --- the laboratory ----------------------------------------------------------------------------------------
 
-demo: setup ## Three storage set-ups on real bcache, compared; result and picture in out/demo
+demo: $(LABORATORY) ## Three storage set-ups on real bcache, compared; result and picture in out/demo
 	$(BIN)/elastio-testbed run demo --setup all --scale 0.12 --json out/demo/result.json \
 	  --png out/demo/result.png --html out/demo/result.html
 
-bench: setup ## What the daemon costs at rest
+bench: $(LABORATORY) ## What the daemon costs at rest
 	$(BIN)/elastio-testbed bench --json out/bench/result.json
 
-faults: setup ## Sixty runs of the fault campaign on a real guest (hours under emulation)
+faults: $(LABORATORY) ## Sixty runs of the fault campaign on a real guest (hours under emulation)
 	$(BIN)/elastio-testbed faults --runs 60 --seed 1 --guests 2 --json out/faults/result.json
 
-measure: setup ## Repeat the experiments of docs/evaluation.md, and write its tables (two to three hours)
+measure: $(LABORATORY) ## Repeat the experiments of docs/evaluation.md, and write its tables (two to three hours)
 	$(BIN)/elastio-testbed run cm1 --scale 0.25 --side-by-side --repeat 3 --json docs/results/cm1-0.25.json
 	$(BIN)/elastio-testbed run cm1 --scale 1 --bandwidth 0.25 --setup static-fast --setup adaptive --side-by-side \
 	  --json docs/results/cm1-1.json
 	$(BIN)/elastio-testbed run lammps --scale 0.25 --repeat 3 --json docs/results/lammps-0.25.json
 	$(MAKE) --no-print-directory evaluation
 
-evaluation: setup ## Write the tables of docs/evaluation.md and docs/results/faults, from docs/results
+evaluation: $(LABORATORY) ## Write the tables of docs/evaluation.md and docs/results/faults, from docs/results
 	$(BIN)/elastio-testbed tables docs/results/*.json --into docs/evaluation.md
 	$(BIN)/elastio-testbed tables docs/results/faults/*.json --into docs/results/faults/README.md
 
-image: setup ## Build the guest image, and a bootable qcow2 in out/image
+image: $(LABORATORY) ## Build the guest image, and a bootable qcow2 in out/image
 	$(BIN)/elastio-testbed image --cloud out/image/elastio.qcow2
 
 clean: ## Remove what the targets above left here (not the image cache)
