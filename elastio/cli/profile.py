@@ -17,10 +17,12 @@ from elastio.cli.app import App
 from elastio.cli.numbers import Finite, duration
 from elastio.cli.profile_view import Profile, to_dict, to_text
 from elastio.control.exit_codes import Exit
+from elastio.core.account import Limit
 from elastio.core.inflection import STOP_GAIN, advise, curves_of, steps_mb_s
 from elastio.errors import ElastioError
 from elastio.host.commands import Started
 from elastio.host.disk_activity import DiskActivity, disk_below, pressure_s
+from elastio.host.disk_limits import limits_of_cgroup, limits_of_process
 from elastio.host.task_states import CgroupMembers, Descendants, TaskStates
 from elastio.setup.observer import find_device
 from elastio.setup.profiler import Measured, Profiler
@@ -50,8 +52,8 @@ DRAWN = 60
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def profile(ctx: click.Context, /, command: tuple[str, ...], cgroup: str | None, **options: Any) -> None:
-    """Run COMMAND and say where its time goes: computing, or waiting for bandwidth, for latency or elsewhere; how long
-    it would take at other bandwidths; and how much is worth buying.
+    """Run COMMAND and say where its time goes: computing, or waiting for a processor, bandwidth or latency; how long it
+    would take at other bandwidths; and how much is worth buying.
 
     Works on any disk: no cloud, no bcache, no root and no configuration are needed. What COMMAND prints goes to
     standard error, the answer to standard output. Ctrl-C goes to COMMAND. Code 1: COMMAND failed.
@@ -81,7 +83,11 @@ def _of_command(app: App, command: tuple[str, ...], disk: DiskActivity, options:
     before_s = pressure_s(app.sysfs(), None)
     with app.start(command) as started, _passed_on(started):
         tasks = TaskStates(app.sysfs(), Descendants(app.sysfs(), started.pid))
-        profiler = Profiler(tasks, disk, app.clock, started.wait, options["cap_mb_s"])
+
+        def limits() -> tuple[Limit, ...]:
+            return limits_of_process(app.sysfs(), disk.name, started.pid)
+
+        profiler = Profiler(tasks, disk, app.clock, started.wait, options["cap_mb_s"], limits)
         measured = profiler.run(math.inf, with_processes=_wants_processes(options))
         if measured.ended:
             started.wait(math.inf)
@@ -106,8 +112,12 @@ def _of_cgroup(app: App, name: str, disk: DiskActivity, options: dict[str, Any])
         nonlocal is_over
         is_over = True
 
+    def limits() -> tuple[Limit, ...]:
+        return limits_of_cgroup(app.sysfs(), disk.name, members.name)
+
     with _on_signals(end):
-        profiler = Profiler(TaskStates(app.sysfs(), members), disk, app.clock, pause, options["cap_mb_s"])
+        tasks = TaskStates(app.sysfs(), members)
+        profiler = Profiler(tasks, disk, app.clock, pause, options["cap_mb_s"], limits)
         measured = profiler.run(options["for_s"] or 60.0, with_processes=_wants_processes(options))
     return _profile(members.name, disk.name, measured, options, (before_s, latest_s), None)
 
@@ -133,7 +143,7 @@ def _profile(
         cap_mb_s=options["cap_mb_s"],
         curves=curves,
         stop_gain=options["stop_gain"],
-        advice=advise(measured.totals, curves.likely, options["stop_gain"]),
+        advice=advise(measured.totals, curves.likely, options["stop_gain"], measured.lost),
         exit_code=exit_code,
         pressure_s=None if before_s is None or after_s is None else after_s - before_s,
         pressure_of="the machine" if exit_code is not None else "the cgroup",

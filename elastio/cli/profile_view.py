@@ -8,23 +8,27 @@ from typing import Any
 
 from elastio.accounting.tables import table
 from elastio.cli.charts import ASCII, bar, clean, clip
-from elastio.core.inflection import FARTHEST, Advice, Curves, Why, steps_mb_s
-from elastio.core.waits import SIGMAS, Account, Totals, account, error_s
+from elastio.core.account import SIGMAS, Account, Limit, Totals, account, error_s
+from elastio.core.inflection import FARTHEST, MOST_UNKNOWN, Advice, Curves, Why, lost_share, steps_mb_s
 from elastio.setup.profiler import Measured, ProcessTotals
 from elastio.units import MB, format_duration
 
-PARTS = ("computing", "bandwidth", "latency", "elsewhere")
+PARTS = ("computing", "queue", "bandwidth", "latency", "elsewhere", "unknown")
 NAMES = {
     "computing": "computing",
+    "queue": "in the run queue",
     "bandwidth": "waiting for bandwidth",
     "latency": "waiting for latency",
     "elsewhere": "elsewhere",
+    "unknown": "unknown",
 }
 MEANING = {
     "computing": "",
+    "queue": "ready, but all processors are taken",
     "bandwidth": "disk at its limit: more MB/s would help",
     "latency": "disk below its limit: faster requests would help, MB/s would not",
     "elsewhere": "another disk; or asleep: a lock, a network, a timer",
+    "unknown": "may be waiting for bandwidth",
 }
 BAR = 22
 MOST_PROCESSES = 20
@@ -33,6 +37,8 @@ OPEN = 0.05
 FEW_READINGS = 100
 # A part of the time that is worth a remark.
 REMARK = 0.1
+# One that is worth a remark where it makes an answer uncertain.
+LITTLE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,11 @@ class Profile:
     exit_code: int | None = None
     pressure_s: float | None = None
     pressure_of: str = "the machine"
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether enough was seen."""
+        return self.advice.why not in (Why.NOTHING_SEEN, Why.READINGS_LOST)
 
     @property
     def account(self) -> Account:
@@ -77,7 +88,8 @@ def to_text(profile: Profile, *, with_processes: bool) -> str:
 
 def _heading(profile: Profile) -> list[str]:
     totals = profile.measured.totals
-    limit = "limit not known" if profile.cap_mb_s is None else f"limit {_mb_s(profile.cap_mb_s)}"
+    unknown = "limited by a cgroup" if profile.measured.limits else "limit not known"
+    limit = unknown if profile.cap_mb_s is None else f"limit {_mb_s(profile.cap_mb_s)}"
     moved = f"{totals.moved_bytes / MB:,.0f} MB in {totals.requests:,} requests"
     lasted = format_duration(totals.seconds)
     lines = [f"{clip(clean(profile.of), 70, ASCII)}: {lasted}; disk {profile.device}, {limit}, moved {moved}"]
@@ -87,21 +99,27 @@ def _heading(profile: Profile) -> list[str]:
 
 
 def mostly(found: Account) -> str:
-    """The largest of the four parts."""
+    """The largest of the six parts."""
     return max(PARTS, key=lambda part: _seconds(found, part))
 
 
 def answer(profile: Profile) -> str:
     """The answer in words."""
     found, curve = profile.account, profile.curves.likely
+    if profile.advice.why is Why.READINGS_LOST:
+        return "No answer: this machine was too busy to be read."
     part = mostly(found)
     share = _percent(_seconds(found, part), found.seconds)
     said = {
         "computing": f"It computes for {share} of its time.",
+        "queue": f"It is ready to run for {share} of its time, while all processors are taken.",
         "bandwidth": f"It waits for bandwidth for {share} of its time.",
         "latency": f"It waits for latency for {share} of its time: the disk's answers, not its MB/s, are the limit.",
         "elsewhere": f"For {share} of its time it waits for something that is not this disk.",
+        "unknown": f"What it waits for during {share} of its time cannot be told.",
     }[part]
+    if profile.advice.why is Why.UNKNOWN:
+        return said if part == "unknown" else f"{said} What it waits for in the rest cannot all be told."
     measured = curve.measured_mb_s
     if measured is None:
         return f"{said} More bandwidth would save nothing."
@@ -170,6 +188,8 @@ def next_cache(profile: Profile) -> str:
     found = profile.account
     return {
         Why.NOTHING_SEEN: "Next cache: not known, because nothing was seen.",
+        Why.READINGS_LOST: "Next cache: not known, because too many readings were lost.",
+        Why.UNKNOWN: f"Next cache: not known; what is unknown is more than {_share(MOST_UNKNOWN)} of the time.",
         Why.NOT_BANDWIDTH: f"Next cache: none; {_not_bandwidth(found)}.",
         Why.ENOUGH: "Next cache: none; the disk is as fast as is worth buying.",
     }[why]
@@ -178,9 +198,11 @@ def next_cache(profile: Profile) -> str:
 def _not_bandwidth(found: Account) -> str:
     return {
         "computing": "the processor is the limit",
+        "queue": "the number of processors is the limit",
         "bandwidth": "almost nothing waits",
         "latency": "requests wait for the disk's answer, which a faster volume of the same kind gives no sooner",
         "elsewhere": "the wait is not for this disk",
+        "unknown": "almost nothing is known to wait",
     }[mostly(found)]
 
 
@@ -201,18 +223,18 @@ def notes(profile: Profile) -> list[str]:
     """What is not known, or cannot be seen, as sentences."""
     found, totals = profile.account, profile.measured.totals
     said = [f"The readings ended early: {profile.measured.ended}."] if profile.measured.ended else []
-    if profile.cap_mb_s is None and totals.likely.seconds + totals.latency_s > 0:
-        said.append(
-            "The disk's bandwidth limit is not known: a wait is for bandwidth if its requests have 64 KiB or more. "
-            "Give the limit with --bandwidth."
-        )
+    said += _of_limits(profile, totals)
     if totals.instants < FEW_READINGS:
         said.append(f"Only {totals.instants} readings: profile a longer run.")
+    lost = profile.measured.lost
+    if lost_share(totals, lost) > REMARK:
+        made = f"{lost} of {lost + totals.instants} readings were lost"
+        said.append(f"{made}, because this machine was busy: profile again when it is less so.")
     said += _of_delays(profile, found, totals)
-    if found.asleep_s > REMARK * found.seconds:
+    if found.unknown_s > LITTLE * found.seconds:
         said.append(
-            f"Tasks were asleep for {format_duration(found.asleep_s)}: those that wait for libaio or io_uring look so "
-            "too."
+            f"Unknown for {format_duration(found.unknown_s)}: tasks in epoll that may wait for libaio or io_uring, or "
+            "whose system call cannot be read (root can), or that wait while no disk is busy."
         )
     if profile.pressure_s is None:
         said.append("The kernel reports no pressure (PSI); it would only be a hint.")
@@ -220,6 +242,25 @@ def notes(profile: Profile) -> list[str]:
         shown = format_duration(profile.pressure_s)
         said.append(f"By the kernel's pressure, a hint, some task of {profile.pressure_of} waited for {shown}.")
     return said
+
+
+def _of_limits(profile: Profile, totals: Totals) -> list[str]:
+    limits = profile.measured.limits
+    said = [
+        f"The cgroup {clean(limit.cgroup)} limits {_limited(limit)}: a faster volume helps no more than that allows."
+        for limit in limits
+    ]
+    if profile.cap_mb_s is None and not limits and totals.likely.seconds + totals.latency_s > 0:
+        said.append(
+            "The disk's bandwidth limit is not known: a wait is for bandwidth if its requests have 64 KiB or more. "
+            "Give the limit with --bandwidth."
+        )
+    return said
+
+
+def _limited(limit: Limit) -> str:
+    ways = (("reads", limit.read_mb_s), ("writes", limit.write_mb_s))
+    return " and ".join(f"{way} to {_mb_s(mb_s)}" for way, mb_s in ways if math.isfinite(mb_s))
 
 
 def _of_delays(profile: Profile, found: Account, totals: Totals) -> list[str]:
@@ -239,7 +280,7 @@ def _of_delays(profile: Profile, found: Account, totals: Totals) -> list[str]:
     if found.uncounted_s < 0:
         said = (
             f"Delay accounting shows {format_duration(-found.uncounted_s)} more of waiting than the tasks' states, "
-            "such as tasks that sleep for io_uring: they count as elsewhere."
+            "such as those of threads that ended between two readings."
         )
         return [said]
     return []
@@ -283,10 +324,15 @@ def to_dict(profile: Profile) -> dict[str, Any]:
         "measured_mb_s": likely.measured_mb_s,
         "moved_bytes": totals.moved_bytes,
         "requests": totals.requests,
-        "mostly": mostly(found) if totals.seconds > 0 else None,
+        "mostly": mostly(found) if profile.is_answered else None,
         "account": _account_of(totals),
         "by_delay_accounting": found.by_delays,
         "readings": totals.instants,
+        "readings_lost": profile.measured.lost,
+        "limits": [
+            {"cgroup": each.cgroup, "read_mb_s": _bounded(each.read_mb_s), "write_mb_s": _bounded(each.write_mb_s)}
+            for each in profile.measured.limits
+        ],
         "wait_classes_s": list(totals.classes),
         "waited_s": {"least": least.waited_s, "likely": likely.waited_s, "most": most.waited_s},
         "curve": [

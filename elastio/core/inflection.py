@@ -10,7 +10,7 @@ A doubling from B on saves V/(2B). It saves at most the share e of the time, the
     V/(2B) <= e T(B)      <=>      B >= B* = V (1 - 2e) / (2 e (T - W))
 
 B* is the inflection. Beyond it nothing is bought. One run gives the whole curve, whatever the limit was during it; with
-several tasks W is between two bounds, and so are the curve and B* (`waits`).
+several tasks W is between two bounds, and so are the curve and B* (`account`).
 
 A curve is not believed farther than FARTHEST times the bandwidth at which it was measured: T - W is then small beside
 its own error, or other limits come first.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from elastio.core.waits import Account, AtCap, Totals, account, refine
+from elastio.core.account import Account, AtCap, Totals, account, refine
 from elastio.units import MB
 
 FARTHEST = 8.0
@@ -33,6 +33,10 @@ STEP = math.sqrt(2)
 MOST_STEPS = 9
 # Less waiting for bandwidth than this share of the time is nothing to buy for.
 LEAST_SHARE = 0.01
+# Of the time: if more is unknown, it may be waiting for bandwidth, and nothing is advised.
+MOST_UNKNOWN = 0.1
+# If more of the readings are lost, there is no answer: those that are left were made when the machine was less busy.
+MOST_LOST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,8 @@ class Why(Enum):
     """What decides the bandwidth of the next cache."""
 
     NOTHING_SEEN = "nothing_seen"
+    READINGS_LOST = "readings_lost"
+    UNKNOWN = "unknown"
     NOT_BANDWIDTH = "not_bandwidth"
     ENOUGH = "enough"
     INFLECTION = "inflection"
@@ -121,12 +127,29 @@ class Advice(NamedTuple):
     saved: float = 0.0
 
 
-def advise(totals: Totals, curve: Curve, stop_gain: float = STOP_GAIN) -> Advice:
-    """What to buy for a run like this one; never above the inflection."""
-    found: Account = account(totals)
-    measured = curve.measured_mb_s
+def lost_share(totals: Totals, lost: int) -> float:
+    """Of the readings that should have been made, those that were lost, from 0 to 1."""
+    return lost / (lost + totals.instants) if lost > 0 else 0.0
+
+
+def _not_known(totals: Totals, found: Account, lost: int) -> Why | None:
     if found.seconds <= 0:
-        return Advice(None, Why.NOTHING_SEEN)
+        return Why.NOTHING_SEEN
+    if lost_share(totals, lost) > MOST_LOST:
+        return Why.READINGS_LOST
+    return Why.UNKNOWN if found.unknown_s > MOST_UNKNOWN * found.seconds else None
+
+
+def advise(totals: Totals, curve: Curve, stop_gain: float = STOP_GAIN, lost: int = 0) -> Advice:
+    """What to buy for a run like this one; never above the inflection. Nothing where the account is not known.
+
+    `lost`: readings that a busy machine did not let happen.
+    """
+    found = account(totals)
+    measured = curve.measured_mb_s
+    unknown = _not_known(totals, found, lost)
+    if unknown is not None:
+        return Advice(None, unknown)
     if measured is None or found.bandwidth_s < LEAST_SHARE * found.seconds:
         return Advice(None, Why.NOT_BANDWIDTH)
     bounds = (

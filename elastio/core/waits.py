@@ -1,7 +1,7 @@
-"""Where the time goes: computing, or waiting for bandwidth, for latency, for something else. Pure.
+"""Where the time goes: what is seen of about a second of a run, and how it is read. Pure.
 
 Theory of operation. At many moments of a run the states of its tasks are read (`Instant`), together with the counters
-of its disk. Of a moment with r tasks in state R and w in state D (uninterruptible sleep),
+of its disk. Of a moment with r tasks in state R and w that wait,
 
     most      1 if w > 0                    at least one task waits                 "some" of the kernel's pressure
     least     1 if w > 0 and r = 0          and none does anything else             "full"
@@ -9,20 +9,24 @@ of its disk. Of a moment with r tasks in state R and w in state D (uninterruptib
     asleep    1 if r = w = 0                nobody wants to go on: a timer, a lock, a network, a terminal
 
 say how much of it is waiting. With one task the first three are equal. The time between two moments gets the mean of
-both, because a wait begins and ends somewhere between. State D is what `kernel.task_delayacct` and the kernel's
-pressure count, and also what they do not: a task that waits for ext4's or xfs's journal is in state D, but not in
-`io_schedule`. What neither sees is a task that sleeps for libaio or io_uring: it counts as asleep.
+both, because a wait begins and ends somewhere between. A task waits in state D (uninterruptible sleep), which is what
+`kernel.task_delayacct` and the kernel's pressure count, and also what they do not: a task that waits for ext4's or
+xfs's journal is in state D, but not in `io_schedule`. And it waits asleep for its requests of libaio or io_uring
+(`pending`), which neither counts. Whether a task that sleeps waits for requests cannot always be told (`unclear`).
 
-A second of moments is a `WaitSample`. While its tasks wait, either its disk or another one is busy. On its disk they
-wait for bandwidth if it moves AT_CAP of the bandwidth limit meanwhile; below it, for latency. Where no limit is known,
-requests of LARGE_BYTES tell: their time is mostly transfer. `Totals` are sums over samples: nothing grows with time.
+A second of moments is a `WaitSample`. While its tasks wait, either its disk or another one is busy (`disk_share`).
+
+What the disk moves in a second in which somebody waits (`rates`) says whether it is at its limit. Waits are often
+shorter than the time between two moments, so a moment does not tell what moves during a wait and what before or after
+it. Two answers bound it. `between`: the rate at which something moves while nobody waits is that of stretches without a
+wait that are too long to be chance (CHANCE); without such stretches nothing moves then, and everything that has moved
+was waited for. `local`: it is that of all time between two moments at which nobody waits. The former is right for a
+program that waits for what it moves, however fast the rhythm; the latter where something moves in the background as
+well, which shows as more than the limit allows (`account`).
 
 Reading disturbs: while it goes on, short waits end and no new one begins, and the samples show too little waiting. The
-scheduler knows exactly how long each thread was on a processor or in its queue (`Spent`): the rest of its time was
-waiting and sleep, as the samples divide it. The whole is scaled by this (`refine`).
-
-Delay accounting, where it is on, is exact about the waits that it counts. It replaces the samples unless they show
-significantly more, which are the waits that it does not count.
+scheduler knows exactly how long each thread was on a processor and in its queue (`Spent`): the rest of its time was
+waiting and sleep, as the samples divide it.
 
 Seconds are of the run's time, bytes those of the disk's counters.
 """
@@ -31,39 +35,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from elastio.units import KIB, MB
-
-# A volume that moves this share of its limit is at it.
-AT_CAP = 0.9
-# The mean request from which on a wait is for bandwidth, where the limit is not known.
-LARGE_BYTES = 64 * KIB
 # A disk is the one that is waited for if it is busy for this share of the time in which the busiest other one is.
-# A loop device and the disk below it are busy together.
+# A loop device and the disk below it are busy together. Another one is waited for if it is busy for this share of the
+# time: else what is busy for a moment beside a disk that holds requests back would take the wait.
 BUSY_SHARE = 0.5
 # A request that was served takes at least this long of a disk's time, which counts in whole milliseconds.
 LEAST_BUSY_S = 0.001
 # The scheduler counts in nanoseconds: what is less is a rounding error, and no ratio to it means anything.
 LEAST_SPENT_S = 1e-9
-CLASSES = 10
-# Of the standard error of samples: from here on a difference is significant.
-SIGMAS = 2.0
+# So likely is a stretch without a wait if each moment has a wait with the same probability: a longer one is none of it.
+CHANCE = 0.01
+# The scheduler's times correct one second by at most this factor: of so few moments more is chance.
+MOST_CORRECTED = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class DiskCount:
-    """What a disk has moved since it exists: bytes, requests, and seconds in which it was busy."""
+    """What a disk has moved since it exists: bytes, requests, seconds in which it was busy, and bytes written."""
 
     moved_bytes: int
     requests: int
     busy_s: float
+    written_bytes: int = 0
 
 
 class Spent(NamedTuple):
-    """Seconds of threads: those that ran or could run, waited in state D, slept."""
+    """Seconds of threads: those that ran or could run, waited, slept."""
 
     ran_s: float = 0.0
     waited_s: float = 0.0
@@ -87,14 +88,19 @@ class Spent(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What the samples show of some threads, and the same with the scheduler's own times."""
+    """What the samples show of some threads, and the same with the scheduler's own times.
+
+    `queued_s`: of `exact.ran_s`, what was in the queue for a processor.
+    """
 
     sampled: Spent = Spent()
     exact: Spent = Spent()
+    queued_s: float = 0.0
 
     def plus(self, other: Times) -> Times:
         """The sum of both."""
-        return Times(self.sampled.plus(other.sampled), self.exact.plus(other.exact))
+        queued_s = self.queued_s + other.queued_s
+        return Times(self.sampled.plus(other.sampled), self.exact.plus(other.exact), queued_s)
 
 
 NO_TIMES = Times()
@@ -104,8 +110,9 @@ NO_TIMES = Times()
 class Instant:
     """One moment `at` a monotonic clock: tasks that run or could run, and tasks in uninterruptible sleep.
 
-    `others_busy_s`: seconds in which each other disk was busy, by name. `delayed_s`: what delay accounting has counted
-    for all tasks since the previous moment; None: it is off. `times`: of threads whose scheduler's times were read now.
+    `pending` tasks sleep until requests of their own are done, `unclear` ones may. `others_busy_s`: seconds in which
+    each other disk was busy, by name. `delayed_s`: what delay accounting has counted for all tasks since the previous
+    moment; None: it is off. `times`: of threads whose scheduler's times were read now.
     """
 
     at: float
@@ -115,37 +122,50 @@ class Instant:
     others_busy_s: Mapping[str, float]
     delayed_s: float | None = None
     times: Times = NO_TIMES
+    pending: int = 0
+    unclear: int = 0
 
 
-class Stall(NamedTuple):
-    """Seconds of waiting for the disk, and elsewhere; the bytes that the disk moved while it was waited for."""
+class Shares(NamedTuple):
+    """Of a moment, or seconds: waiting by three measures, sleep, and what cannot be told."""
 
-    disk_s: float = 0.0
-    other_s: float = 0.0
-    moved_bytes: float = 0.0
+    least: float = 0.0
+    likely: float = 0.0
+    most: float = 0.0
+    asleep: float = 0.0
+    unclear: float = 0.0
 
-    def added(self, seconds: float, moved_bytes: float, is_disk: bool) -> Stall:
-        """With `seconds` more of waiting, during which the disk moved `moved_bytes`."""
-        if is_disk:
-            return Stall(self.disk_s + seconds, self.other_s, self.moved_bytes + moved_bytes)
-        return Stall(self.disk_s, self.other_s + seconds, self.moved_bytes)
+    def plus(self, other: Shares, factor: float = 1.0) -> Shares:
+        """The sum, with `factor` times the other."""
+        return Shares(*(a + factor * b for a, b in zip(self, other, strict=True)))
+
+
+class Rates(NamedTuple):
+    """Bytes that the disk moved in a second in which somebody waited: see the theory of operation."""
+
+    between: float = 0.0
+    local: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WaitSample:
     """About a second: how much of it was waiting, by three measures, and what the disk moved.
 
-    `task_wait_s` is the waiting of all tasks, one after the other, and `delayed_s` the same by delay accounting.
+    `disk_share`: of the waiting, what was for this disk; None: no disk did anything. `waits_share` (0 to 1): moments
+    with a wait. `task_wait_s` is the waiting of all tasks in state D, one after the other, `pending_s` that of those
+    which sleep for their requests, and `delayed_s` the former by delay accounting.
     """
 
     seconds: float
-    asleep_s: float
-    least: Stall
-    likely: Stall
-    most: Stall
+    spent: Shares
+    disk_share: float | None
+    waits_share: float
+    rates: Rates
     moved_bytes: int
+    written_bytes: int
     requests: int
     task_wait_s: float
+    pending_s: float
     delayed_s: float | None
     instants: int
     times: Times
@@ -156,31 +176,30 @@ def sample_of(instants: Sequence[Instant]) -> WaitSample | None:
     if len(instants) < 2 or instants[-1].at <= instants[0].at:
         return None
     first, last = instants[0], instants[-1]
-    least = likely = most = Stall()
-    asleep_s = task_wait_s = 0.0
+    spent = Shares()
+    task_wait_s = pending_s = 0.0
     for before, after in pairwise(instants):
-        seconds = max(0.0, after.at - before.at)
-        moved = max(0, after.disk.moved_bytes - before.disk.moved_bytes)
-        is_disk = _is_waited_for(before, after)
-        old, new = _shares(before), _shares(after)
-        shares = [(a + b) / 2 for a, b in zip(old, new, strict=True)]
-        least = least.added(shares[0] * seconds, shares[0] * moved, is_disk)
-        likely = likely.added(shares[1] * seconds, shares[1] * moved, is_disk)
-        most = most.added(shares[2] * seconds, shares[2] * moved, is_disk)
-        asleep_s += shares[3] * seconds
-        task_wait_s += (before.waiting + after.waiting) / 2 * seconds
+        half = max(0.0, after.at - before.at) / 2
+        spent = spent.plus(_shares(before), half).plus(_shares(after), half)
+        task_wait_s += (before.waiting + after.waiting) * half
+        pending_s += (before.pending + after.pending) * half
+    times = _sum(moment.times for moment in instants[1:])
+    seconds = last.at - first.at
+    waits_s = min(seconds, (spent.most + spent.unclear) * _correction(times))
     return WaitSample(
-        seconds=last.at - first.at,
-        asleep_s=asleep_s,
-        least=least,
-        likely=likely,
-        most=most,
+        seconds=seconds,
+        spent=spent,
+        disk_share=_disk_share(instants),
+        waits_share=waits_s / seconds,
+        rates=_rates(instants, waits_s),
         moved_bytes=max(0, last.disk.moved_bytes - first.disk.moved_bytes),
+        written_bytes=max(0, last.disk.written_bytes - first.disk.written_bytes),
         requests=max(0, last.disk.requests - first.disk.requests),
         task_wait_s=task_wait_s,
+        pending_s=pending_s,
         delayed_s=_delayed_s(instants[1:]),
         instants=len(instants) - 1,
-        times=_sum(moment.times for moment in instants[1:]),
+        times=times,
     )
 
 
@@ -191,20 +210,19 @@ def _sum(each: Iterable[Times]) -> Times:
     return total
 
 
-def _shares(moment: Instant) -> tuple[float, float, float, float]:
-    """Least, likely and most share of waiting, and the share of sleep."""
-    if moment.waiting == 0:
-        return 0.0, 0.0, 0.0, 0.0 if moment.running else 1.0
-    return 0.0 if moment.running else 1.0, moment.waiting / (moment.waiting + moment.running), 1.0, 0.0
+def _shares(moment: Instant) -> Shares:
+    waits = moment.waiting + moment.pending
+    if waits:
+        return Shares(0.0 if moment.running else 1.0, waits / (waits + moment.running), 1.0)
+    if moment.running:
+        return Shares()
+    return Shares(unclear=1.0) if moment.unclear else Shares(asleep=1.0)
 
 
-def _is_waited_for(before: Instant, after: Instant) -> bool:
-    """Whether the disk, rather than another one, was busy between two moments."""
-    own = after.disk.busy_s - before.disk.busy_s
-    if after.disk.requests > before.disk.requests:
-        own = max(own, LEAST_BUSY_S)
-    others = (busy - before.others_busy_s.get(name, busy) for name, busy in after.others_busy_s.items())
-    return own > 0 and own >= BUSY_SHARE * max(others, default=0.0)
+def _correction(times: Times) -> float:
+    """How much longer the waits were than the moments show, as the scheduler knows."""
+    sampled, exact = times.sampled.waited_s, times.exact.waited_s
+    return min(MOST_CORRECTED, max(1 / MOST_CORRECTED, exact / sampled)) if sampled >= LEAST_SPENT_S else 1.0
 
 
 def _delayed_s(instants: Sequence[Instant]) -> float | None:
@@ -212,169 +230,78 @@ def _delayed_s(instants: Sequence[Instant]) -> float | None:
     return sum(known) if len(known) == len(instants) else None
 
 
-def is_for_bandwidth(sample: WaitSample, stall: Stall, cap_mb_s: float | None) -> bool:
-    """Whether the disk was at its limit while it was waited for; None: by the size of requests."""
-    if stall.disk_s <= 0 or stall.moved_bytes <= 0:
-        return False
-    if cap_mb_s is None:
-        return sample.requests > 0 and sample.moved_bytes >= LARGE_BYTES * sample.requests
-    return stall.moved_bytes / MB >= AT_CAP * cap_mb_s * stall.disk_s
+# --- which disk ------------------------------------------------------------------------------------------
 
 
-# --- sums ------------------------------------------------------------------------------------------------
+def _disk_share(instants: Sequence[Instant]) -> float | None:
+    """Of the time with a wait, what was for this disk; where nothing tells, as in the rest of it."""
+    ours = theirs = 0.0
+    for before, after in pairwise(instants):
+        waits = _shares(before).most + _shares(after).most
+        own, other = _busy_s(before, after)
+        if own > 0 and own >= BUSY_SHARE * other:
+            ours += waits * (after.at - before.at)
+        elif other >= BUSY_SHARE * (after.at - before.at):
+            theirs += waits * (after.at - before.at)
+    if ours + theirs > 0:
+        return ours / (ours + theirs)
+    own, other = _busy_s(instants[0], instants[-1])
+    if own <= 0 and other <= 0:
+        return None
+    return 1.0 if own >= BUSY_SHARE * other else 0.0
 
 
-class AtCap(NamedTuple):
-    """W and V: seconds of waiting for bandwidth, and the bytes that the disk moved meanwhile."""
-
-    seconds: float = 0.0
-    moved_bytes: float = 0.0
-
-
-NEVER = AtCap()
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over samples. `classes`: seconds by the share of the sample that was waiting, in tenths.
-
-    `least`, `likely` and `most` are waiting for bandwidth by the three measures, the rest is by the likely one.
-    """
-
-    seconds: float = 0.0
-    asleep_s: float = 0.0
-    latency_s: float = 0.0
-    other_s: float = 0.0
-    least: AtCap = NEVER
-    likely: AtCap = NEVER
-    most: AtCap = NEVER
-    classes: tuple[float, ...] = (0.0,) * CLASSES
-    moved_bytes: int = 0
-    requests: int = 0
-    task_wait_s: float = 0.0
-    delayed_s: float | None = 0.0
-    instants: int = 0
-    times: Times = NO_TIMES
-
-    def added(self, sample: WaitSample, cap_mb_s: float | None) -> Totals:
-        """With one sample more; `cap_mb_s` is the limit that was in force in it, None: not known."""
-        is_at_cap = is_for_bandwidth(sample, sample.likely, cap_mb_s)
-        waited_s = sample.likely.disk_s + sample.likely.other_s
-        its_class = min(CLASSES - 1, int(CLASSES * waited_s / sample.seconds + 1e-9))
-        known = self.delayed_s is not None and sample.delayed_s is not None
-        return Totals(
-            seconds=self.seconds + sample.seconds,
-            asleep_s=self.asleep_s + sample.asleep_s,
-            latency_s=self.latency_s + (0.0 if is_at_cap else sample.likely.disk_s),
-            other_s=self.other_s + sample.likely.other_s,
-            least=_with(self.least, sample, sample.least, cap_mb_s),
-            likely=_with(self.likely, sample, sample.likely, cap_mb_s),
-            most=_with(self.most, sample, sample.most, cap_mb_s),
-            classes=tuple(s + (sample.seconds if n == its_class else 0.0) for n, s in enumerate(self.classes)),
-            moved_bytes=self.moved_bytes + sample.moved_bytes,
-            requests=self.requests + sample.requests,
-            task_wait_s=self.task_wait_s + sample.task_wait_s,
-            delayed_s=(self.delayed_s or 0.0) + (sample.delayed_s or 0.0) if known else None,
-            instants=self.instants + sample.instants,
-            times=self.times.plus(sample.times),
-        )
+def _busy_s(before: Instant, after: Instant) -> tuple[float, float]:
+    """Seconds between two moments in which the disk, and the busiest other one, were busy."""
+    own = after.disk.busy_s - before.disk.busy_s
+    if after.disk.requests > before.disk.requests:
+        own = max(own, LEAST_BUSY_S)
+    others = (busy - before.others_busy_s.get(name, busy) for name, busy in after.others_busy_s.items())
+    return max(0.0, own), max(0.0, max(others, default=0.0))
 
 
-def _with(total: AtCap, sample: WaitSample, stall: Stall, cap_mb_s: float | None) -> AtCap:
-    if not is_for_bandwidth(sample, stall, cap_mb_s):
-        return total
-    return AtCap(total.seconds + stall.disk_s, total.moved_bytes + stall.moved_bytes)
+# --- what moved meanwhile --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Where `seconds` went; the four parts are all of it. `asleep_s` is a part of `elsewhere_s`.
-
-    `by_delays`: delay accounting has refined what the samples show. `uncounted_s`: waiting of tasks that only the
-    samples show, or (negative) only delay accounting.
-    """
+class _Part(NamedTuple):
+    """Seconds, what the disk moved in them, and whether somebody waited at their begin or end."""
 
     seconds: float
-    computing_s: float
-    bandwidth_s: float
-    latency_s: float
-    elsewhere_s: float
-    asleep_s: float
-    by_delays: bool
-    uncounted_s: float
+    moved: float
+    has_wait: bool
 
 
-def account(totals: Totals) -> Account:
-    """The account of these sums."""
-    refined, by_delays = refine(totals)
-    elsewhere_s = refined.other_s + refined.asleep_s
-    waited_s = refined.likely.seconds + refined.latency_s + elsewhere_s
-    uncounted_s = 0.0 if by_delays or refined.delayed_s is None else refined.task_wait_s - refined.delayed_s
-    return Account(
-        seconds=refined.seconds,
-        computing_s=max(0.0, refined.seconds - waited_s),
-        bandwidth_s=refined.likely.seconds,
-        latency_s=refined.latency_s,
-        elsewhere_s=elsewhere_s,
-        asleep_s=refined.asleep_s,
-        by_delays=by_delays,
-        uncounted_s=uncounted_s,
-    )
+def _rates(instants: Sequence[Instant], waits_s: float) -> Rates:
+    if waits_s < LEAST_SPENT_S:
+        return Rates()
+    parts = [
+        _Part(
+            max(0.0, after.at - before.at),
+            max(0.0, after.disk.moved_bytes - before.disk.moved_bytes),
+            _waits(before) or _waits(after),
+        )
+        for before, after in pairwise(instants)
+    ]
+    runs = [(has_wait, list(run)) for has_wait, run in groupby(parts, key=lambda part: part.has_wait)]
+    share = sum(map(_waits, instants)) / len(instants)
+    # Moments, so one more than the parts between them, of a stretch without a wait that is no chance.
+    least = math.log(CHANCE) / math.log1p(-share) if 0 < share < 1 else math.inf
+    free = [part for has_wait, run in runs if not has_wait for part in run]
+    quiet = [part for has_wait, run in runs if not has_wait and len(run) + 1 >= least for part in run]
+    touched = [part for part in parts if part.has_wait]
+    return Rates(_during(parts, waits_s, _rate(quiet)), _during(touched, waits_s, _rate(free)))
 
 
-def refine(totals: Totals) -> tuple[Totals, bool]:
-    """The sums with their waiting and sleep scaled to what the kernel has counted; whether by delay accounting too.
-
-    It is not used where it is off, and where it differs by more than the samples' error.
-    """
-    exact = _by_scheduler(totals)
-    delayed, sampled = exact.delayed_s, exact.task_wait_s
-    if delayed is None or sampled <= 0 or abs(delayed - sampled) > SIGMAS * error_s(exact):
-        return exact, False
-    return _scaled(exact, delayed / sampled, 1.0), True
+def _waits(moment: Instant) -> bool:
+    return bool(moment.waiting or moment.pending or (moment.unclear and not moment.running))
 
 
-def _by_scheduler(totals: Totals) -> Totals:
-    """Scaled so that running, waiting and sleep are to each other as the scheduler's times show."""
-    sampled, exact = totals.times
-    ran, waited, slept = (new / old if old >= LEAST_SPENT_S else 1.0 for old, new in zip(sampled, exact, strict=True))
-    wait_s, asleep_s = _waited_s(totals), totals.asleep_s
-    computing_s = max(0.0, totals.seconds - wait_s - asleep_s)
-    whole = computing_s * ran + wait_s * waited + asleep_s * slept
-    norm = totals.seconds / whole if whole > 0 else 1.0
-    return replace(_scaled(totals, waited * norm, slept * norm), task_wait_s=totals.task_wait_s * waited)
+def _rate(parts: Sequence[_Part]) -> float:
+    seconds = sum(part.seconds for part in parts)
+    return sum(part.moved for part in parts) / seconds if seconds > 0 else 0.0
 
 
-def _waited_s(totals: Totals) -> float:
-    return totals.likely.seconds + totals.latency_s + totals.other_s
-
-
-def _scaled(totals: Totals, waits: float, sleeps: float) -> Totals:
-    """With waiting and sleep by these factors. A factor does not make more waiting than there was time."""
-    asleep_s = min(totals.seconds, totals.asleep_s * sleeps)
-    waited_s = _waited_s(totals)
-    waits = min(waits, (totals.seconds - asleep_s) / waited_s) if waited_s > 0 else waits
-    return replace(
-        totals,
-        asleep_s=asleep_s,
-        latency_s=totals.latency_s * waits,
-        other_s=totals.other_s * waits,
-        least=_within(totals.least, waits, totals.seconds),
-        likely=_within(totals.likely, waits, totals.seconds),
-        most=_within(totals.most, waits, totals.seconds),
-    )
-
-
-def _within(total: AtCap, factor: float, seconds: float) -> AtCap:
-    if total.seconds <= 0:
-        return total
-    factor = min(factor, seconds / total.seconds)
-    return AtCap(total.seconds * factor, total.moved_bytes * factor)
-
-
-def error_s(totals: Totals) -> float:
-    """The standard error of `task_wait_s`: that of a share of so many independent moments."""
-    if not totals.instants or totals.seconds <= 0:
-        return 0.0
-    waits = max(totals.task_wait_s, totals.seconds / totals.instants)
-    return math.sqrt(waits * totals.seconds / totals.instants)
+def _during(parts: Sequence[_Part], waits_s: float, otherwise: float) -> float:
+    """The rate during the waits, if in the rest of these parts something moves at the rate `otherwise`."""
+    rest_s = max(0.0, sum(part.seconds for part in parts) - waits_s)
+    return max(0.0, sum(part.moved for part in parts) - otherwise * rest_s) / waits_s

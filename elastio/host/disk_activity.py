@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +39,7 @@ def disk_below(sysfs: Sysfs, folder: Path) -> str:
 
 
 def lies_on(sysfs: Sysfs, name: str) -> frozenset[str]:
-    """The disks that a device consists of, itself included: those below device-mapper, md and bcache."""
+    """The disks that a device consists of, itself included: those below device-mapper, md, bcache and a loop device."""
     found: set[str] = set()
     left = [disk_of(sysfs, name)]
     while left:
@@ -46,7 +47,16 @@ def lies_on(sysfs: Sysfs, name: str) -> frozenset[str]:
         if disk not in found:
             found.add(disk)
             left += [disk_of(sysfs, below) for below in sysfs.names(f"sys/block/{disk}/slaves")]
+            left += _below_loop(sysfs, disk)
     return frozenset(found)
+
+
+def _below_loop(sysfs: Sysfs, name: str) -> list[str]:
+    """The disk of the file behind a loop device, which is busy whenever it is; none where no disk is named."""
+    file = sysfs.read_or(f"sys/block/{name}/loop/backing_file", "").removesuffix(" (deleted)")
+    with contextlib.suppress(HostError, OSError):
+        return [disk_below(sysfs, Path(file))] if file else []
+    return []
 
 
 class DiskActivity:
@@ -74,6 +84,7 @@ class DiskActivity:
                     (int(words[READ_SECTORS]) + int(words[WRITTEN_SECTORS])) * SECTOR,
                     int(words[READS]) + int(words[WRITES]),
                     int(words[BUSY_MS]) / 1000,
+                    int(words[WRITTEN_SECTORS]) * SECTOR,
                 )
             elif words[NAME] in self._others:
                 others[words[NAME]] = int(words[BUSY_MS]) / 1000

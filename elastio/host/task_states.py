@@ -3,7 +3,8 @@
 A thread's state is the third field of /proc/PID/task/TID/stat: R runs or could run, D waits in the kernel and cannot be
 interrupted. Field 42 is its waiting for block I/O by delay accounting, in clock ticks (proc(5)); that of /proc/PID/stat
 is the main thread's alone. /proc/PID/task/TID/schedstat is how long it was on a processor and in the queue for one, in
-nanoseconds (Documentation/scheduler/sched-stats.rst); 0 where the kernel does not count it.
+nanoseconds (Documentation/scheduler/sched-stats.rst); 0 where the kernel does not count it. Of a thread in state S,
+`async_waits` says whether it waits for its requests.
 
 Threads and processes come and go between two readings; one that cannot be read has ended.
 """
@@ -11,18 +12,21 @@ Threads and processes come and go between two readings; one that cannot be read 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from elastio.core.waits import NO_TIMES, Spent, Times
 from elastio.errors import HostError
+from elastio.host.async_waits import AsyncWaits, Sleep
 from elastio.host.sysfs import Sysfs
 
 # Fields of /proc/PID/task/TID/stat after the task's name, which may itself contain blanks and parentheses.
 STATE, DELAYED = 0, 39
 DELAYS_ARE_ON = "proc/sys/kernel/task_delayacct"
 NOTHING = Spent()
+PENDING, UNCLEAR = Sleep.PENDING.value, Sleep.UNCLEAR.value
 # Where systemd mounts version 2; the second where version 1 is mounted too.
 CGROUPS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 
@@ -31,6 +35,7 @@ CGROUPS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 class ProcessState:
     """One process: its name, how many of its threads run or could run, and how many wait in the kernel.
 
+    `pending` threads sleep until requests of their process are done, `unclear` ones may do so.
     `delayed_s`: what delay accounting has counted for them since the previous reading; None: it is off. `times`: of the
     threads whose scheduler's times were read, since they were read before.
     """
@@ -40,6 +45,8 @@ class ProcessState:
     waiting: int
     delayed_s: float | None
     times: Times = NO_TIMES
+    pending: int = 0
+    unclear: int = 0
 
 
 class Members(Protocol):
@@ -110,7 +117,7 @@ class _Thread:
     never be met off a processor.
     """
 
-    ran_ns: int | None
+    ran_ns: tuple[int, int] | None
     seen_at: float
     spent: Spent = NOTHING
     ticks: int = 0
@@ -120,9 +127,12 @@ class _Thread:
 class TaskStates:
     """Reads all threads of the members. Delay accounting counts from the first reading on."""
 
-    def __init__(self, sysfs: Sysfs, members: Members, ticks_per_s: int | None = None) -> None:
+    def __init__(
+        self, sysfs: Sysfs, members: Members, ticks_per_s: int | None = None, asleep: AsyncWaits | None = None
+    ) -> None:
         self._sysfs, self._members = sysfs, members
         self.has_delays = sysfs.read_or(DELAYS_ARE_ON, "0") == "1"
+        self._asleep = asleep or AsyncWaits(sysfs)
         self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
         self._threads: dict[tuple[int, str], _Thread] = {}
         self._shown: dict[tuple[int, str], str] = {}
@@ -140,22 +150,22 @@ class TaskStates:
         tasks = self._members.tasks()
         found = {pid: self._process(pid, threads, now, at, with_times) for pid, threads in tasks.items()}
         self._threads, self._is_first = now, False
+        self._asleep.keep(frozenset(found), at)
         return {pid: state for pid, state in found.items() if state is not None}
 
     def _process(
         self, pid: int, names: tuple[str, ...], now: dict[tuple[int, str], _Thread], at: float, with_times: bool
     ) -> ProcessState | None:
         """None: it has ended. `now` gets its threads."""
-        command, running, waiting, ticks, alive, times = "", 0, 0, 0, 0, NO_TIMES
+        command, ticks, times, kinds = "", 0, NO_TIMES, Counter[str]()
         for name in names:
             shown = self._shown.get((pid, name))
             head, _, tail = (self._stat(pid, name) if shown is None else shown).rpartition(")")
             fields = tail.split()
             if not fields or fields[STATE] in "ZX":
                 continue
-            alive += 1
-            running += fields[STATE] == "R"
-            waiting += fields[STATE] == "D"
+            kind = self._kind(pid, name, fields[STATE], at)
+            kinds[kind] += 1
             if not command or name == str(pid):
                 command = head.partition("(")[2]
             delayed = int(fields[DELAYED]) if self.has_delays and len(fields) > DELAYED else 0
@@ -166,11 +176,18 @@ class TaskStates:
                 continue
             now[pid, name] = thread
             ticks += max(0, delayed - thread.ticks)
-            thread.ticks, thread.spent = delayed, thread.spent.plus(_spent(fields[STATE], at - thread.seen_at))
+            thread.ticks, thread.spent = delayed, thread.spent.plus(_spent(kind, at - thread.seen_at))
             thread.seen_at = at
             times = times.plus(self._times(pid, name, thread)) if with_times else times
         delayed_s = ticks / self._ticks_per_s if self.has_delays else None
-        return ProcessState(command, running, waiting, delayed_s, times) if alive else None
+        state = ProcessState(command, kinds["R"], kinds["D"], delayed_s, times, kinds[PENDING], kinds[UNCLEAR])
+        return state if kinds else None
+
+    def _kind(self, pid: int, name: str, state: str, at: float) -> str:
+        """R or D, or what a task that does neither waits for."""
+        if state in "RD":
+            return state
+        return self._asleep.sleep_of(pid, name, at).value if state == "S" else Sleep.ASLEEP.value
 
     def _stat(self, pid: int, name: str) -> str:
         return self._sysfs.read_or(f"proc/{pid}/task/{name}/stat", "")
@@ -178,19 +195,21 @@ class TaskStates:
     def _times(self, pid: int, name: str, thread: _Thread) -> Times:
         """Its times since they were read before; nothing where the kernel does not count them."""
         now_ns = self._ran_ns(pid, name)
-        if thread.ran_ns is None or not now_ns:  # 0 of a thread that has just begun is a time
+        if thread.ran_ns is None or not now_ns or not sum(now_ns):  # 0 of a thread that has just begun is a time
             return NO_TIMES
         told = thread.told
-        thread.told = Times(thread.spent, thread.spent.with_run(max(0, now_ns - thread.ran_ns) / 1e9))
-        return Times(thread.told.sampled.less(told.sampled), thread.told.exact.less(told.exact))
+        ran_s, queued_s = (max(0, new - old) / 1e9 for new, old in zip(now_ns, thread.ran_ns, strict=True))
+        thread.told = Times(thread.spent, thread.spent.with_run(ran_s + queued_s), queued_s)
+        sampled, exact = thread.told.sampled.less(told.sampled), thread.told.exact.less(told.exact)
+        return Times(sampled, exact, queued_s - told.queued_s)
 
-    def _ran_ns(self, pid: int, name: str) -> int | None:
-        """Nanoseconds on a processor and in its queue, 0 where they are not counted; None: it has ended."""
+    def _ran_ns(self, pid: int, name: str) -> tuple[int, int] | None:
+        """Nanoseconds on a processor, and in its queue: 0 where they are not counted; None: it has ended."""
         words = self._sysfs.read_or(f"proc/{pid}/task/{name}/schedstat", "").split()
-        return int(words[0]) + int(words[1]) if len(words) >= 2 else None
+        return (int(words[0]), int(words[1])) if len(words) >= 2 else None
 
 
-def _spent(state: str, seconds: float) -> Spent:
-    if state == "R":
+def _spent(kind: str, seconds: float) -> Spent:
+    if kind == "R":
         return Spent(ran_s=seconds)
-    return Spent(waited_s=seconds) if state == "D" else Spent(slept_s=seconds)
+    return Spent(waited_s=seconds) if kind in ("D", PENDING) else Spent(slept_s=seconds)

@@ -2,15 +2,17 @@
 
 The readings follow each other at irregular distances, so that a program that does the same thing over and over again is
 not always met at the same point of it. Where there are many threads, a reading costs more, and they become rarer: at
-most MOST_SHARE of a processor is used.
+most MOST_SHARE of a processor is used. What counts is what a reading costs at its best: on a busy machine it waits for
+a processor itself. There readings come late, and those that would have been in between are lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elastio.core.waits import NO_TIMES, DiskCount, Instant, Totals, sample_of
+from elastio.core.account import Limit, Totals, cap_in
+from elastio.core.waits import NO_TIMES, DiskCount, Instant, sample_of
 from elastio.errors import HostError
 from elastio.host.disk_activity import DiskActivity
 from elastio.host.task_states import ProcessState, TaskStates
@@ -19,14 +21,16 @@ from elastio.ports import Clock
 LEAST_S, MOST_S = 0.02, 1.0
 MOST_SHARE = 0.005
 SAMPLE_S = 1.0
-# One reading that was interrupted must not make the next ones rare.
-SMOOTHING = 0.1
+# One reading that was interrupted must not make the next ones rare: what one costs rises slowly, and falls at once.
+RISING = 0.02
 # The fractions of its multiples are spread evenly over 0 to 1, in no order that a program could follow.
 GOLDEN = 0.6180339887498949
 # Of a command that starts more processes, those that lived longest are kept.
 MOST_PROCESSES = 500
 Pause = Callable[[float], bool]
 """Waits for so many seconds; returns whether what is read has ended."""
+Limits = Callable[[], Sequence[Limit]]
+"""The limits of cgroups on the disk that are in force now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +44,32 @@ class ProcessTotals:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was seen. `ended`: why the readings ended before what is read; empty: they did not."""
+    """What was seen. `ended`: why the readings ended before what is read; empty: they did not.
+
+    `lost` readings came too late to be made. `limits`: those of cgroups, when they were read last.
+    """
 
     totals: Totals
     processes: tuple[ProcessTotals, ...] = ()
     process_count: int = 0
     has_delays: bool = False
     ended: str = ""
+    lost: int = 0
+    limits: Sequence[Limit] = ()
 
 
 @dataclass(slots=True)
 class _Kept:
     """The moments of the sample that is being taken, and the sums until it began."""
 
-    cap_mb_s: float | None
     command: str = ""
     instants: list[Instant] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
 
-    def close(self, *, goes_on: bool) -> None:
+    def close(self, cap_mb_s: float | None, limits: Sequence[Limit], *, goes_on: bool) -> None:
         sample = sample_of(self.instants)
         if sample is not None:
-            self.totals = self.totals.added(sample, self.cap_mb_s)
+            self.totals = self.totals.added(sample, cap_in(sample, cap_mb_s, limits))
         self.instants = self.instants[-1:] if goes_on else []
 
 
@@ -69,32 +77,42 @@ class Profiler:
     """`cap_mb_s`: the bandwidth limit of the disk; None: not known. `pause` ends the readings, or `for_s` does."""
 
     def __init__(
-        self, tasks: TaskStates, disk: DiskActivity, clock: Clock, pause: Pause, cap_mb_s: float | None
+        self,
+        tasks: TaskStates,
+        disk: DiskActivity,
+        clock: Clock,
+        pause: Pause,
+        cap_mb_s: float | None,
+        limits: Limits = tuple,
     ) -> None:
         self._tasks, self._disk, self._clock, self._pause = tasks, disk, clock, pause
-        self._cap_mb_s = cap_mb_s
-        self._all = _Kept(cap_mb_s)
+        self._cap_mb_s, self._read_limits = cap_mb_s, limits
+        self._limits: Sequence[Limit] = ()
+        self._all = _Kept()
         self._each: dict[int, _Kept] = {}
-        self._count = 0
+        self._count = self._lost = 0
 
     def run(self, for_s: float, *, with_processes: bool) -> Measured:
         """Read until the end. Raises HostError if the first reading fails."""
-        begin = self._clock.now()
+        at = begin = self._clock.now()
         closes = begin + SAMPLE_S
         number, ended, is_over = 0, "", False
+        self._limits = self._read_limits()
         self._read(begin, with_processes=with_processes, with_times=False)
         cost_s = self._clock.now() - begin
         while not is_over:
             number += 1
-            pace = min(MOST_S, max(LEAST_S, cost_s / MOST_SHARE)) * (0.5 + number * GOLDEN % 1)
+            pace = min(MOST_S, max(LEAST_S, cost_s / MOST_SHARE))
+            wanted = pace * (0.5 + number * GOLDEN % 1)
             rest = begin + for_s - self._clock.now()
-            is_over = self._pause(max(0.0, min(pace, rest))) or rest <= pace
-            at = self._clock.now()
+            is_over = self._pause(max(0.0, min(wanted, rest))) or rest <= wanted
+            before, at = at, self._clock.now()
+            self._lost += int(max(0.0, at - before - wanted) / pace)
             try:
                 self._read(at, with_processes=with_processes, with_times=at >= closes)
             except HostError as error:  # the cgroup or the disk is gone; what was seen until then counts
                 is_over, ended = True, str(error)
-            cost_s += SMOOTHING * (self._clock.now() - at - cost_s)
+            cost_s = min(cost_s + RISING * (self._clock.now() - at - cost_s), self._clock.now() - at)
             if at >= closes or is_over:
                 closes = at + SAMPLE_S
                 self._close()
@@ -109,18 +127,18 @@ class Profiler:
         for pid, state in states.items():
             if pid not in self._each:
                 self._count += 1
-                self._each[pid] = _Kept(self._cap_mb_s)
+                self._each[pid] = _Kept()
             kept = self._each[pid]
             kept.command = state.command
-            kept.instants.append(Instant(at, state.running, state.waiting, disk, others, state.delayed_s, state.times))
+            kept.instants.append(_instant(at, {pid: state}, disk, others, has_delays=self._tasks.has_delays))
         for pid, kept in self._each.items():
             if pid not in states:
-                kept.close(goes_on=False)
+                kept.close(self._cap_mb_s, self._limits, goes_on=False)
 
     def _close(self) -> None:
-        self._all.close(goes_on=True)
-        for kept in self._each.values():
-            kept.close(goes_on=True)
+        self._limits = self._read_limits() or self._limits  # a process that has ended is in no cgroup
+        for kept in (self._all, *self._each.values()):
+            kept.close(self._cap_mb_s, self._limits, goes_on=True)
         if len(self._each) > MOST_PROCESSES:
             ordered = sorted(self._each.items(), key=lambda item: item[1].totals.seconds, reverse=True)
             self._each = dict(ordered[:MOST_PROCESSES])
@@ -128,16 +146,26 @@ class Profiler:
     def _measured(self, ended: str) -> Measured:
         kept = [ProcessTotals(pid, k.command, k.totals) for pid, k in self._each.items() if k.totals.seconds > 0]
         kept.sort(key=lambda each: (-each.totals.seconds, each.pid))
-        return Measured(self._all.totals, tuple(kept), self._count, self._tasks.has_delays, ended)
+        return Measured(
+            self._all.totals, tuple(kept), self._count, self._tasks.has_delays, ended, self._lost, self._limits
+        )
 
 
 def _instant(
     at: float, states: Mapping[int, ProcessState], disk: DiskCount, others: Mapping[str, float], *, has_delays: bool
 ) -> Instant:
-    running = sum(state.running for state in states.values())
-    waiting = sum(state.waiting for state in states.values())
-    delayed_s = sum(state.delayed_s or 0.0 for state in states.values()) if has_delays else None
+    each = states.values()
     times = NO_TIMES
-    for state in states.values():
+    for state in each:
         times = times.plus(state.times)
-    return Instant(at, running, waiting, disk, others, delayed_s, times)
+    return Instant(
+        at,
+        running=sum(state.running for state in each),
+        waiting=sum(state.waiting for state in each),
+        disk=disk,
+        others_busy_s=others,
+        delayed_s=sum(state.delayed_s or 0.0 for state in each) if has_delays else None,
+        times=times,
+        pending=sum(state.pending for state in each),
+        unclear=sum(state.unclear for state in each),
+    )

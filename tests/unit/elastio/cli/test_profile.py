@@ -34,15 +34,20 @@ class Machine:
     exit_code: int = 0
     delays: bool = False
     gone_at: float = math.inf
+    is_closed: bool = False  # /proc/PID/task/TID/syscall is for another user
+    slow_s: float = 0.0  # how much later than it was to end each wait ends
+    limit_mb_s: float = 0.0  # of the worker's cgroup
     pid: int = SHELL
     at: float = 1000.0
     started: list[Sequence[str]] = field(default_factory=list)
+    shown: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.begin = self.at
         for name in ("vda", "vdb"):
             for folder in ("block", "class/block"):
                 self._write(f"sys/{folder}/{name}/size", "2097152")
+            self._write(f"sys/block/{name}/dev", f"254:{16 * (name == 'vdb')}")
         self._write("sys/class/block/vdc/size", "2097152")  # it has no counters any more
         number = self.root.stat().st_dev
         link = self.root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
@@ -51,6 +56,9 @@ class Machine:
         self._write("proc/sys/kernel/task_delayacct", str(int(self.delays)))
         self._write(f"proc/{SHELL}/task/{SHELL}/children", f"{WORKER}")
         self._write(f"sys/fs/cgroup/{GROUP}/cgroup.procs", f"{SHELL}\n{WORKER}")
+        self._write(f"proc/{SHELL}/cgroup", "0::/job.scope")
+        if self.limit_mb_s:
+            self._write("sys/fs/cgroup/job.scope/io.max", f"254:0 rbps=max wbps={int(self.limit_mb_s * MB)}")
         self._show()
 
     # the clock, and the command
@@ -69,7 +77,7 @@ class Machine:
 
     def wait(self, seconds: float) -> bool:
         ends = self.begin + sum(stretch.seconds for stretch in self.run)
-        self.sleep(min(seconds, max(0.0, ends - self.at)))
+        self.sleep(min(seconds + self.slow_s, max(0.0, ends - self.at)))
         return self.at >= ends - 1e-9
 
     def sleep(self, seconds: float) -> None:
@@ -101,32 +109,40 @@ class Machine:
             ran = [each + part * (number < stretch.running) for number, each in enumerate(ran)]
             waited += part * stretch.delayed
         self._task(SHELL, SHELL, "S", 0.0, 0.0)
-        for number in range(max(1, now.running + now.waiting)):
-            state = "R" if number < now.running else "D" if number < now.running + now.waiting else "S"
-            self._task(WORKER, WORKER + number, state, ran[number], waited)
+        for number in range(max(1, *(each.running + each.waiting for each in self.run or [now]))):
+            state = "R" if number < now.running else "D" if number < now.running + now.waiting else "S" * (not number)
+            self._task(WORKER, WORKER + number, state, ran[number], waited, 426 if now.pending else 230)
+        for pid, written in ((SHELL, 0.0), (WORKER, moved[0])):
+            self._write(f"proc/{pid}/io", f"read_bytes: 0\nwrite_bytes: {int(written)}")
         self._disks(moved, requests)
         self._write("proc/pressure/io", f"some avg10=0.00 total={int(0.5e6 * (self.at - self.begin))}")
         if self.at - self.begin > self.gone_at:
             (self.root / f"sys/fs/cgroup/{GROUP}/cgroup.procs").unlink(missing_ok=True)
 
-    def _task(self, pid: int, tid: int, state: str, ran_s: float, delayed_s: float) -> None:
+    def _task(self, pid: int, tid: int, state: str, ran_s: float, delayed_s: float, syscall: int = 61) -> None:
         folder, rest = f"proc/{pid}/task/{tid}", ["0"] * 49
         rest[38] = str(round(delayed_s * os.sysconf("SC_CLK_TCK")))
         name = "sh" if pid == SHELL else "worker"
-        self._write(f"{folder}/stat", f"{tid} ({name}) {state} {' '.join(rest)}")
+        self._write(f"{folder}/stat", f"{tid} ({name}) {state or 'Z'} {' '.join(rest)}")
+        if not self.is_closed:
+            self._write(f"{folder}/syscall", f"{syscall} 0x1")
         self._write(f"{folder}/schedstat", f"{int(ran_s * 1e9) + 1} 0 1")
 
     def _disks(self, moved: Sequence[float], requests: float) -> None:
         lines = []
         for name, done, count in (("vda", moved[0], requests), ("vdb", moved[1], moved[1])):
             busy_ms = int(done / MB * 10)
-            lines.append(f"254 0 {name} {int(count)} 0 {int(done / SECTOR)} 0 0 0 0 0 0 {busy_ms} 0 0 0 0 0 0")
+            lines.append(f"254 0 {name} 0 0 0 0 {int(count)} 0 {int(done / SECTOR)} 0 0 {busy_ms} 0 0 0 0 0 0")
         self._write("proc/diskstats", "\n".join(lines))
 
     def _write(self, name: str, text: str) -> None:
+        if self.shown.get(name) == text:
+            return
         path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if name not in self.shown:
+            path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
+        self.shown[name] = text
 
     def profile(self, *args: str) -> Result:
         app = App(root=self.root, clock=self, sleep=self.sleep, start=self.start)
@@ -213,6 +229,38 @@ def test_nothing_above_what_can_be_used_is_advised(machine: Make) -> None:
     found = machine(staged(8.0)).document("--bandwidth", "8", "--most", "20", "--", "job")
     assert found["next_cache"]["mb_s"] == 20
     assert found["next_cache"]["why"] == "demand"
+
+
+def test_a_program_on_io_uring_waits_for_bandwidth(machine: Make) -> None:
+    run = [Stretch(5, pending=1, mb_s=30)]
+    found = machine(run).document("--bandwidth", "30", "--", "x")
+    assert (found["mostly"], found["next_cache"]["why"]) == ("bandwidth", "farthest")
+    assert found["account"]["bandwidth_s"] == pytest.approx(5, abs=0.1)
+
+
+def test_what_cannot_be_told_is_unknown_and_nothing_is_advised(machine: Make) -> None:
+    found = machine([Stretch(5, pending=1, mb_s=30)], is_closed=True).document("--bandwidth", "99", "--", "x")
+    assert (found["mostly"], found["next_cache"]["why"], found["next_cache"]["mb_s"]) == ("unknown", "unknown", None)
+    assert found["account"]["unknown_s"] == pytest.approx(5, abs=0.1)
+    assert found["account"]["elsewhere_s"] == pytest.approx(0, abs=0.1)
+
+
+def test_a_limit_of_a_cgroup_is_the_limit_and_it_is_said_whose(machine: Make, golden: Golden) -> None:
+    golden("profile_limit.txt", machine(staged(8.0, 3), limit_mb_s=8.0).profile("--", "job").stdout)
+
+
+def test_a_limit_of_a_cgroup_replaces_a_higher_one_that_is_given(machine: Make) -> None:
+    found = machine(staged(8.0, 1), limit_mb_s=8.0).document("--bandwidth", "100", "--", "job")
+    assert found["limits"] == [{"cgroup": "job.scope", "read_mb_s": None, "write_mb_s": 8.0}]
+    assert found["account"]["bandwidth_s"] == pytest.approx(30 / 8, rel=0.05)
+
+
+@pytest.mark.parametrize(("slow_s", "why"), [(0.01, "farthest"), (0.1, "readings_lost")])
+def test_a_machine_that_is_too_busy_to_be_read_gets_no_answer(slow_s: float, why: str, machine: Make) -> None:
+    found = machine([Stretch(9, waiting=1, mb_s=30)], slow_s=slow_s).document("--bandwidth", "30", "--", "x")
+    assert found["next_cache"]["why"] == why
+    assert (found["mostly"] is None) == (why == "readings_lost")
+    assert (found["readings_lost"] > found["readings"]) == (why == "readings_lost")
 
 
 def test_delay_accounting_is_used_where_it_is_on(machine: Make) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from elastio.core.account import Totals
 from elastio.core.inflection import FARTHEST, MOST_STEPS, Curve, Why, advise, curves_of, steps_mb_s
-from elastio.core.waits import Totals
 from tests.unit.elastio.core.wait_runs import Stretch, moments, totals
 
 CURVES = st.builds(Curve, st.floats(0.01, 1e5), st.floats(0.01, 1e5), st.floats(0.01, 1e6))

@@ -45,13 +45,26 @@ def test_a_partition_stands_for_its_disk(sysfs: Sysfs) -> None:
 
 def test_bytes_requests_and_busy_seconds_are_those_of_the_disk(sysfs: Sysfs) -> None:
     own, others = DiskActivity(sysfs, "vda").read()
-    assert own == DiskCount(600 * 512, 30, 1.5)
+    assert own == DiskCount(600 * 512, 30, 1.5, 400 * 512)
     assert others == {"vdb": 0.25}
 
 
 def test_what_a_device_lies_on_is_not_another_disk(sysfs: Sysfs) -> None:
     assert lies_on(sysfs, "dm-0") == {"dm-0", "vdb"}
     assert DiskActivity(sysfs, "dm-0").read()[1] == {"vda": 1.5}
+
+
+def test_the_disk_below_a_loop_device_is_busy_with_it(sysfs: Sysfs, tmp_path: Path) -> None:
+    file = tmp_path / "image"
+    file.touch()
+    sysfs.path("sys/block/loop0/loop").mkdir()
+    sysfs.path("sys/block/loop0/loop/backing_file").write_text(f"{file}\n")
+    assert lies_on(sysfs, "loop0") == {"loop0"}
+    number = file.stat().st_dev
+    (tmp_path / "sys/dev/block").mkdir(parents=True)
+    (tmp_path / f"sys/dev/block/{os.major(number)}:{os.minor(number)}").symlink_to("../../block/vdb")
+    assert lies_on(sysfs, "loop0") == {"loop0", "vdb"}
+    assert DiskActivity(sysfs, "loop0").read()[1] == {"vda": 1.5}
 
 
 def test_a_disk_that_vanishes_is_an_error_with_a_sentence(sysfs: Sysfs) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from elastio.core.waits import NO_TIMES, Spent, Times
 from elastio.errors import HostError
+from elastio.host.async_waits import AsyncWaits
 from elastio.host.sysfs import Sysfs
 from elastio.host.task_states import CgroupMembers, Descendants, ProcessState, TaskStates
 
@@ -31,6 +32,7 @@ class Proc:
         rest[38] = str(delayed)
         self.write(f"{folder}/stat", f"{tid or pid} ({name}) {state} {' '.join(rest)}")
         self.write(f"{folder}/children", children)
+        self.write(f"{folder}/syscall", "61 0x1 0x0")  # it waits for a child
 
     def end(self, pid: int) -> None:
         for path in sorted((self.root / f"proc/{pid}").rglob("*"), reverse=True):
@@ -120,7 +122,7 @@ def test_times_of_a_thread_are_those_since_they_were_read_before(proc: Proc) -> 
     assert found.read(3.0)[10].times == NO_TIMES
     proc.task(10, "R")
     proc.write("proc/10/task/10/schedstat", "5500000000 1500000000 9")
-    assert found.read(5.0, with_times=True)[10].times == Times(Spent(2, 2, 0), Spent(1, 3, 0))
+    assert found.read(5.0, with_times=True)[10].times == Times(Spent(2, 2, 0), Spent(1, 3, 0), 0.5)
     proc.write("proc/10/task/10/schedstat", "6500000000 1500000000 9")
     third = found.read(6.0, with_times=True)[10].times
     assert third == Times(Spent(1, 0, 0), Spent(1, 0, 0))
@@ -161,6 +163,108 @@ def test_without_times_the_samples_stand(text: str | None, proc: Proc) -> None:
     found = states(proc)
     found.read(1.0)
     assert found.read(2.0, with_times=True)[10].times == NO_TIMES
+
+
+def test_time_in_the_queue_for_a_processor_is_told_apart(proc: Proc) -> None:
+    proc.task(10, "R")
+    proc.write("proc/10/task/10/schedstat", "1000000000 0 7")
+    found = states(proc)
+    found.read(1.0)
+    proc.write("proc/10/task/10/schedstat", "1100000000 900000000 9")
+    assert found.read(2.0, with_times=True)[10].times.queued_s == pytest.approx(0.9)
+    proc.write("proc/10/task/10/schedstat", "1100000000 1900000000 9")
+    assert found.read(3.0, with_times=True)[10].times.queued_s == pytest.approx(1.0)
+
+
+# --- requests of libaio and io_uring -----------------------------------------------------------------------
+
+
+def sleeping(proc: Proc, syscall: str | None, *written: int | None, machine: str = "x86_64") -> ProcessState:
+    """A task that sleeps in this system call, read each tenth of a second, while its process has written so much."""
+    sysfs = Sysfs(proc.root)
+    found = TaskStates(sysfs, Descendants(sysfs, 10), 100, AsyncWaits(sysfs, machine))
+    proc.task(10, "S")
+    (proc.root / "proc/10/task/10/syscall").unlink()
+    if syscall is not None:
+        proc.write("proc/10/task/10/syscall", f"{syscall} 0x1 0x2")
+    for number, count in enumerate(written):
+        if count is not None:
+            proc.write("proc/10/io", f"rchar: 1\nread_bytes: 4096\nwrite_bytes: {count}\ncancelled_write_bytes: 0")
+        state = found.read(1.0 + number / 10)[10]
+    return state
+
+
+@pytest.mark.parametrize(
+    ("syscall", "machine"),
+    [("208", "x86_64"), ("333", "x86_64"), ("426", "x86_64"), ("4", "aarch64"), ("426", "aarch64")],
+    ids=["io_getevents", "io_pgetevents", "io_uring_enter", "io_getevents, arm", "io_uring_enter, arm"],
+)
+def test_a_task_that_sleeps_for_its_requests_is_pending_while_its_process_makes_any(
+    syscall: str, machine: str, proc: Proc
+) -> None:
+    assert sleeping(proc, syscall, 0, 4096, machine=machine).pending == 1
+    assert sleeping(proc, syscall, 8192, 8192, machine=machine) == ProcessState("a (b) c", 0, 0, None)
+    assert sleeping(proc, syscall, 0, 4096, *[4096] * 12, machine=machine).pending == 0
+
+
+def test_a_pending_task_waits_by_the_schedulers_times_too(proc: Proc) -> None:
+    sysfs = Sysfs(proc.root)
+    found = TaskStates(sysfs, Descendants(sysfs, 10), 100, AsyncWaits(sysfs, "x86_64"))
+    proc.task(10, "S")
+    proc.write("proc/10/task/10/syscall", "208 0x1")
+    for number in range(3):
+        proc.write("proc/10/io", f"read_bytes: 0\nwrite_bytes: {number}")
+        proc.write("proc/10/task/10/schedstat", f"{1 + number * 100_000_000} 0 7")
+        times = found.read(1.0 + number, with_times=True)[10].times
+    assert times.exact == pytest.approx(Spent(0.2, 1.8, 0).less(Spent(0.1, 0.9, 0)), abs=1e-3)
+
+
+def test_requests_that_a_process_made_before_its_first_sleep_count(proc: Proc) -> None:
+    sysfs = Sysfs(proc.root)
+    found = TaskStates(sysfs, Descendants(sysfs, 10), 100, AsyncWaits(sysfs, "x86_64"))
+    proc.task(10, "R")
+    proc.write("proc/10/io", "read_bytes: 0\nwrite_bytes: 0")
+    found.read(1.0)
+    proc.task(10, "S")
+    proc.write("proc/10/task/10/syscall", "208 0x1")
+    proc.write("proc/10/io", "read_bytes: 0\nwrite_bytes: 4096")
+    assert found.read(5.0)[10].pending == 1
+
+
+@pytest.mark.parametrize(
+    ("syscall", "written", "machine"),
+    [
+        (None, (0, 4096), "x86_64"),
+        ("208", (None, None), "x86_64"),
+        (None, (None, None), "x86_64"),
+        ("208", (0, 4096), "riscv64"),
+    ],
+    ids=["system call not readable", "counters not readable", "neither", "an unknown architecture"],
+)
+def test_what_cannot_be_told_is_unclear(
+    syscall: str | None, written: tuple[int | None, ...], machine: str, proc: Proc
+) -> None:
+    assert sleeping(proc, syscall, *written, machine=machine).unclear == 1
+
+
+@pytest.mark.parametrize("syscall", ["61", "running", "-1", "232"], ids=["wait4", "runs", "no call", "epoll, no ring"])
+def test_a_task_that_sleeps_for_something_else_is_asleep(syscall: str, proc: Proc) -> None:
+    proc.write("proc/10/maps", "7f00-7f01 r--p 00000000 fe:00 1 /usr/lib/libc.so.6")
+    (proc.root / "proc/10/fd").mkdir()
+    (proc.root / "proc/10/fd/3").symlink_to("socket:[1]")
+    assert sleeping(proc, syscall, 0, 4096) == ProcessState("a (b) c", 0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("ring", "maps"),
+    [("anon_inode:[io_uring]", "x"), ("socket:[1]", "7f00-7f01 rw-s 00000000 00:0e 1 /[aio] (deleted)")],
+)
+def test_a_task_in_epoll_is_unclear_if_its_process_has_a_ring(ring: str, maps: str, proc: Proc) -> None:
+    proc.write("proc/10/maps", maps)
+    (proc.root / "proc/10/fd").mkdir()
+    (proc.root / "proc/10/fd/3").symlink_to(ring)
+    assert sleeping(proc, "232", 0, 4096).unclear == 1
+    assert sleeping(proc, "232", 4096, 4096).unclear == 0
 
 
 # --- cgroups -----------------------------------------------------------------------------------------------

@@ -1,0 +1,86 @@
+"""`elastio profile` of real programs on a loop device that a cgroup limits, against the scheduler's own counts.
+
+Needs root, loop devices, and the io controller of cgroups, of either version: on a machine without them a test fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from elastio.cli.app import App
+from elastio.cli.main import main
+
+LOAD = Path(__file__).with_name("disk_load.py")
+CAP_MB_S = 8
+BLKIO, UNIFIED = Path("/sys/fs/cgroup/blkio"), Path("/sys/fs/cgroup")
+MAX = f"rbps=max wbps={CAP_MB_S}000000"
+
+
+def shell(script: str, *args: str) -> str:
+    """What it prints. A program of its own, because a test itself writes nothing under /sys."""
+    return subprocess.run(
+        ["sh", "-euc", script, "sh", *args], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A disk, and a cgroup whose writes to it are limited."""
+
+    device: str
+    group: Path
+    counts: Path
+
+    def profile(self, *words: str, seconds: str = "2") -> tuple[dict[str, Any], tuple[float, float]]:
+        """The answer for `disk_load.py`, and the seconds that it ran and was in the run queue."""
+        *options, kind = words
+        load = [sys.executable, "-I", str(LOAD), kind, self.device, seconds, str(self.counts)]
+        enter = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(self.group), *load]
+        args = ["profile", "--json", "--device", self.device, *options, "--", *enter]
+        result = CliRunner().invoke(main, args, obj=App(), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        ran, queued = self.counts.read_text().split()[:2]
+        return json.loads(result.stdout), (int(ran) / 1e9, int(queued) / 1e9)
+
+
+@pytest.fixture
+def limited(tmp_path: Path, runs_programs: None) -> Iterator[Limited]:
+    image, name = tmp_path / "disk", f"elastio-test-{os.getpid()}"
+    image.write_bytes(b"\1" * (32 << 20))
+    device = shell('losetup --find --show "$1"', str(image))
+    group = (BLKIO if BLKIO.is_dir() else UNIFIED) / name
+    try:
+        number = Path(f"/sys/block/{Path(device).name}/dev").read_text().strip()
+        if BLKIO.is_dir():
+            file, text = "blkio.throttle.write_bps_device", f"{number} {CAP_MB_S}000000"
+        else:
+            shell("echo +io > /sys/fs/cgroup/cgroup.subtree_control")
+            file, text = "io.max", f"{number} {MAX}"
+        shell('mkdir "$1" && echo "$3" > "$1/$2"', str(group), file, text)
+        yield Limited(device, group, tmp_path / "counts")
+    finally:
+        shell('[ ! -d "$1" ] || rmdir "$1"; losetup --detach "$2"', str(group), device)
+
+
+@pytest.mark.parametrize("options", [("--bandwidth", str(CAP_MB_S)), ()], ids=["limit given", "not given"])
+@pytest.mark.parametrize("kind", ["sync", "libaio", "io_uring"])
+def test_a_program_at_the_limit_waits_for_bandwidth(kind: str, options: tuple[str, ...], limited: Limited) -> None:
+    found, (ran_s, queued_s) = limited.profile(*options, kind)
+    account, seconds = found["account"], found["seconds"]
+    assert found["mostly"] == "bandwidth"
+    assert [limit["write_mb_s"] for limit in found["limits"]] == [CAP_MB_S]
+    assert account["unknown_s"] == pytest.approx(0, abs=0.05 * seconds)
+    # On a busy machine the queue of the last part of a second, which ends with the program, is not read any more.
+    busy_s = account["computing_s"] + account["queue_s"]
+    assert busy_s == pytest.approx(ran_s + queued_s, abs=0.05 * seconds + 0.5 * queued_s)
+    assert account["bandwidth_s"] == pytest.approx(seconds - busy_s, abs=0.1 * seconds)
