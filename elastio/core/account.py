@@ -219,8 +219,9 @@ def _by_scheduler(totals: Totals) -> Totals:
     sampled, exact, _ = totals.times
     ran, waited, slept = (new / old if old >= LEAST_SPENT_S else 1.0 for old, new in zip(sampled, exact, strict=True))
     wait_s, slept_s = _waited_s(totals), _slept_s(totals)
-    computing_s = max(0.0, totals.seconds - wait_s - slept_s)
-    whole = computing_s * ran + wait_s * waited + slept_s * slept
+    computing_s = max(0.0, totals.seconds - wait_s - slept_s) * ran
+    computing_s = computing_s if sampled.ran_s >= LEAST_SPENT_S else max(computing_s, exact.ran_s)  # it was never met
+    whole = computing_s + wait_s * waited + slept_s * slept
     norm = totals.seconds / whole if whole > 0 else 1.0
     return replace(_scaled(totals, waited * norm, slept * norm), task_wait_s=totals.task_wait_s * waited)
 

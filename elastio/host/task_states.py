@@ -119,9 +119,16 @@ class _Thread:
 
     ran_ns: tuple[int, int] | None
     seen_at: float
+    kind: str
     spent: Spent = NOTHING
     ticks: int = 0
     told: Times = NO_TIMES
+
+    def see(self, kind: str, at: float) -> None:
+        """What it does now; the time since it was seen before gets the mean of both, as in `waits`."""
+        half = (at - self.seen_at) / 2
+        self.spent = self.spent.plus(_spent(self.kind, half)).plus(_spent(kind, half))
+        self.kind, self.seen_at = kind, at
 
 
 class TaskStates:
@@ -171,13 +178,13 @@ class TaskStates:
             delayed = int(fields[DELAYED]) if self.has_delays and len(fields) > DELAYED else 0
             thread = self._threads.get((pid, name))
             if thread is None:
-                now[pid, name] = _Thread(self._ran_ns(pid, name), at, ticks=delayed)
+                now[pid, name] = _Thread(self._ran_ns(pid, name), at, kind, ticks=delayed)
                 ticks += 0 if self._is_first else delayed
                 continue
             now[pid, name] = thread
             ticks += max(0, delayed - thread.ticks)
-            thread.ticks, thread.spent = delayed, thread.spent.plus(_spent(kind, at - thread.seen_at))
-            thread.seen_at = at
+            thread.ticks = delayed
+            thread.see(kind, at)
             times = times.plus(self._times(pid, name, thread)) if with_times else times
         delayed_s = ticks / self._ticks_per_s if self.has_delays else None
         state = ProcessState(command, kinds["R"], kinds["D"], delayed_s, times, kinds[PENDING], kinds[UNCLEAR])

@@ -23,6 +23,8 @@ MOST_SHARE = 0.005
 SAMPLE_S = 1.0
 # One reading that was interrupted must not make the next ones rare: what one costs rises slowly, and falls at once.
 RISING = 0.02
+# What the first one costs tells little, because it is the first: at most this is believed.
+COLD_S = 0.0005
 # The fractions of its multiples are spread evenly over 0 to 1, in no order that a program could follow.
 GOLDEN = 0.6180339887498949
 # Of a command that starts more processes, those that lived longest are kept.
@@ -99,7 +101,7 @@ class Profiler:
         number, ended, is_over = 0, "", False
         self._limits = self._read_limits()
         self._read(begin, with_processes=with_processes, with_times=False)
-        cost_s = self._clock.now() - begin
+        cost_s = min(self._clock.now() - begin, COLD_S)
         while not is_over:
             number += 1
             pace = min(MOST_S, max(LEAST_S, cost_s / MOST_SHARE))
@@ -112,7 +114,8 @@ class Profiler:
                 self._read(at, with_processes=with_processes, with_times=at >= closes)
             except HostError as error:  # the cgroup or the disk is gone; what was seen until then counts
                 is_over, ended = True, str(error)
-            cost_s = min(cost_s + RISING * (self._clock.now() - at - cost_s), self._clock.now() - at)
+            took_s = self._clock.now() - at
+            cost_s = min(took_s, cost_s + RISING * (took_s - cost_s)) if number > 1 else took_s
             if at >= closes or is_over:
                 closes = at + SAMPLE_S
                 self._close()

@@ -243,6 +243,15 @@ def test_what_a_thread_did_not_run_is_divided_as_its_samples_are(sampled: Spent,
     assert sampled.with_run(ran_s) == expected
 
 
+def test_a_task_that_is_never_met_on_a_processor_computes_as_long_as_the_scheduler_knows() -> None:
+    found = _sampled(Stretch(10, waiting=1, mb_s=99))
+    sampled = Spent(waited_s=10)
+    found[-1] = replace(found[-1], times=Times(sampled, sampled.with_run(1.0), queued_s=0.8))
+    made = account(totals(found, None))
+    assert made.bandwidth_s == pytest.approx(9, abs=0.1)
+    assert made.computing_s == pytest.approx(0.2, abs=0.02)
+
+
 def test_time_in_the_run_queue_is_none_of_computing() -> None:
     found = _sampled(Stretch(10, running=1))
     found[-1] = replace(found[-1], times=Times(Spent(ran_s=10), Spent(ran_s=10), queued_s=9.1))

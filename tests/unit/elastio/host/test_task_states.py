@@ -150,7 +150,7 @@ def test_a_second_in_which_a_thread_was_never_met_off_a_processor_is_corrected_b
     times = found.read(3.0, with_times=True)[10].times
     proc.write("proc/10/task/10/schedstat", "1700000000 0 7")
     times = times.plus(found.read(4.0, with_times=True)[10].times)
-    assert times.sampled == Spent(2, 1, 0)
+    assert times.sampled == Spent(1.5, 1.5, 0)
     assert times.exact.ran_s == pytest.approx(0.7)
     assert times.exact.waited_s == pytest.approx(2.3)
 
