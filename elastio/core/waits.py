@@ -185,7 +185,7 @@ def sample_of(instants: Sequence[Instant]) -> WaitSample | None:
         pending_s += (before.pending + after.pending) * half
     times = _sum(moment.times for moment in instants[1:])
     seconds = last.at - first.at
-    waits_s = min(seconds, (spent.most + spent.unclear) * _correction(times))
+    waits_s = _corrected_s(spent.most + spent.unclear, seconds, times)
     return WaitSample(
         seconds=seconds,
         spent=spent,
@@ -219,10 +219,11 @@ def _shares(moment: Instant) -> Shares:
     return Shares(unclear=1.0) if moment.unclear else Shares(asleep=1.0)
 
 
-def _correction(times: Times) -> float:
-    """How much longer the waits were than the moments show, as the scheduler knows."""
+def _corrected_s(waits_s: float, seconds: float, times: Times) -> float:
+    """The waits as long as the scheduler knows. It corrects earlier seconds here too: no longer than there was time."""
     sampled, exact = times.sampled.waited_s, times.exact.waited_s
-    return min(MOST_CORRECTED, max(1 / MOST_CORRECTED, exact / sampled)) if sampled >= LEAST_SPENT_S else 1.0
+    factor = min(MOST_CORRECTED, max(1 / MOST_CORRECTED, exact / sampled)) if sampled >= LEAST_SPENT_S else 1.0
+    return min(seconds, waits_s * factor, max(waits_s, seconds - times.exact.ran_s))
 
 
 def _delayed_s(instants: Sequence[Instant]) -> float | None:

@@ -252,6 +252,14 @@ def test_a_task_that_is_never_met_on_a_processor_computes_as_long_as_the_schedul
     assert made.computing_s == pytest.approx(0.2, abs=0.02)
 
 
+def test_a_second_in_which_a_program_begins_is_not_below_the_limit_because_earlier_ones_are_corrected_in_it() -> None:
+    """It computes for a quarter of it, and the scheduler shows more waiting of the time before."""
+    found = _sampled(Stretch(0.26, running=1), Stretch(0.74, waiting=1, mb_s=99))
+    times = Times(Spent(ran_s=0.26, waited_s=0.74), Spent(ran_s=0.26, waited_s=1.3))
+    found[-1] = replace(found[-1], times=times)
+    assert account(totals(found, 100.0)).latency_s == 0
+
+
 def test_time_in_the_run_queue_is_none_of_computing() -> None:
     found = _sampled(Stretch(10, running=1))
     found[-1] = replace(found[-1], times=Times(Spent(ran_s=10), Spent(ran_s=10), queued_s=9.1))
