@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elastio.core.account import CLASSES, Account, Limit, Totals, account, cap_in
 from elastio.core.inflection import Curve, curves_of
-from elastio.core.waits import Instant, Spent, Times, sample_of
+from elastio.core.waits import NO_TIMES, Instant, Spent, Times, sample_of
 from elastio.units import KIB, MB
 from tests.unit.elastio.core.wait_runs import Stretch, alternating, moments, totals
 
@@ -115,6 +115,13 @@ def test_any_rhythm_of_waiting_at_the_limit_and_computing_has_the_same_account(
     assert made.computing_s == pytest.approx(truth.rest_s, abs=0.04 * made.seconds)
     assert made.bandwidth_s == pytest.approx(made.seconds - truth.rest_s, abs=0.04 * made.seconds)
     assert seen.inflection_mb_s() == pytest.approx(truth.inflection_mb_s(), rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_the_scheduler_counts_nothing_the_error_of_so_few_moments_is_allowed_for(seed: int) -> None:
+    found = [replace(moment, times=NO_TIMES) for moment in alternating(0.05, 0.3, 8.0, seed=seed)]
+    made = account(totals(found, 8.0))
+    assert made.latency_s <= 0.02 * made.seconds
 
 
 @pytest.mark.parametrize(("period_s", "background"), [(0.05, 0.0), (0.2, 0.0), (0.2, 0.5), (1.0, 0.0), (1.0, 0.5)])
