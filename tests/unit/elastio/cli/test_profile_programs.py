@@ -81,5 +81,7 @@ def test_a_program_at_the_limit_waits_for_bandwidth(kind: str, options: tuple[st
     assert [limit["write_mb_s"] for limit in found["limits"]] == [CAP_MB_S]
     assert account["unknown_s"] == pytest.approx(0, abs=0.05 * seconds)
     busy_s = account["computing_s"] + account["queue_s"]
-    assert busy_s == pytest.approx(ran_s + queued_s, abs=0.05 * seconds)
+    assert busy_s == pytest.approx(
+        ran_s + queued_s, abs=0.1 * seconds
+    )  # some thirty readings, on a machine that is busy
     assert account["bandwidth_s"] == pytest.approx(seconds - busy_s, abs=0.1 * seconds)
