@@ -14,7 +14,7 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.core.learned import Situation
-from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
+from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.policy import Ahead, Caps, Policy
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.records import LockableLedger
@@ -203,6 +203,13 @@ def has_bared(world: SimWorld) -> bool:
     return is_bypassed and bool(world.lost(power_cut=True))
 
 
+def is_tagged_clean(world: SimWorld) -> bool:
+    """The volume that serves as the cache, dirty or not: a janitor who finds it without its machine may delete it."""
+    disk = world.kernel.cache_disk()
+    volumes = world.provider.existing()
+    return disk is not None and any(v.serial == disk.serial and v.tag is VolumeTag.CLEAN for v in volumes)
+
+
 def has_fault(sim: Simulation, kind: FaultKind) -> bool:
     return sim.state.fault is not None and sim.state.fault.kind is kind
 
@@ -277,6 +284,7 @@ class Run:
         assert not self.sim.state.is_stopped, f"a decision broke a rule: {self.sim.standing()}"
         assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
+        assert not is_tagged_clean(self.world), f"a cache is tagged clean: {self.sim.standing()}"
         limited, held = self.limit.seconds()
         assert limited < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         assert held < self.held_s, f"writes stay held back: {self.sim.standing()}"

@@ -111,15 +111,15 @@ BEYOND = (
     on_the_host(
         "bypass without a flush of the disk (host)",
         "the clean copy goes with the first write",
-        "            blockdev.make_durable(backing.node)\n            tuning.bypass",
-        "            tuning.bypass",
+        "lambda: self._is_clean(backing), prepare):",
+        "lambda: self._is_clean(backing)):",
         "test_bcache.py::test_no_write_bypasses_before_the_backing_device_is_durable",
     ),
     on_the_host(
         "bypass of what is dirty (host)",
         "requests are held back until nothing is dirty",
-        "lambda: self._is_clean(backing)):",
-        "lambda: True):",
+        "lambda: self._is_clean(backing), prepare):",
+        "lambda: True, prepare):",
         "test_throttle.py::test_no_write_bypasses_what_is_dirty_or_in_flight",
     ),
     on_the_host(
@@ -350,8 +350,15 @@ BEYOND = (
     by_test(
         "an intent to detach outlasts a boot",
         "only a detach that was begun in this boot finishes by itself",
-        Patch("elastio/core/recovery.py", "(is_same_boot and is_drained)", "is_drained"),
+        Patch("elastio/core/recovery.py", "is_same_boot and backing.state is", "backing.state is"),
         "tests/unit/elastio/core/test_recovery.py",
         "after a boot the simulated kernel shows no cache mode `none`, as the real one does not",
+    ),
+    by_test(
+        "a tag is trusted while it is changed",
+        "a tag that was asked for is not known until the cloud has acknowledged it",
+        Patch("elastio/core/update.py", "replace(cycle, tag=VolumeTag.UNKNOWN)", "cycle"),
+        "tests/unit/elastio/core/test_planner.py::test_a_cache_whose_tag_may_have_become_clean_is_tagged_dirty_again",
+        "it takes a lost answer to the tag and a late answer to the installation of one cache",
     ),
 )

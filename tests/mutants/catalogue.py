@@ -253,6 +253,20 @@ WRITING_DOWN = (
         "provider.tag(action.volume_id, action.tag)",
         "pass",
     ),
+    Mutant(
+        "tagged clean before the detach",
+        "what serves as a cache is not tagged clean, dirty or not",
+        (
+            Patch(
+                RELEASE,
+                "    action = DetachCacheSet(cycle.cache_set)\n",
+                "    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy)\n"
+                "    if tag.action is not None:\n        return tag\n"
+                "    action = DetachCacheSet(cycle.cache_set)\n",
+            ),
+            Patch(INVARIANTS, "DeleteVolume() | TagVolume(tag=VolumeTag.CLEAN):", "DeleteVolume():"),
+        ),
+    ),
     one(
         "a detach deletes",
         "a volume leaves before it is deleted",

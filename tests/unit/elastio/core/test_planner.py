@@ -43,6 +43,7 @@ from elastio.core.observation import Decision
 from elastio.core.planner import GONE, LAST_S, OVERDUE, POLL_S, SLACK_S, next_action
 from elastio.core.policy import Caps
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
+from elastio.core.update import intended
 from elastio.errors import InvariantError
 from elastio.units import MB
 from tests.values import (
@@ -344,6 +345,17 @@ def test_without_proof_of_the_release_no_volume_is_tagged_clean(released: float 
     of = replace(of, times=replace(BOOSTED, detached=NOW - 2, released=released))
     action = next_action(state(Phase.DETACHING, of), seen(host(backing())), replace(POLICY, tags_volumes=True)).action
     assert isinstance(action, TagVolume) is (released is not None)
+
+
+def test_a_cache_whose_tag_may_have_become_clean_is_tagged_dirty_again() -> None:
+    """It was installed late, when its boost had been given up, and the answer to the tag was lost."""
+    of, policy = boosted(tag=VolumeTag.DIRTY), replace(POLICY, tags_volumes=True)
+    asked = intended(state(Phase.DETACHING, of), TagVolume(VOLUME_ID, VolumeTag.CLEAN), NOW)
+    for before, expected in ((asked.cycle, TagVolume(VOLUME_ID, VolumeTag.DIRTY)), (of, None)):
+        plan = next_action(
+            state(Phase.BOOSTING, before), seen(host(cached(writeback_running=False), FORMATTED)), policy
+        )
+        assert plan.action == expected
 
 
 @pytest.mark.parametrize(("waited_s", "helped"), [(9.9, False), (10.0, True)])
