@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -132,7 +133,22 @@ class Text:
         return len(raw) <= most and max(map(len, raw.split(b"/"))) <= MOST_NAME_BYTES
 
 
-Rule: TypeAlias = Number | Flag | Text
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """A table of names and numbers above 0."""
+
+    meaning: str
+    allowed: str = "a table of names and numbers above 0"
+
+    def read(self, key: str, value: object) -> dict[str, float]:
+        """The numbers by name."""
+        if not isinstance(value, Mapping) or not all(name.strip() for name in value):
+            raise refuse(key, value, self.allowed)
+        amount = Number(self.meaning, above=0)
+        return {name: amount.read(f"{key}.{name}", number) for name, number in value.items()}
+
+
+Rule: TypeAlias = Number | Flag | Text | Amounts
 
 
 def key(rule: Rule, default: Any = MISSING) -> Any:

@@ -20,12 +20,12 @@ from elastio.config.neighbours import UNKNOWN_CAPS, sharing_with, uuids_beside
 from elastio.config.paths import DEFAULT_PATH, DEVICES, common_dir, name_of, socket_of, state_dir_of
 from elastio.config.rules import Flag, Number, Text, refuse, whole
 from elastio.config.rules import key as _key
+from elastio.config.share import ShareSection, check_share
 from elastio.core.policy import Ahead, Caps, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
 
-ENDS = ("leave", "flush")
-MACHINE_ENDS = ("auto", "flush", "leave")
+ENDS, MACHINE_ENDS = ("leave", "flush"), ("auto", "flush", "leave")
 MODELS = tuple(model.value for model in Model)
 # Names of [policy] keys in release 0.1.0, and their names now. Both are read.
 RENAMED = {
@@ -188,6 +188,7 @@ class Config:
     policy_settings: PolicySection
     caps: CapsSection
     value: ValueSection
+    share: ShareSection
     shutdown: ShutdownSection
     agent: AgentSection
     provider: ProviderSection
@@ -229,6 +230,7 @@ class Config:
             model=Model(policy.model),
             backing_credits=self.device.bucket,
             first_credits_bytes=self.device.first_credits_gib * GIB,
+            share_reserve=self.share.reserved,
         )
 
     def _stop_policy(self, end: str) -> StopPolicy:
@@ -246,6 +248,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "policy": PolicySection,
     "caps": CapsSection,
     "value": ValueSection,
+    "share": ShareSection,
     "shutdown": ShutdownSection,
     "agent": AgentSection,
     "provider": ProviderSection,
@@ -279,19 +282,17 @@ def load_alone(path: Path) -> Config:
 
 
 def _caps_beside(path: Path, config: Config) -> Iterator[CapsSection]:
-    """The caps of the devices that share them. Raises ConfigError if they are not known, or one would keep its
-    statement elsewhere.
-    """
+    """The caps of those that share them. Raises ConfigError if they are not known, or a statement is kept elsewhere."""
     for other, document in sharing_with(path):
         agent = document.get("agent")
         given = agent.get("state_dir") if isinstance(agent, Mapping) else None
         state_dir = Path(given) if isinstance(given, str) else state_dir_of(name_of(other))
         if common_dir(state_dir) != common_dir(config.agent.state_dir):
-            raise ConfigError(
+            text = (
                 f"{path} and {other} share their caps, and their state directories lie in different places: set "
-                f"agent.state_dir to {common_dir(config.agent.state_dir)}/{DEVICES}/NAME in both",
-                code="agent.state_dir",
+                f"agent.state_dir to {common_dir(config.agent.state_dir)}/{DEVICES}/NAME in both"
             )
+            raise ConfigError(text, code="agent.state_dir")
         try:
             yield _section(CapsSection, "caps", document)
         except ConfigError as error:
@@ -316,6 +317,7 @@ def parse(document: Mapping[str, Any], name: str = "") -> Config:
         policy_settings=_section(PolicySection, "policy", document),
         caps=_section(CapsSection, "caps", document),
         value=_section(ValueSection, "value", document),
+        share=_section(ShareSection, "share", document),
         shutdown=_section(ShutdownSection, "shutdown", document),
         agent=_section(AgentSection, "agent", _with_places(document, name)),
         provider=_provider(document),
@@ -362,10 +364,8 @@ def _provider(document: Mapping[str, Any]) -> ProviderSection:
     named = _section(ProviderSection, "provider", {"provider": plain})
     for key in table:
         if key not in plain and key != named.name:
-            raise ConfigError(
-                f'[provider.{key}] is for another provider: provider.name is "{named.name}"',
-                code=f"provider.{key}",
-            )
+            text = f'[provider.{key}] is for another provider: provider.name is "{named.name}"'
+            raise ConfigError(text, code=f"provider.{key}")
     return ProviderSection(name=named.name, settings=dict(table.get(named.name, {})))
 
 
@@ -378,6 +378,7 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 def _check_together(config: Config) -> None:
     """The constraints between keys."""
     check_credits(config.device)
+    check_share(config.share, config.device)
     if config.policy_settings.model == Model.MONEY and config.value.hour is None:
         text = 'policy.model is "money" and value.hour is not set: say what an hour of waiting costs, or use "agbs"'
         raise ConfigError(text, code="value.hour")

@@ -180,6 +180,7 @@ class BackingView:
     available_percent: int | None = None
     cutoff_percent: int | None = None  # share of buckets in use above which asynchronous writes are not absorbed
     overflow_bytes: int | None = None
+    shared_mb_s: float | None = None  # the capacity that the agent shares among cgroups; None: none
     superblock_set: CacheSetUuid | None = None  # what the superblock names while no set is attached; None: unknown
 
     @property

@@ -12,6 +12,7 @@ from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
 from elastio.core.market import Market
 from elastio.core.model import Forecast, Sample, Spend, Spent
+from elastio.core.shares import Reserved
 from elastio.core.spending import Limits, SharedLimits
 from elastio.core.state import LoadWatch
 from elastio.units import GIB, MB, agbs
@@ -111,6 +112,8 @@ class Policy:
 
     `backing_credits` is the bucket of a backing volume that has credits (None: it has one bandwidth), and
     `first_credits_bytes` what was in it when the agent first saw the volume; see `backing_credits`.
+
+    `share_reserve`: what is reserved where the device is shared by the weights of cgroups; None: it is not shared.
     """
 
     backing_bandwidth_mb_s: float
@@ -149,6 +152,7 @@ class Policy:
     market: Market | None = None
     backing_credits: CreditBucket | None = None
     first_credits_bytes: float = 0.0
+    share_reserve: tuple[Reserved, ...] | None = None
 
     @property
     def bought_bandwidth_mb_s(self) -> float:

@@ -30,6 +30,7 @@ from functools import partial
 
 from elastio.core.actions import Effect
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
+from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import (
     blockdev,
@@ -45,6 +46,7 @@ from elastio.host import (
 )
 from elastio.host.commands import Run, run
 from elastio.host.guard import Guard
+from elastio.host.sharer import Sharer
 from elastio.host.sysfs import Sysfs, Wait, parse_size, wait_for
 from elastio.host.view import Backing, Seen, find_backing, scan
 from elastio.units import MB
@@ -80,6 +82,7 @@ class BcacheHost:
         self._clean_bytes = CLEAN_S * backing_mb_s * MB
         self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
         self.guard = Guard(partial(throttle.release, self.sysfs))
+        self.sharer = Sharer(self.sysfs, self.guard)
         self._has_warned = False
         self._seen, self._unsupported = Seen(), kernel.why_unsupported(self.sysfs)
 
@@ -139,12 +142,18 @@ class BcacheHost:
 
         One that is in force is replaced: were it lifted first, everything that it holds back would pass at once.
         """
+        self.sharer.end()
         adaptive = self._backing().adaptive if mb_s is not None else None
         if mb_s is None or adaptive is None:
             self.guard.end_lease()
         else:
             self.guard.begin_lease()
             throttle.limit_writes(self.sysfs, adaptive, mb_s)
+
+    def set_shares(self, plan: SharePlan | None) -> None:
+        """See `sharer`. The limits end when they are not renewed, and when `guard.pulse` stops."""
+        adaptive = self._backing().adaptive if plan is not None else None
+        self.sharer.begin(plan, adaptive) if plan is not None and adaptive is not None else self.sharer.stop()
 
     @contextmanager
     def _drained(
@@ -155,6 +164,7 @@ class BcacheHost:
         prepare: Callable[[], object] = lambda: None,
     ) -> Iterator[None]:
         """See `throttle.drained`. Warns once where not all requests could be held back."""
+        self.sharer.end()
         with throttle.drained(self.guard, self.sysfs, disk, limit, self._wait, is_ready, prepare) as is_inhibited:
             if not is_inhibited and not self._has_warned:
                 self._has_warned = True
@@ -326,6 +336,7 @@ class BcacheHost:
         if backing.adaptive is None:
             self.sysfs.write(f"{backing.directory}/detach", 1)
             return
+        self.sharer.end()
         self.guard.end_lease()
         held: AbstractContextManager[object] = self._drained(backing.adaptive, throttle.STOP)
         if parse_size(self.sysfs.read(f"{backing.directory}/dirty_data")) == 0:
@@ -337,6 +348,7 @@ class BcacheHost:
 
     def help_detach(self) -> None:
         backing = self._require_attached()
+        self.sharer.end()
         self.guard.end_lease()
         if backing.adaptive is None or self.sysfs.read(f"{backing.directory}/state") != CacheState.NO_CACHE:
             text = f"no detach from {backing.device} is under way: requests were not held back"
@@ -382,5 +394,6 @@ class BcacheHost:
         if registered is not None:
             cache_disk.unregister(self.sysfs, disk, registered, self._wait)
         was_erased = cache_disk.erase(self.sysfs, disk, self._run)
-        self.guard.dismiss()  # until the next boost
+        if not self.sharer.is_sharing:
+            self.guard.dismiss()  # until the next boost
         return Effect.CHANGED if was_erased or registered is not None else Effect.ALREADY

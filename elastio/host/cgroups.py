@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from elastio.core.shares import path
 from elastio.errors import HostError
+from elastio.host.io_max import CGROUPS
 from elastio.host.sysfs import Sysfs
-from elastio.host.throttle import CGROUPS
 
 # The kernel's, and systemd's.
 DEFAULT_WEIGHT = 100.0

@@ -13,6 +13,8 @@ open. No limit is written before the guard has acknowledged the order to watch i
   writes the time to shared memory in each turn of its loop. Without one for STALE_S (it died, hangs or was stopped) the
   guard removes the limit and ends, and after TERM_S it does so in any case. The agent sets it again if it still needs
   it and can still write its journal.
+- Limits that share the device last as long as the holder renews them, a few times a second: see `sharer`. Their lease
+  is short, so they go too when the holder hangs.
 - The guard is killed: the holder removes its limits itself, and starts a guard before it sets the next one. If both are
   killed, as the service manager does with the rest of a unit whose main process died, `elastio free` removes them,
   after the unit has ended and before it starts.
@@ -124,12 +126,12 @@ class Guard:
             raise
         self._forget()
 
-    def begin_lease(self) -> None:
-        """A limit may last, without a process in a call. Call it before the limit is set, or replaced.
+    def begin_lease(self, seconds: float | None = None) -> None:
+        """A limit may last, for TERM_S unless `seconds` says how long. Call it before the limit is set, or replaced.
 
-        Raises HostError when no guard can be started.
+        A later call, before they are over, renews the lease. Raises HostError when no guard can be started.
         """
-        self._order(lambda: _Order(lasts_until=time.monotonic() + TERM_S))
+        self._order(lambda: _Order(lasts_until=time.monotonic() + (TERM_S if seconds is None else seconds)))
 
     def end_lease(self) -> None:
         """Remove all limits. Raises HostError if some may be left; the guard goes on watching those."""

@@ -22,6 +22,9 @@ The limits of one agent look like those of another. So before an agent sets one 
 a file of its own below /run, and what an agent removes are all limits of this kind but those that another agent has
 claimed. Without claims that is every limit: nothing is needed to free applications, neither configuration nor state.
 
+The limits by which cgroups share the device (`sharer`) are another kind, mostly of cgroups further below. They are
+lifted before each of these occasions, by the same process, so neither kind is ever put in place of the other.
+
 A limit ends by itself, whatever happens to the agent: see `guard`. Freezing cgroups would have the same effect, but if
 the agent were killed they would stay frozen.
 """
@@ -36,11 +39,12 @@ from enum import Enum
 from elastio.errors import DeviceBusyError, HostError
 from elastio.host import usage
 from elastio.host.guard import Guard
+from elastio.host.io_max import CGROUPS, FREE, limits_of
 from elastio.host.limit_claims import claim, claimed_by_others
+from elastio.host.share_limits import is_share, release_shares
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.units import MB
 
-CGROUPS = "sys/fs/cgroup"
 # Unusual figures, by which the agent recognizes a limit that it left behind. The kernel accepts none below 2.
 TRICKLE = "riops=11 wiops=11"
 NO_WRITES = "wbps=2"
@@ -49,7 +53,6 @@ MOMENTARY = frozenset(
     {f"rbps=max wbps=max {TRICKLE}", f"rbps=max {NO_WRITES} riops=max wiops=max", f"{STOP} riops=max wiops=max"}
 )
 LASTING = re.compile(r"rbps=max wbps=(\d+)111 riops=max wiops=max")  # kB/s, then the digits that mark it as ours
-FREE = "rbps=max wbps=max riops=max wiops=max"
 MOST_S = 2.0
 # For what was in flight when requests were held back: the disk's queue, and one request of a MiB or more of each
 # application. It costs applications nothing: the slow volume takes that long for these requests in any case.
@@ -148,7 +151,7 @@ def _put(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Reach:
 
 def _reach(sysfs: Sysfs, devices: tuple[str, ...]) -> Reach:
     """Which cgroups have a limit of ours."""
-    shown = [_limits(sysfs, group) for group in _groups(sysfs)]
+    shown = [limits_of(sysfs, group) for group in _groups(sysfs)]
     numbers = [sysfs.read(f"sys/block/{device}/dev") for device in devices]
     return _reach_of([is_ours(limits.get(number)) for number in numbers for limits in shown])
 
@@ -162,7 +165,7 @@ def _reach_of(took: list[bool]) -> Reach:
 def _limit(sysfs: Sysfs, group: str, device: str, limit: str) -> bool:
     """Whether the cgroup is limited now, or gone. False where somebody else has set a limit."""
     number = sysfs.read(f"sys/block/{device}/dev")
-    shown = _limits(sysfs, group).get(number)
+    shown = limits_of(sysfs, group).get(number)
     if shown is not None and not is_ours(shown):
         return False
     try:
@@ -178,7 +181,7 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
     Those of another device's agent stay. Takes no lock of bcache. Raises HostError after trying all.
     """
     spared = claimed_by_others(sysfs)
-    shown = ((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if is_ours(limits))
+    shown = ((g, n) for g in _groups(sysfs) for n, limits in limits_of(sysfs, g).items() if is_ours(limits))
     found = tuple((group, number) for group, number in shown if number not in spared)
     failed = []
     for group, number in found:
@@ -186,9 +189,14 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
             sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {FREE}")
         except HostError as error:
             failed.append(str(error))
+    shared: tuple[str, ...] = ()
+    try:
+        shared = release_shares(sysfs)
+    except HostError as error:
+        failed.append(str(error))
     if failed:
         raise HostError(f"applications may still be held back: {failed[0]}")
-    return tuple(group for group, _ in found)
+    return tuple(dict.fromkeys((*(group for group, _ in found), *shared)))
 
 
 def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
@@ -199,21 +207,15 @@ def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
 
 def write_limit_mb_s(sysfs: Sysfs, number: str) -> float | None:
     """The limit that `limit_writes` set, or None."""
-    shown = (LASTING.fullmatch(_limits(sysfs, group).get(number, "")) for group in _groups(sysfs))
+    shown = (LASTING.fullmatch(limits_of(sysfs, group).get(number, "")) for group in _groups(sysfs))
     return next((int(found[1]) * 1000 / MB for found in shown if found), None)
 
 
 def is_ours(limits: str | None) -> bool:
-    return limits is not None and (limits in MOMENTARY or LASTING.fullmatch(limits) is not None)
+    return limits is not None and (limits in MOMENTARY or LASTING.fullmatch(limits) is not None or is_share(limits))
 
 
 def _groups(sysfs: Sysfs) -> tuple[str, ...]:
     """The cgroups that may have processes; those that systemd has for mounts have none."""
     names = (name for name in sysfs.names(CGROUPS) if not name.endswith(".mount"))
     return tuple(name for name in names if sysfs.exists(f"{CGROUPS}/{name}/io.max"))
-
-
-def _limits(sysfs: Sysfs, group: str) -> dict[str, str]:
-    """The limits of each device, by its MAJOR:MINOR, as the kernel shows them."""
-    lines = (line.split(None, 1) for line in sysfs.read_or(f"{CGROUPS}/{group}/io.max", "").splitlines())
-    return {words[0]: words[1].strip() for words in lines if len(words) > 1}

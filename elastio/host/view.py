@@ -17,7 +17,7 @@ from uuid import UUID
 
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import HostError, NotOursError
-from elastio.host import blockdev, superblock, throttle, tuning, usage, write_through_counter
+from elastio.host import blockdev, share_limits, superblock, throttle, tuning, usage, write_through_counter
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import SECTOR
 
@@ -163,6 +163,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
         disk_name=backing.disk,
         disk_serial=blockdev.serial_of(sysfs, backing.disk),
         overflow_bytes=write_through_counter.read(sysfs),
+        shared_mb_s=share_limits.shared_mb_s(sysfs),
         superblock_set=None if cache_set or state == CacheState.NO_CACHE else _superblock_set(backing),
     )
 

@@ -6,8 +6,8 @@ import re
 from datetime import date
 
 from elastio.errors import HostError
+from elastio.host.io_max import CGROUPS
 from elastio.host.kernel import FIRST_SAFE, Version, version_of
-from elastio.host.throttle import CGROUPS
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 
 # Code, bug, first release with it, first without. Sources: the linux-bcache list and the stable trees.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastio.core import shares
-from elastio.core.shares import Use
+from elastio.core.shares import Reserved, SharePlan, Use
 
 # A machine's cgroups: services in two slices, and one slice without children.
 GROUPS = ("system.slice/a", "system.slice/b", "batch.slice/c", "batch.slice/d", "user.slice")
@@ -95,3 +95,48 @@ def test_no_limit_is_rewritten_for_a_change_of_less_than_eight_percent(
         change = math.inf if is_new else abs(factor - 1)
         assert change >= 0.08 * (1 - ROUNDING) if group in written else change <= 0.08 * (1 + ROUNDING)
     assert written.items() <= wanted.items()
+
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+demands = st.dictionaries(st.sampled_from(GROUPS), st.floats(0.01, 3.0), min_size=1)
+reserves = st.lists(st.builds(Reserved, st.sampled_from(GROUPS), st.floats(0.1, 2000.0)), unique_by=lambda r: r.group)
+
+
+@given(uses, weights, capacities, reserves, limits, st.sets(st.sampled_from(GROUPS)))
+def test_limits_leave_everybody_its_share_and_touch_no_limit_of_somebody_else(
+    used: list[Use],
+    weight: dict[str, float],
+    capacity: float,
+    reserve: list[Reserved],
+    before: dict[str, tuple[float, float, bool]],
+    untouched: set[str],
+) -> None:
+    plan = SharePlan(capacity, tuple(reserve))
+    in_force = {group: limit for group, (limit, _, _) in before.items()}
+    found = shares.limits(used, weight, plan, in_force, untouched)
+    assert not found.keys() & untouched
+    active = [use for use in used if use.used_mb_s >= shares.ACTIVE * capacity]
+    part = shares.parts(weight, [use.group for use in active], plan)
+    assert sum(part.values()) == pytest.approx(1.0 if active else 0.0)
+    for use in active:
+        if use.group in found:
+            assert found[use.group] >= part[use.group] * capacity * (1 - 1e-6) or found[use.group] >= use.used_mb_s
+
+
+@given(weights, demands)
+def test_turns_of_the_loop_end_at_the_shares(weight: dict[str, float], wants: dict[str, float]) -> None:
+    """A device that serves first what comes first, asked for so much of its capacity by each cgroup."""
+    in_force: dict[str, float] = {}
+    for _ in range(60):
+        asked = {group: min(want, in_force.get(group, math.inf)) for group, want in wants.items()}
+        served = {group: mb_s * min(1.0, 1.02 / sum(asked.values())) for group, mb_s in asked.items()}
+        used = [Use(group, mb_s) for group, mb_s in served.items()]
+        wanted = shares.limits(used, weight, SharePlan(1.0), in_force)
+        in_force = {**{g: mb_s for g, mb_s in in_force.items() if g in wanted}, **shares.rewrites(in_force, wanted)}
+    fair = dict(
+        zip(wants, shares.fill(1.0, [*wants.values()], [*shares.fractions(weight, wants).values()]), strict=True)
+    )
+    for group, mb_s in fair.items():
+        assert served[group] >= 0.75 * mb_s
+    assert sum(served.values()) >= 0.85 * min(1.0, sum(wants.values()))

@@ -10,7 +10,7 @@ import pytest
 from elastio.errors import HostError
 from elastio.host import cgroups
 from elastio.host.cgroups import Moved
-from elastio.host.throttle import CGROUPS
+from elastio.host.io_max import CGROUPS
 from tests.fixtures.sysfs_tree import Kernel
 
 DB, CRON = "system.slice/db.service", "system.slice/cron.service"

@@ -1,0 +1,125 @@
+"""The limits that share the adaptive device among cgroups: written, recorded, and taken back by whoever has to.
+
+Theory of operation. A limit in a cgroup outlives the process that wrote it, and a machine has hundreds of cgroups, so
+nobody searches them. A record below /run names every cgroup before its first limit is written: `NAME.shares`, with the
+capacity that is shared, the process that shares it, the device, and a cgroup on each line. It is there exactly while
+shares are in force. Who takes limits back (the host worker, its guard, the next agent, `elastio free`) lifts those
+that the record names, and removes it; without a record nothing is listed or written. A worker that finds its record
+gone lifts what it wrote.
+
+A limit of this kind has figures by which it is recognized, so it is never taken for one of an administrator, nor for
+one that holds requests back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from elastio.errors import HostError
+from elastio.host.io_max import CGROUPS, FREE, limits_of
+from elastio.host.limit_claims import DIRECTORY
+from elastio.host.sysfs import Sysfs
+from elastio.units import MB
+
+SUFFIX = ".shares"
+# In kB/s, then the digits that mark it as ours.
+SHARED = re.compile(r"rbps=(\d+)222 wbps=(\d+)222 riops=max wiops=max")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The capacity that is shared, and the cgroups that may have a limit on the device `number` (MAJOR:MINOR).
+
+    `process` is the ID of the one that shares it.
+    """
+
+    capacity_mb_s: float
+    number: str
+    groups: tuple[str, ...]
+    process: int
+
+
+def is_share(limits: str | None) -> bool:
+    return limits is not None and SHARED.fullmatch(limits) is not None
+
+
+def share_mb_s(limits: str | None) -> float | None:
+    """The share that this line of `io.max` enforces; None: it is another limit, or none."""
+    found = SHARED.fullmatch(limits or "")
+    return None if found is None else int(found[1]) * 1000 / MB
+
+
+def put(sysfs: Sysfs, group: str, number: str, mb_s: float) -> None:
+    """Limit reads and writes, each to so much. Raises HostError; a cgroup that is gone needs no limit."""
+    most = f"{max(1, round(mb_s * MB / 1000))}222"
+    _write(sysfs, group, f"{number} rbps={most} wbps={most} riops=max wiops=max")
+
+
+def lift(sysfs: Sysfs, group: str, number: str) -> bool:
+    """Whether the cgroup had a share's limit. One of somebody else stays. Raises HostError."""
+    if not is_share(limits_of(sysfs, group).get(number)):
+        return False
+    _write(sysfs, group, f"{number} {FREE}")
+    return True
+
+
+def _write(sysfs: Sysfs, group: str, limit: str) -> None:
+    try:
+        sysfs.write(f"{CGROUPS}/{group}/io.max", limit)
+    except HostError:
+        if sysfs.exists(f"{CGROUPS}/{group}"):
+            raise
+
+
+def record(sysfs: Sysfs, capacity_mb_s: float, number: str, groups: Collection[str]) -> None:
+    """Replace the record by one of this process. Raises HostError if it cannot be written: then set no limit."""
+    path = sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}"
+    new = path.with_suffix(f"{SUFFIX}.new")
+    lines = (str(capacity_mb_s), str(os.getpid()), number, *sorted(groups))
+    try:
+        new.write_text("".join(f"{line}\n" for line in lines))
+        new.replace(path)
+    except OSError as error:
+        text = f"cannot write {path}: {error.strerror}; the device is not shared"
+        raise HostError(text, code="limit.claim") from error
+
+
+def recorded(sysfs: Sysfs) -> Record | None:
+    """The record; None: shares are not in force."""
+    lines = sysfs.read_or(f"{DIRECTORY}/{sysfs.owner}{SUFFIX}", "").splitlines()
+    if len(lines) < 3:
+        return None
+    capacity, process, number, *groups = lines
+    return Record(float(capacity), number, tuple(groups), int(process))
+
+
+def shared_mb_s(sysfs: Sysfs) -> float | None:
+    """The capacity that is shared; 0 where the process that shared it has died and limits may be left; None: none."""
+    found = recorded(sysfs)
+    if found is None:
+        return None
+    return found.capacity_mb_s if sysfs.exists(f"proc/{found.process}") else 0.0
+
+
+def release_shares(sysfs: Sysfs) -> tuple[str, ...]:
+    """Lift the limits of the recorded cgroups, and remove the record; returns those that had one. May be repeated.
+
+    Raises HostError after trying all; the record stays then.
+    """
+    found = recorded(sysfs)
+    if found is None:
+        return ()
+    lifted, failed = [], []
+    for group in found.groups:
+        try:
+            if lift(sysfs, group, found.number):
+                lifted.append(group)
+        except HostError as error:
+            failed.append(str(error))
+    if failed:
+        raise HostError(f"applications may still be limited: {failed[0]}")
+    (sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}").unlink(missing_ok=True)
+    return tuple(lifted)

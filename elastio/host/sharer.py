@@ -1,0 +1,161 @@
+"""Share the adaptive device among cgroups, by limits on bcacheN that follow what each uses.
+
+Theory of operation. The loop lives in the process that holds requests back, between its jobs, so the two never write at
+the same time. Each turn, four times a second, reads what the cgroups used since the last, has the core divide the
+capacity (`core.shares.limits`), and rewrites the limits that differ enough. A capacity belongs to one state of the
+device. So whoever attaches, bypasses or detaches a cache, or holds requests back, calls `end` before: all limits are
+lifted, and the agent shares again, with the capacity of then, when it has seen what came of it.
+
+Limits go whatever happens: the guard has a lease of LEASE_S, which each turn renews before it writes; see `guard`. It
+also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, lifts what
+it wrote and stops; the agent sees that nothing is shared, and begins again (see `share_limits`).
+
+A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from elastio.core.shares import SharePlan, Use, limits, rewrites
+from elastio.errors import HostError
+from elastio.host import cgroups, share_limits
+from elastio.host.guard import Guard
+from elastio.host.io_max import limits_of
+from elastio.host.limit_claims import claim
+from elastio.host.sysfs import Sysfs
+from elastio.host.throttle import stacked
+from elastio.units import MB
+
+TURN_S = 0.25
+# A fraction of a second does not show what a cgroup uses: requests of several MB count at once.
+SMOOTHING = 0.5
+# The cgroups of a machine, and their weights, are listed anew so often.
+LIST_S = 2.0
+LEASE_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Sharer:
+    """The shares of one adaptive device. Without a plan no cgroup is read and nothing is written.
+
+    `seconds` is a monotonic clock.
+    """
+
+    def __init__(self, sysfs: Sysfs, guard: Guard, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._sysfs, self._guard, self._seconds = sysfs, guard, seconds
+        self._plan: SharePlan | None = None
+        self._number = ""
+        self._groups: tuple[str, ...] = ()
+        self._weights: dict[str, float] = {}
+        self._moved: dict[str, int] = {}
+        self._used: dict[str, float] = {}
+        self._limited: set[str] = set()  # may have a limit
+        self._listed_at = self._turned_at = float("-inf")
+
+    @property
+    def is_sharing(self) -> bool:
+        return self._plan is not None
+
+    def begin(self, plan: SharePlan, adaptive: str) -> None:
+        """Share bcacheN by this plan from the next turn on; limits of an earlier plan stay until then.
+
+        Raises HostError, and shares nothing, where the kernel counts no cgroup's I/O, or the limits could not be taken
+        back.
+        """
+        cgroups.check_counted(self._sysfs)
+        numbers = [self._sysfs.read(f"sys/block/{name}/dev") for name in stacked(self._sysfs, adaptive)]
+        claim(self._sysfs, numbers)
+        if not self.is_sharing:
+            share_limits.release_shares(self._sysfs)  # those of a process that was killed together with its guard
+        self._guard.begin_lease(LEASE_S)
+        share_limits.record(self._sysfs, plan.capacity_mb_s, numbers[0], self._limited)
+        if not self.is_sharing:
+            self._moved, self._used, self._turned_at = {}, {}, self._seconds()
+        self._plan, self._number, self._listed_at = plan, numbers[0], float("-inf")
+
+    def end(self) -> None:
+        """Lift all limits. Raises HostError if some may be left; the guard goes on watching those."""
+        if self.is_sharing:
+            self._plan = None
+            self._lift(self._limited)
+            self._guard.end_lease()
+
+    def stop(self) -> None:
+        """`end`, also for what a process has left that was killed together with its guard."""
+        self.end()
+        share_limits.release_shares(self._sysfs)
+
+    def wait_s(self) -> float | None:
+        """How long until the next turn; None: nothing is shared."""
+        return max(0.0, self._turned_at + TURN_S - self._seconds()) if self.is_sharing else None
+
+    def turn(self) -> None:
+        """Measure, divide, and rewrite. What fails ends the sharing: the agent sees that, and may begin again."""
+        if self._plan is None:
+            return
+        try:
+            if self._is_recorded():
+                self._turn(self._plan)
+            if not self._is_recorded():  # while the guard removes limits, none may be left that was written meanwhile
+                self._lift(self._limited)
+                self._plan, self._limited = None, set()
+        except HostError as error:
+            _log.warning("the device is not shared any more: %s", error)
+            self._give_up()
+
+    def _is_recorded(self) -> bool:
+        return share_limits.recorded(self._sysfs) is not None
+
+    def _give_up(self) -> None:
+        try:
+            self.end()
+        except HostError as error:
+            _log.warning("%s", error)
+            self._guard.dismiss()  # it tries several times
+
+    def _turn(self, plan: SharePlan) -> None:
+        now = self._seconds()
+        if now - self._listed_at >= LIST_S:
+            self._groups, self._listed_at = cgroups.sharers(self._sysfs), now
+            self._weights = cgroups.weights(self._sysfs, self._groups)
+        uses = self._uses(now)
+        shown = {use.group: limits_of(self._sysfs, use.group).get(self._number) for use in uses}
+        in_force = {
+            group: mb_s for group, limit in shown.items() if (mb_s := share_limits.share_mb_s(limit)) is not None
+        }
+        foreign = {group for group, limit in shown.items() if limit is not None and group not in in_force}
+        wanted = limits(uses, self._weights, plan, in_force, foreign)
+        self._guard.begin_lease(LEASE_S)
+        self._write(plan, rewrites(in_force, wanted))
+        self._lift(self._limited - wanted.keys())
+
+    def _uses(self, now: float) -> list[Use]:
+        """What each cgroup used lately; one that was not there before is known from the next turn on."""
+        seconds, self._turned_at = now - self._turned_at, now
+        moved = {group: found for group in self._groups if (found := self._bytes(group)) is not None}
+        used = {}
+        for group in moved.keys() & self._moved.keys():
+            mb_s = max(0, moved[group] - self._moved[group]) / MB / seconds if seconds > 0 else 0.0
+            used[group] = SMOOTHING * mb_s + (1 - SMOOTHING) * self._used.get(group, 0.0)
+        self._moved, self._used = moved, used
+        return [Use(group, used[group]) for group in self._groups if group in used]
+
+    def _bytes(self, group: str) -> int | None:
+        found = cgroups.moved(self._sysfs, group, self._number)
+        return None if found is None else found.read_bytes + found.written_bytes
+
+    def _write(self, plan: SharePlan, limit_mb_s: dict[str, float]) -> None:
+        if not limit_mb_s.keys() <= self._limited:
+            self._limited |= limit_mb_s.keys()
+            share_limits.record(self._sysfs, plan.capacity_mb_s, self._number, self._limited)
+        for group, mb_s in limit_mb_s.items():
+            share_limits.put(self._sysfs, group, self._number, mb_s)
+
+    def _lift(self, groups: Iterable[str]) -> None:
+        for group in tuple(groups):
+            share_limits.lift(self._sysfs, group, self._number)
+            self._limited.discard(group)

@@ -1,0 +1,236 @@
+"""Cgroups share the device by limits that follow what they use, and that go whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from elastio.core.shares import Reserved, SharePlan
+from elastio.errors import HostError
+from elastio.host import share_limits, throttle
+from elastio.host.bcache import BcacheHost
+from elastio.host.guard import Guard
+from elastio.host.io_max import CGROUPS, limits_of
+from elastio.host.sharer import TURN_S, Sharer
+from tests.fixtures.errors import refused
+from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
+from tests.fixtures.sysfs_tree import SERIAL, Tree
+
+PLAN = SharePlan(58.0)
+ADMINISTRATOR = f"{NUMBER} rbps=max wbps=10000000 riops=max wiops=max"
+
+
+@pytest.fixture
+def device(tree: Tree) -> SharedDevice:
+    """DB (weight 200) and ETL (100) use 30 and 28 MB/s."""
+    tree.kernel.path("run/elastio").mkdir(parents=True)
+    return SharedDevice(tree)
+
+
+@pytest.fixture
+def sharer(tree: Tree, device: SharedDevice, watch: Guard) -> Sharer:
+    return Sharer(tree.kernel, watch, device.now)
+
+
+def turns(device: SharedDevice, sharer: Sharer, count: int = 12) -> None:
+    for _ in range(count):
+        device.sleep(TURN_S)
+        sharer.turn()
+
+
+def share(device: SharedDevice, sharer: Sharer, plan: SharePlan = PLAN) -> None:
+    sharer.begin(plan, "bcache0")
+    turns(device, sharer)
+
+
+def limits(tree: Tree) -> dict[str, float]:
+    """The shares in force, in whole MB/s."""
+    groups = (DB, ETL, "system.slice", "user.slice")
+    shown = {group: limits_of(tree.kernel, group).get(NUMBER) for group in groups}
+    return {group: round(mb_s) for group, line in shown.items() if (mb_s := share_limits.share_mb_s(line)) is not None}
+
+
+def io_max(tree: Tree, group: str) -> str:
+    return tree.kernel.read(f"{CGROUPS}/{group}/io.max")
+
+
+def test_the_hungry_leave_room_up_to_the_share_of_each(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    share(device, sharer)
+    assert limits(tree) == {DB: 39, ETL: 27}
+    device.loads = {DB: (38.0, 0.0), ETL: (0.0, 20.0)}
+    turns(device, sharer)
+    assert limits(tree) == {DB: 39, ETL: 19}
+
+
+def test_a_reservation_changes_the_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    share(device, sharer, SharePlan(58.0, (Reserved("etl.service", 38.0),)))
+    assert limits(tree) == {DB: 29, ETL: 38}
+
+
+def test_limits_end_when_the_device_is_not_full_any_more(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    share(device, sharer)
+    device.loads = {DB: (5.0, 0.0), ETL: (0.0, 5.0)}
+    turns(device, sharer)
+    assert limits(tree) == {}
+    assert io_max(tree, ETL) == ""
+
+
+def test_a_steady_load_has_no_limit_rewritten(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    device.loads = {DB: (38.0, 0.0), ETL: (0.0, 19.5)}
+    share(device, sharer)
+    before = len(tree.kernel.writes)
+    turns(device, sharer, 40)
+    assert len(tree.kernel.writes) == before
+
+
+def test_a_limit_of_an_administrator_stays_and_its_cgroup_counts(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    tree.kernel.lay(f"{CGROUPS}/{DB}/io.max", ADMINISTRATOR)
+    share(device, sharer)
+    assert (io_max(tree, DB), limits(tree)) == (ADMINISTRATOR, {ETL: 27})
+    sharer.end()
+    assert (io_max(tree, DB), limits(tree)) == (ADMINISTRATOR, {})
+
+
+def test_a_limit_that_an_administrator_sets_in_its_place_stays(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    share(device, sharer)
+    tree.kernel.lay(f"{CGROUPS}/{DB}/io.max", ADMINISTRATOR)
+    turns(device, sharer)
+    assert io_max(tree, DB) == ADMINISTRATOR
+    assert throttle.release(tree.kernel) == (ETL,)
+    assert io_max(tree, DB) == ADMINISTRATOR
+
+
+def test_nothing_is_listed_or_written_while_nothing_is_shared(
+    tree: Tree, device: SharedDevice, sharer: Sharer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+
+    def folders(name: str) -> tuple[str, ...]:
+        listed.append(name)
+        return ()
+
+    monkeypatch.setattr(tree.kernel, "folders", folders)
+    turns(device, sharer)
+    sharer.end()
+    with throttle.limited(sharer._guard, tree.kernel, ("bcache0",), throttle.STOP):
+        pass
+    assert listed == []
+    assert {name for name, _ in tree.kernel.writes} == {f"{CGROUPS}/{g}/io.max" for g in ("system.slice", "user.slice")}
+    assert sharer.wait_s() is None
+
+
+def test_a_cgroup_that_is_gone_is_forgotten(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    share(device, sharer)
+    device.remove(ETL)
+    turns(device, sharer)
+    assert sharer.is_sharing
+    sharer.end()
+    assert limits(tree) == {}
+
+
+# --- whoever has to takes them back ----------------------------------------------------------------------------
+
+
+def test_whoever_frees_applications_needs_nothing_but_the_record(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    share(device, sharer)
+    assert set(throttle.release(tree.kernel)) == {DB, ETL}
+    assert limits(tree) == {}
+    assert share_limits.recorded(tree.kernel) is None
+    assert throttle.release(tree.kernel) == ()
+
+
+def test_a_record_that_is_gone_ends_the_sharing(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    share(device, sharer)
+    tree.kernel.path("run/elastio/.shares").unlink()
+    turns(device, sharer, 1)
+    assert (sharer.is_sharing, limits(tree)) == (False, {})
+
+
+def test_a_guard_that_is_dismissed_takes_them_back(
+    tree: Tree, device: SharedDevice, sharer: Sharer, watch: Guard
+) -> None:
+    """So it does when the holder dies: its end of the socket is closed."""
+    share(device, sharer)
+    watch.dismiss()
+    assert limits(tree) == {}
+
+
+def test_they_end_with_the_heartbeat_of_the_agent(
+    tree: Tree, device: SharedDevice, sharer: Sharer, watch: Guard
+) -> None:
+    share(device, sharer)
+    watch.pulse.beat(float("-inf"))
+    turns(device, sharer, 1)
+    watch.dismiss()
+    turns(device, sharer, 1)
+    assert (sharer.is_sharing, limits(tree)) == (False, {})
+
+
+def test_what_a_process_left_that_died_with_its_guard_shows_and_is_lifted(
+    tree: Tree, device: SharedDevice, sharer: Sharer, watch: Guard
+) -> None:
+    share(device, sharer)
+    assert share_limits.shared_mb_s(tree.kernel) == 0.0  # the tree has no process of this ID
+    later = Sharer(tree.kernel, watch, device.now)
+    later.begin(PLAN, "bcache0")
+    assert limits(tree) == {}
+
+
+def test_where_no_record_can_be_written_nothing_is_shared(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    tree.kernel.path("run/elastio").rmdir()
+    with refused(HostError, "limit.claim"):
+        sharer.begin(PLAN, "bcache0")
+    assert not sharer.is_sharing
+
+
+def test_a_limit_that_the_kernel_refuses_ends_the_sharing(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    tree.kernel.refuses.add("io.max")
+    share(device, sharer)
+    assert not sharer.is_sharing
+
+
+# --- requests that are held back ---------------------------------------------------------------------------------
+
+
+def attached(tree: Tree, device: SharedDevice, host: BcacheHost) -> None:
+    """A cache that writes go to, and cgroups that share the device."""
+    tree.attached()
+    host.set_shares(PLAN)
+    host.sharer._seconds = device.now
+    turns(device, host.sharer)
+    assert limits(tree)
+
+
+HOLDING: dict[str, Callable[[BcacheHost], object]] = {
+    "bypass": BcacheHost.bypass_cache,
+    "slow writes": lambda host: host.limit_writes(8.0),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDING.values(), ids=HOLDING)
+def test_no_limit_stays_when_requests_are_held_back(
+    tree: Tree, device: SharedDevice, host: BcacheHost, hold: Callable[[BcacheHost], object]
+) -> None:
+    attached(tree, device, host)
+    hold(host)
+    assert limits(tree) == {}
+    assert share_limits.recorded(tree.kernel) is None
+
+
+def test_a_guard_is_not_dismissed_while_the_device_is_shared(
+    tree: Tree, device: SharedDevice, host: BcacheHost
+) -> None:
+    host.set_shares(PLAN)
+    host.sharer._seconds = device.now
+    turns(device, host.sharer)
+    host.release_cache_disk(SERIAL, 1, None)
+    assert limits(tree)
+    host.set_shares(None)
+    assert limits(tree) == {}
