@@ -26,6 +26,7 @@ from elastio.core.model import (
 )
 from elastio.core.observation import NO_COURSE, Course, Decision
 from elastio.core.policy import Policy
+from elastio.core.shares import SharePlan
 from elastio.core.state import AgentState, Phase
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
@@ -122,6 +123,10 @@ class CacheHost(Protocol):
 
     def limit_writes(self, mb_s: float | None) -> None:
         """Limit the write bandwidth of applications, until None removes the limit. `scan` shows it."""
+        ...
+
+    def set_shares(self, plan: SharePlan | None) -> None:
+        """Share the device among cgroups until None ends it, or requests are held back. `scan` shows it."""
         ...
 
     def bypass_cache(self) -> Effect:

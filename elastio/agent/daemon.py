@@ -166,7 +166,9 @@ def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkW
     executor = Executor(host, provider, reservations=shared_caps(config))
     late = "the kernel did not show its state within {:.0f} s: bcache may hang"
     scan: ForkWorker[Serials, HostView | str] = ForkWorker("scan", scan_with(host), lambda _, s: late.format(s))
-    on_host: ForkWorker[Action, Outcome] = ForkWorker("host", executor.run, lost_on(host.sysfs, host.guard.removers))
+    on_host: ForkWorker[Action, Outcome] = ForkWorker(
+        "host", executor.run, lost_on(host.sysfs, host.guard.removers), between=host.sharer
+    )
     on_cloud: ForkWorker[Action, Outcome] = ForkWorker("cloud", executor.run, lost, provider.warm_up)
     forked = (scan, on_host, on_cloud)
     # The garbage collector writes into every object it looks at: each child would soon have all pages to itself.
@@ -334,7 +336,7 @@ class Daemon:
             agent.adviser = adviser_of(recorder, config)
         self.config = config
         agent.policy = policy
-        agent.troubles.works("configuration")
+        agent.troubles.works("configuration", *(["SetShares"] if policy.share_reserve is None else []))
         price_market(agent, config, self._market)
         _log.info("the configuration was reloaded")
 

@@ -35,6 +35,7 @@ from elastio.core.actions import (
     RegisterCache,
     ReleaseCacheDisk,
     SetFlush,
+    SetShares,
     StartWithoutCache,
     TagVolume,
     TakeOverVolume,
@@ -58,7 +59,7 @@ FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 
 RepairAction: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
 ReleaseAction: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | RepairAction
-PhaseAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush
+PhaseAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetShares | SetFlush
 PlainHostAction: TypeAlias = PhaseAction | ReleaseAction
 ReadAction: TypeAlias = DescribeVolume | Identify | ListVolumes | ListForBacking | PollNotice
 
@@ -216,6 +217,8 @@ class Executor:
                 host.enter_phase2()
             case LimitWrites():
                 host.limit_writes(action.mb_s)
+            case SetShares():
+                host.set_shares(action.plan)
             case BypassCache():
                 return host.bypass_cache()
             case SetFlush():

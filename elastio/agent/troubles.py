@@ -106,4 +106,5 @@ def no_longer_needed(sources: Iterable[str], state: AgentState, *, is_running: b
     is_at_rest = state.recovered and state.phase is Phase.IDLE and state.cycle is None and is_running
     over = ACQUIRE if state.phase is Phase.BOOSTING else OF_CYCLE if is_at_rest else frozenset()
     limits = {"LimitWrites"} if state.limit_backoff.tries else set()
-    return tuple(s for s in sources if s in over and s not in limits)
+    shares = set() if state.share_backoff.tries else {"SetShares"}
+    return tuple(s for s in sources if (s in over and s not in limits) or s in shares)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from elastio.errors import ElastioError
 from elastio.host.mlock import stay_in_memory
@@ -39,6 +39,18 @@ _parents_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
 _log = logging.getLogger(__name__)
 
 
+class Between(Protocol):
+    """What a child does between two jobs. It must return at once, and raise nothing but for a bug."""
+
+    def wait_s(self) -> float | None:
+        """How long until the next turn; None: nothing is to be done."""
+        ...
+
+    def turn(self) -> None:
+        """Do it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Warm:
     """A child's message after its warm-up, before its first result. `trouble`: the error of the warm-up, or empty."""
@@ -48,6 +60,8 @@ class Warm:
 
 class ForkWorker(Generic[Job, Result]):
     """Runs `work(job)` in a forked child. `lost(job, seconds)` makes the result of a job without an answer.
+
+    While it has no job the child takes the turns of `between`.
 
     `warm_up` runs once in every new child, before its first job, for slow imports; the time-out of that job begins
     after it. Its error is available as `trouble`; the job is tried anyway. An exception in `work` is a bug: it is
@@ -60,8 +74,9 @@ class ForkWorker(Generic[Job, Result]):
         work: Callable[[Job], Result],
         lost: Callable[[Job, float], Result],
         warm_up: Callable[[], None] | None = None,
+        between: Between | None = None,
     ) -> None:
-        self.name = name
+        self.name, self._between = name, between
         self._work, self._lost, self._warm_up = work, lost, warm_up
         self._child: ForkProcess | None = None
         self._pipe: Connection | None = None
@@ -201,6 +216,7 @@ class ForkWorker(Generic[Job, Result]):
             pipe.send(Warm(self._warmed_up(self._warm_up)))
         while True:
             try:
+                self._idle(pipe)
                 job: Job = pipe.recv()
             except (EOFError, OSError):
                 os._exit(0)
@@ -210,6 +226,15 @@ class ForkWorker(Generic[Job, Result]):
                 _log.exception("worker %s: a bug in a job, whose outcome is unknown: %r", self.name, job)
                 os._exit(1)
             pipe.send(result)
+
+    def _idle(self, pipe: Connection) -> None:
+        """Take the turns that are due until there is a job, or the parent has ended."""
+        while self._between is not None and not pipe.poll(self._between.wait_s()):
+            try:
+                self._between.turn()
+            except Exception:
+                _log.exception("worker %s: a bug between two jobs", self.name)
+                os._exit(1)
 
     def _warmed_up(self, warm_up: Callable[[], None]) -> str:
         """The error of the warm-up, or an empty string. The first job fails with it too, as an outcome."""

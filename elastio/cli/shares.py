@@ -15,13 +15,25 @@ from elastio.cli.app import App
 from elastio.control.status import CapacityPart
 from elastio.core.shares import Share, Use, divide, is_overloaded
 from elastio.host import cgroups
+from elastio.host.io_max import limits_of
+from elastio.host.share_limits import share_mb_s
 from elastio.host.sysfs import Sysfs
 from elastio.setup.group_sampler import Adaptive, GroupSample, find_adaptive, sample_groups
 from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import KIB
 
 KERNEL_S = 15.0
-HEADS = ("cgroup", "weight", "read MB/s", "write MB/s", "in flight KiB", "waits", "share MB/s", "would get MB/s")
+HEADS = (
+    "cgroup",
+    "weight",
+    "read MB/s",
+    "write MB/s",
+    "in flight KiB",
+    "waits",
+    "share MB/s",
+    "would get MB/s",
+    "limit MB/s",
+)
 NO_WEIGHTS = "this kernel keeps no weights of cgroups (io.weight): IOWeight= is not known, and all count alike"
 OLD_AGENT = CapacityPart(None, unknown="the agent is of a release that does not publish it: restart elastiod")
 
@@ -33,7 +45,8 @@ OLD_AGENT = CapacityPart(None, unknown="the agent is of a release that does not 
 def shares(app: App, as_json: bool, watch: bool) -> None:
     """Show which cgroups use the adaptive device, and what each would have of it by its weight.
 
-    What is shown is that of one second. Nothing is changed: the weights have no effect on the device by themselves.
+    What is shown is that of one second. This command changes nothing. The weights have an effect on the device only
+    where [share] is enabled: then the agent limits cgroups by them.
     """
     sysfs = app.sysfs()
     status = app.client().status()  # an agent that does not answer is noticed before a second is over
@@ -60,15 +73,18 @@ def look(app: App, sysfs: Sysfs, device: Adaptive) -> Seen:
     capacity = status.capacity or OLD_AGENT
     uses = [Use(sample.group, sample.used.total_mb_s, sample.waiting) for sample in samples]
     divided = () if capacity.mb_s is None else divide(uses, weights, capacity.mb_s)
+    limits = {s.group: share_mb_s(limits_of(sysfs, s.group).get(device.number)) for s in samples}
     weighted = frozenset(sample.group for sample in samples if cgroups.has_weight(sysfs, sample.group))
-    return Seen(status.phase, capacity, tuple(samples), weights, {share.group: share for share in divided}, weighted)
+    by_group = {share.group: share for share in divided}
+    return Seen(status.phase, capacity, tuple(samples), weights, by_group, weighted, limits)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """One second of the device. `shares`: of the active cgroups; empty while the capacity is not known.
 
-    `weighted`: the cgroups of which the kernel keeps a weight. The others count as with the kernel's default.
+    `weighted`: the cgroups of which the kernel keeps a weight. The others count as with the kernel's default. `limits`:
+    those by which the agent shares the device, in MB/s; None: it does not limit this cgroup.
     """
 
     phase: str
@@ -77,6 +93,7 @@ class Seen:
     weights: Mapping[str, float]
     shares: Mapping[str, Share]
     weighted: frozenset[str]
+    limits: Mapping[str, float | None]
 
     def to_json(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -98,6 +115,7 @@ class Seen:
             "waiting": sample.waiting,
             "share_mb_s": share.entitled_mb_s if share else None,
             "would_get_mb_s": share.allotted_mb_s if share else None,
+            "limit_mb_s": self.limits[sample.group],
             "wants_more": share.wants_more if share else None,
         }
 
@@ -112,6 +130,7 @@ class Seen:
 
     def _cells(self, sample: GroupSample) -> tuple[str, ...]:
         share, in_flight = self.shares.get(sample.group), sample.in_flight_bytes
+        limit = self.limits[sample.group]
         return (
             sample.group,
             f"{self.weights[sample.group]:g}" if sample.group in self.weighted else "-",
@@ -121,6 +140,7 @@ class Seen:
             f"{100 * sample.waiting:.0f} %",
             f"{share.entitled_mb_s:.1f}" if share else "-",
             f"{share.allotted_mb_s:.1f}" if share else "-",
+            "-" if limit is None else f"{limit:.1f}",
         )
 
 

@@ -119,7 +119,13 @@ def _throughput(seen: Status) -> str:
 
 def _device(seen: Status) -> list[tuple[str, str]]:
     credits = [] if seen.credits is None else [("credits", credits_text(seen.credits))]
-    return [("backing", _backing(seen)), *credits]
+    return [("backing", _backing(seen)), *credits, *_shares(seen)]
+
+
+def _shares(seen: Status) -> list[tuple[str, str]]:
+    """Only while the device is shared."""
+    shared = seen.capacity.shared_mb_s if seen.capacity else None
+    return [("shares", f"{shared:.1f} MB/s by the weights of cgroups")] if shared else []
 
 
 def _backing(seen: Status) -> str:

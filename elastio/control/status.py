@@ -232,7 +232,8 @@ class CapacityPart:
 
     `limited_by` is the volume that limits it ("backing volume", "cache volume"), `bandwidth_mb_s` that volume's
     bandwidth, `flush_mb_s` the most that the flush takes of it. `missed`: the share (0 to 1) of applications' bytes
-    that the backing volume moves although there is a cache.
+    that the backing volume moves although there is a cache. `shared_mb_s`: what the agent shares among cgroups by
+    limits; None: it limits nobody.
     """
 
     mb_s: float | None
@@ -241,6 +242,7 @@ class CapacityPart:
     flush_mb_s: float = 0.0
     missed: float = 0.0
     unknown: str = ""
+    shared_mb_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

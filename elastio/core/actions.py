@@ -21,6 +21,7 @@ from elastio.core.model import (
     VolumeSpec,
     VolumeTag,
 )
+from elastio.core.shares import SharePlan
 from elastio.core.spending import SharedLimits
 
 
@@ -170,6 +171,13 @@ class LimitWrites:
 
 
 @dataclass(frozen=True, slots=True)
+class SetShares:
+    """Share the adaptive device among cgroups by this plan; None ends that."""
+
+    plan: SharePlan | None
+
+
+@dataclass(frozen=True, slots=True)
 class BypassCache:
     """End phase 2: let writes bypass the clean cache, so that it stays clean. Cannot be reversed.
 
@@ -261,6 +269,7 @@ HostAction: TypeAlias = (
     | EnterPhase2
     | BypassCache
     | LimitWrites
+    | SetShares
     | WakeWriteback
     | SetFlush
     | DetachCacheSet
@@ -295,8 +304,8 @@ def worker_of(action: Action) -> Worker:
 
 
 def lifts_limit(action: Action) -> bool:
-    """True if the action only lifts the limit on applications: it is carried out even if it cannot be journalled."""
-    return action == LimitWrites(None)
+    """True if the action only lifts limits on applications: it is carried out even if it cannot be journalled."""
+    return action in (LimitWrites(None), SetShares(None))
 
 
 def is_read(action: Action) -> bool:

@@ -37,6 +37,7 @@ from elastio.core.actions import (
     RegisterCache,
     ReleaseCacheDisk,
     SetFlush,
+    SetShares,
     StartWithoutCache,
     TagVolume,
     TakeOverVolume,
@@ -107,8 +108,8 @@ def _broken_on_host(action: HostAction, state: AgentState, obs: Observation, pol
             return _start_without(action, state, backing)
         case RegisterBacking():
             return _register(cycle)
-        case LimitWrites() | TuneBacking() | MakeDurable() | HelpDetach() | RegisterCache():
-            return ""  # none of them can lose data
+        case LimitWrites() | TuneBacking() | MakeDurable() | HelpDetach() | RegisterCache() | SetShares():
+            return _share(action, state, backing)  # none of the others can lose data
         case _:
             assert_never(action)
 
@@ -126,6 +127,16 @@ def _pace(action: HostAction, attached: str | None, state: AgentState) -> str:
     """Writes may also be held back for a cache that is about to be attached."""
     is_for_disk = attached is None and isinstance(action, LimitWrites) and state.phase is Phase.ATTACHING
     return "" if is_for_disk else _foreign(attached, state.cycle)
+
+
+def _share(action: HostAction, state: AgentState, backing: BackingView | None) -> str:
+    """A limit on all writes must not be replaced, and an agent that waits for an operator limits nobody."""
+    if not isinstance(action, SetShares) or action.plan is None:
+        return ""
+    if state.phase is Phase.FAULTED or not state.recovered:
+        return f"nothing is shared by an agent that is {state.phase}, or has just started"
+    is_free = backing is not None and backing.running and backing.write_limit_mb_s is None
+    return "" if is_free else "the device does not run, or all writes to it are limited"
 
 
 def _serves(backing: BackingView, cycle: Cycle | None) -> bool:

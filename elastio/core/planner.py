@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import bought_for, caps, drain, governor, inhibition
+from elastio.core import bought_for, caps, drain, governor, inhibition, sharing
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -50,6 +50,7 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     Settings that the kernel lost come first (it loses most of them at a reboot): some of them make writeback safe.
     """
     plan = _next_action(state, obs, policy)
+    plan = _or_read(plan, sharing.step(state, obs, policy))
     plan = _or_read(plan, bought_for.listing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
     return _or_read(plan, ask(PollNotice(), state.notice_backoff, obs, "")) if asks else plan
@@ -68,7 +69,7 @@ def _may_concern(state: AgentState) -> bool:
 
 
 def _or_read(plan: NextAction, read: NextAction) -> NextAction:
-    """The plan, or, where it has no action, a read beside it when that is due."""
+    """The plan, or, where it has no action, what is due beside it: a read, or the shares."""
     if plan.action is not None:
         return plan
     if read.action is not None:

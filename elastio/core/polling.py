@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.actions import DetachCacheSet, Outcome, OutcomeKind, Worker, is_read, worker_of
+from elastio.core.actions import DetachCacheSet, Outcome, OutcomeKind, SetShares, Worker, is_read, worker_of
 from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState
 from elastio.core.observation import Observation
@@ -17,6 +17,8 @@ from elastio.core.state import AgentState
 
 # A change is repeated only after this time: its effect may take a while to show.
 SETTLE_S = 5.0
+# Two changes of what cgroups share are at least so far apart: each is a record on the disk.
+SHARE_S = 2.0
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 60.0
 POLL_FIRST_S = 0.2
@@ -49,6 +51,14 @@ def next_backoff(backoff: Backoff, outcome: Outcome, obs: Observation) -> Backof
     if outcome.kind is OutcomeKind.DONE:
         return _settling(tries if not backoff.error else 0, outcome, obs)
     return Backoff(tries + 1, obs.now + _retry_delay_s(tries) * (0.5 + 0.5 * obs.jitter), outcome.error)
+
+
+def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Observation) -> AgentState:
+    """The state after an answer to `SetShares`. The next change is not due at once: what misses the cache varies."""
+    if outcome.kind is not OutcomeKind.DONE:
+        return replace(state, share_backoff=next_backoff(state.share_backoff, outcome, obs))
+    reserve = state.share_reserve if action.plan is None else action.plan.reserve
+    return replace(state, share_backoff=Backoff(0, obs.now + SHARE_S), share_reserve=reserve)
 
 
 def with_next_poll(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:

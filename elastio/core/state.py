@@ -22,6 +22,7 @@ from elastio.core.model import (
     VolumeState,
     VolumeTag,
 )
+from elastio.core.shares import Reserved
 
 
 class Phase(StrEnum):
@@ -243,6 +244,8 @@ class AgentState:
     list_backoff: Backoff = NO_BACKOFF
     tune_backoff: Backoff = NO_BACKOFF
     limit_backoff: Backoff = NO_BACKOFF
+    share_backoff: Backoff = NO_BACKOFF
+    share_reserve: tuple[Reserved, ...] = ()  # of the plan that was put in force last
     for_backing: tuple[Volume, ...] | None = None
     for_backing_backoff: Backoff = NO_BACKOFF
     identity: Identity | None = None

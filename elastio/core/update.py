@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core import governor, waste
+from elastio.core import governor, polling, waste
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -34,6 +34,7 @@ from elastio.core.actions import (
     RegisterCache,
     ReleaseCacheDisk,
     SetFlush,
+    SetShares,
     StartWithoutCache,
     TagVolume,
     TakeOverVolume,
@@ -127,7 +128,7 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
             return state
         case EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | WakeWriteback() | SetFlush():
             return state
-        case TuneBacking() | HelpDetach() | RegisterBacking() | RegisterCache() | StartWithoutCache():
+        case TuneBacking() | HelpDetach() | RegisterBacking() | RegisterCache() | StartWithoutCache() | SetShares():
             return state
         case _:
             assert_never(action)
@@ -145,6 +146,8 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         return _fold_notice(state, outcome, obs, policy)
     if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
         return replace(state, tune_backoff=next_backoff(state.tune_backoff, outcome, obs))
+    if isinstance(outcome.action, SetShares):
+        return polling.after_shares(state, outcome.action, outcome, obs)
     if outcome.action == LimitWrites(None):
         return replace(state, limit_backoff=next_backoff(state.limit_backoff, outcome, obs))
     return state if state.cycle is None else _fold_of_cycle(state, state.cycle, outcome, obs)
@@ -186,9 +189,8 @@ def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: 
 def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> AgentState:
     if isinstance(outcome.value, Identity):
         return replace(state, identity=outcome.value)
-    return replace(
-        state, identity_backoff=Backoff(state.identity_backoff.tries + 1, obs.now + RETRY_MOST_S, outcome.error)
-    )
+    tries = state.identity_backoff.tries + 1
+    return replace(state, identity_backoff=Backoff(tries, obs.now + RETRY_MOST_S, outcome.error))
 
 
 def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
@@ -202,31 +204,29 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
         case InstallCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value)
         case TagVolume() | ReleaseCacheDisk() | MakeDurable() | DeleteVolume():
-            return _fold_release(cycle, outcome.action, obs)
+            return _fold_release(cycle, outcome.action, obs.now)
         case CreateVolume() | DetachVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice():
             return cycle  # a poll or a list shows the effect
         case InstallCache() | EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | SetFlush():
             return cycle  # a scan shows the effect
         case WakeWriteback() | DetachCacheSet() | TuneBacking() | HelpDetach() | RegisterBacking():
             return cycle
-        case RegisterCache() | StartWithoutCache() | TakeOverVolume():
+        case RegisterCache() | StartWithoutCache() | TakeOverVolume() | SetShares():
             return cycle
         case _:
             assert_never(outcome.action)
 
 
-def _fold_release(
-    cycle: Cycle, action: TagVolume | ReleaseCacheDisk | MakeDurable | DeleteVolume, obs: Observation
-) -> Cycle:
+def _fold_release(cycle: Cycle, action: TagVolume | ReleaseCacheDisk | MakeDurable | DeleteVolume, now: float) -> Cycle:
     match action:
         case TagVolume():
             return replace(cycle, tag=action.tag)
         case ReleaseCacheDisk():
-            return cycle.stamped(durable=obs.now, released=obs.now)
+            return cycle.stamped(durable=now, released=now)
         case MakeDurable():
-            return cycle.stamped(durable=obs.now)
+            return cycle.stamped(durable=now)
         case DeleteVolume():
-            return cycle.bill_closed(obs.now).stamped(deleted=obs.now)
+            return cycle.bill_closed(now).stamped(deleted=now)
         case _:
             assert_never(action)
 

@@ -32,7 +32,7 @@ from elastio.units import MB
 TURN_S = 0.25
 # A fraction of a second does not show what a cgroup uses: requests of several MB count at once.
 SMOOTHING = 0.5
-# The cgroups of a machine, and their weights, are listed anew so often.
+# The cgroups of a machine, and their weights, are listed again so often.
 LIST_S = 2.0
 LEASE_S = 5.0
 

@@ -28,7 +28,7 @@ def check_shares(machine: Machine, config: Config) -> list[CheckResult]:
         return []
     groups, above = cgroups.counted(sysfs), throttle.stacked(sysfs, found[0].adaptive)
     return [
-        *_weights(sysfs, found[0], groups),
+        *([] if config.share.enabled else _weights(sysfs, found[0], groups)),
         *_limits(sysfs, groups, _numbers(sysfs, above)),
         *_latencies(sysfs, found[0], _numbers(sysfs, above)),
     ]
@@ -51,7 +51,7 @@ def _weights(sysfs: Sysfs, backing: Backing, groups: Sequence[str]) -> list[Chec
             NAME,
             f"the weight of {_named(weighted)} (IOWeight=, io.weight) has no effect on the adaptive device: the kernel "
             "never sees it as full",
-            "see with `elastio shares` what the weights would give",
+            "see with `elastio shares` what the weights would give, or set share.enabled (experimental)",
             "weight",
         )
     ]

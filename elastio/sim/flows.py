@@ -9,9 +9,10 @@ paid from every disk that the flow needs at once: an absorbed write only from th
 miss only from the backing disk, a write to both disks and writeback from both. A flow that needs both disks therefore
 moves at the speed of the slower one. A flow that is alone takes all it can in one turn.
 
-Limits are token buckets. The writes of applications have one while the agent limits them; a request that began before
-the limit is completed. Writeback has one in modes LIMITED and TRICKLE. A bucket holds at most one step, or one block.
-In mode IDLE writeback makes no turn while an application waits for the backing disk.
+Limits are token buckets. The writes of applications have one while the agent limits them, writes and reads have one
+each while cgroups share the device (`shares`); a request that began before the limit is completed. Writeback has one
+in modes LIMITED and TRICKLE. A bucket holds at most one step, or one block. In mode IDLE writeback makes no turn while
+an application waits for the backing disk.
 
 A block counts when its last byte has moved: then a write is acknowledged, a read may fill the cache, and a flushed
 block is clean unless a newer version was written meanwhile. A power cut, or a disk that is pulled, drops what is in
@@ -30,6 +31,8 @@ from typing import NamedTuple, Protocol
 from elastio.core.model import CacheMode
 from elastio.sim.bcache import Bcache, Route, WritebackMode
 from elastio.sim.block_versions import CacheContent
+from elastio.sim.shares import READERS, WRITERS, SimShares
+from elastio.sim.traffic import Traffics
 from elastio.units import MB
 
 # How many turns the budget of the slower disk is divided into: enough for a fair share, few enough that a simulated
@@ -64,23 +67,6 @@ class Load(Protocol):
     def wrote(self, block: int) -> None:
         """The write of `block` was acknowledged."""
         ...
-
-
-@dataclass(slots=True)
-class Traffic:
-    """Cumulative bytes of one block device."""
-
-    read: int = 0
-    written: int = 0
-
-
-@dataclass(slots=True)
-class Traffics:
-    """Cumulative bytes of the three devices, as /proc/diskstats counts them."""
-
-    adaptive: Traffic = field(default_factory=Traffic)
-    backing: Traffic = field(default_factory=Traffic)
-    cache: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(slots=True)
@@ -119,11 +105,19 @@ BACKING, CACHE, BOTH = Disks(True, False), Disks(False, True), Disks(True, True)
 NEEDS = {Route.ABSORB: CACHE, Route.BYPASS: BACKING, Route.OVERFLOW: BOTH, Route.THROUGH: BOTH}
 
 
+def _filled(tokens: float, seconds: float, limit_mb_s: float | None, block_bytes: int) -> float:
+    """The bytes that may move in this step: what was saved, and what the limit adds; infinite without one."""
+    if limit_mb_s is None:
+        return math.inf
+    saved = 0.0 if math.isinf(tokens) else tokens
+    return min(saved + seconds * limit_mb_s * MB, max(float(block_bytes), seconds * limit_mb_s * MB))
+
+
 class WriteFlow:
     """The writes of applications."""
 
-    def __init__(self, bcache: Bcache, traffic: Traffics) -> None:
-        self._bcache = bcache
+    def __init__(self, bcache: Bcache, traffic: Traffics, shares: SimShares) -> None:
+        self._bcache, self._shares = bcache, shares
         self._traffic = traffic
         self._left = 0
         self._route = Route.BYPASS
@@ -134,15 +128,12 @@ class WriteFlow:
 
     def begin(self, seconds: float, *, held: bool) -> None:
         """A step begins. Writes may be limited or held back; a write in flight is completed even then."""
-        limit = self._bcache.write_limit_mb_s
+        limit, share = self._bcache.write_limit_mb_s, self._shares.limits.get(WRITERS)
+        limit = share if limit is None else limit if share is None else min(limit, share)
         if held:
             self._tokens = float(self._left) if self.block is not None else 0.0
-        elif limit is None:
-            self._tokens = math.inf
         else:
-            saved = 0.0 if math.isinf(self._tokens) else self._tokens
-            most = max(float(self._bcache.block_bytes), seconds * limit * MB)
-            self._tokens = min(saved + seconds * limit * MB, most)
+            self._tokens = _filled(self._tokens, seconds, limit, self._bcache.block_bytes)
 
     def reset(self) -> None:
         """Drop the block in flight. It was never acknowledged, so the application will write it again."""
@@ -206,17 +197,20 @@ class WriteFlow:
 class ReadFlow:
     """The reads of applications: hits from the cache disk, misses from the backing disk."""
 
-    def __init__(self, bcache: Bcache, traffic: Traffics) -> None:
-        self._bcache = bcache
+    def __init__(self, bcache: Bcache, traffic: Traffics, shares: SimShares) -> None:
+        self._bcache, self._shares = bcache, shares
         self._traffic = traffic
+        self._tokens = math.inf
         self._left = 0
         self._hit = self._held = False
         self._version = 0
         self.block: int | None = None
 
-    def begin(self, *, held: bool) -> None:
-        """A step begins; reads may be held back."""
+    def begin(self, seconds: float, *, held: bool) -> None:
+        """A step begins; reads may be limited or held back, and one in flight is completed even then."""
         self._held = held
+        limit = None if held else self._shares.limits.get(READERS)
+        self._tokens = _filled(self._tokens, seconds, limit, self._bcache.block_bytes)
 
     def reset(self) -> None:
         """Drop what is in flight."""
@@ -230,7 +224,9 @@ class ReadFlow:
         """Move at most one quantum; the bytes moved."""
         if not self.start(load) or self.block is None:
             return 0
-        moved = budget.spend(CACHE if self._hit else BACKING, self._left)
+        may = self._left if math.isinf(self._tokens) else min(self._left, int(self._tokens))
+        moved = budget.spend(CACHE if self._hit else BACKING, may)
+        self._tokens -= moved
         self._traffic.adaptive.read += moved
         (self._traffic.cache if self._hit else self._traffic.backing).read += moved
         self._left -= moved
@@ -242,7 +238,7 @@ class ReadFlow:
 
     def start(self, load: Load) -> bool:
         """Ask for the next block unless one is in flight. False if there is none."""
-        if self.block is None and not self._held:
+        if self.block is None and not self._held and self._tokens >= 1:
             self.block = load.next_read()
             self._left = self._bcache.block_bytes
             if self.block is not None:

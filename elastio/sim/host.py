@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from elastio.core.actions import Effect
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
+from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.sim.bcache import Bcache, WritebackMode
 from elastio.sim.disk import SimDisk
@@ -94,6 +95,9 @@ class SimHost:
     def limit_writes(self, mb_s: float | None) -> None:
         self._do("limit_writes", self._times.phase, lambda _: self._limit_writes(mb_s))
 
+    def set_shares(self, plan: SharePlan | None) -> None:
+        self._do("set_shares", self._times.phase, lambda _: self._set_shares(plan))
+
     def bypass_cache(self) -> Effect:
         """If the device is dirty or has requests in flight, it holds requests back for HOLD_S and raises."""
         return self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
@@ -173,6 +177,7 @@ class SimHost:
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
             overflow_bytes=bcache.overflow_bytes,
+            shared_mb_s=self._kernel.shares.plan.capacity_mb_s if self._kernel.shares.plan else None,
             superblock_set=None if bcache.cache_set or bcache.state is CacheState.NO_CACHE else bcache.sb_set,
         )
 
@@ -232,7 +237,7 @@ class SimHost:
             bcache.writeback_mode = WritebackMode.IDLE
             self._kernel.set_mode(CacheMode.WRITEBACK)
         self._require_absorbing(bcache)
-        bcache.write_limit_mb_s = None  # holding requests back ends with removing every limit
+        self._lift_limits()
         self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))
         bcache.tuned = True  # the attach still waits for what is queued already
 
@@ -249,6 +254,11 @@ class SimHost:
         bcache = self._attached_device()
         bcache.writeback_mode, bcache.writeback_running = WritebackMode.FULL, True
 
+    def _lift_limits(self) -> None:
+        """Shares end before requests are held back, and that ends with removing every limit."""
+        self._kernel.shares.end()
+        self._kernel.bcache.write_limit_mb_s = None
+
     def _bypass(self) -> Effect:
         """The real one checks `state`, and accepts a little dirty data that only the index knows of."""
         kernel, bcache = self._kernel, self._attached_device()
@@ -258,7 +268,7 @@ class SimHost:
         little = little if bcache.mode is not CacheMode.WRITEAROUND else math.inf  # set by hand: it is bypassed already
         if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:
             raise DeviceBusyError("the index has dirty data that is not flushed: not bypassed")
-        bcache.write_limit_mb_s = None  # holding requests back ends with removing every limit
+        self._lift_limits()
         kernel.hold(HOLD_S, reads=True)
         if bcache.state is not CacheState.CLEAN or (kernel.holds_writes and not kernel.is_quiet):
             text = "the device is still dirty, or in use: writes do not bypass its cache yet"
@@ -279,7 +289,15 @@ class SimHost:
 
     def _limit_writes(self, mb_s: float | None) -> None:
         bcache = self._backing_device()
+        self._kernel.shares.end()
         bcache.write_limit_mb_s = mb_s if bcache.running else None
+
+    def _set_shares(self, plan: SharePlan | None) -> None:
+        shares = self._kernel.shares
+        if plan is None or not self._backing_device().running:
+            shares.end()
+        else:
+            shares.plan = plan
 
     def _set_flush(self, mb_s: float | None) -> None:
         self._attached_device().set_background(mb_s)
@@ -295,7 +313,7 @@ class SimHost:
             text = f"the device is {bcache.state} in mode {bcache.mode}: drain it before a detach"
             raise DeviceBusyError(text, code="cache.not_drained")
         self._kernel.fsync()
-        bcache.write_limit_mb_s = None
+        self._lift_limits()
         self._kernel.hold(HOLD_S, reads=True)  # dirty data of the index is flushed before a write can bypass it
         self._kernel.detach()
         return Effect.CHANGED
@@ -307,6 +325,7 @@ class SimHost:
     def _help_detach(self) -> None:
         if not self._attached_device().detach_written:
             raise DeviceBusyError("no detach is under way: applications were not held back")
+        self._lift_limits()
         self._kernel.hold_back(self._times.help)
 
     def _start_without_cache(self) -> Effect:

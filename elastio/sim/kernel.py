@@ -35,9 +35,10 @@ from elastio.errors import DeviceBusyError, HostError
 from elastio.sim.bcache import WritebackMode
 from elastio.sim.block_versions import CacheContent
 from elastio.sim.disk import SimDisk
-from elastio.sim.flows import Budget, Load, Traffic
+from elastio.sim.flows import Budget, Load
 from elastio.sim.link import SMOOTHING_S, KernelSettings, Link
 from elastio.sim.loss import BackingDisk, content_of
+from elastio.sim.traffic import Traffic
 from elastio.units import MB
 
 COPY_SERIAL = Serial("vol0backingcopy0001")
@@ -64,10 +65,11 @@ class SimKernel(Link):
         if self.bcache.running and self.registered:
             load.begin(seconds)
             self._write.begin(seconds, held=self.holds_writes)
-            self._read.begin(held=self._holds_reads)
+            self._read.begin(seconds, held=self._holds_reads)
             self._flush.begin(seconds)
             bypassed = self.bcache.bypassed_bytes
             self._share(load, budget)
+            self.shares.step(self.clock.elapsed(), self.traffic.adaptive)
             self.bcache.settle()
             self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
             if self.bcache.sb_set is None and self.bcache.bypassed_bytes != bypassed:
@@ -88,6 +90,8 @@ class SimKernel(Link):
             return now
         if bcache.sb_dirty and bcache.cache is not None and not bcache.cache.dirty:
             return now  # the writeback thread has not yet marked it clean
+        if self.shares.is_busy:
+            return now
         if bcache.superblock != self._superblock.newest:
             return now  # it is not yet on its way to the disk
         lives = bcache.running and self.registered
@@ -101,6 +105,7 @@ class SimKernel(Link):
             for _ in range(steps if self.bcache.write_limit_mb_s is not None else 1):
                 self._write.begin(seconds, held=self.holds_writes)
             self._flush.rest(steps, seconds)
+            self.shares.rest(self.clock.elapsed())
         weight = min(1.0, seconds / SMOOTHING_S)
         for _ in range(steps):
             self._bytes(0, self._bucket.available_mb_s(self.credits_bytes), seconds)
@@ -198,6 +203,7 @@ class SimKernel(Link):
         self._drop_in_flight()
         bcache.unlink()
         bcache.overflow_bytes, bcache.write_limit_mb_s = 0, None
+        self.shares.end()
         bcache.writeback_mode, bcache.tuned, bcache.writeback_running = WritebackMode.TRICKLE, False, True
         self.resume_requests()
         self._attaching, self._unlink_at = None, None

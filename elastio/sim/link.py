@@ -12,10 +12,12 @@ from elastio.errors import HostError
 from elastio.sim.bcache import Bcache
 from elastio.sim.clock import SimClock
 from elastio.sim.disk import SimDisk
-from elastio.sim.flows import FlushFlow, ReadFlow, Traffics, WriteFlow
+from elastio.sim.flows import FlushFlow, ReadFlow, WriteFlow
 from elastio.sim.loss import BackingDisk
+from elastio.sim.shares import SimShares
 from elastio.sim.superblock import SuperblockOnDisk
 from elastio.sim.timers import Timers
+from elastio.sim.traffic import Traffics
 from elastio.units import GB, MIB
 
 # Share of the cap above which the queue of a disk is full. It is compared with a smoothed value, which never reaches 1.
@@ -78,8 +80,9 @@ class Link:
         self._attaching: tuple[CacheSetUuid, float] | None = None
         self._unlink_at: float | None = None
         self.timers = Timers(clock)
-        self._write = WriteFlow(self.bcache, self.traffic)
-        self._read = ReadFlow(self.bcache, self.traffic)
+        self.shares = SimShares()
+        self._write = WriteFlow(self.bcache, self.traffic, self.shares)
+        self._read = ReadFlow(self.bcache, self.traffic, self.shares)
         self._flush = FlushFlow(self.bcache, self.traffic)
         self._fractions = [0.0, 0.0]
         self._bucket = settings.backing_credits or constant(settings.backing_mb_s)
@@ -112,6 +115,8 @@ class Link:
     def set_mode(self, mode: CacheMode) -> None:
         """In force at once. The superblock is written later and delays the next write."""
         if self.bcache.mode is not mode:
+            if mode is CacheMode.NONE:
+                self.shares.changed()
             self.bcache.mode = mode
             self._write_superblock()
 
@@ -129,6 +134,8 @@ class Link:
         """
         if self.bcache.cache is not None:
             self.bcache.detaching = True
+            if not by_hand:
+                self.shares.changed()
             self.bcache.is_forgiven |= by_hand
             self.was_detached_by_hand |= by_hand
 
@@ -192,6 +199,7 @@ class Link:
         if disk is None or not disk.registered or disk.content is None:
             return
         self.traffic.cache.read = self.traffic.cache.written = 0
+        self.shares.changed()
         self.bcache.link(cache_set, disk.content)
         self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
         self.bcache.set_background(flush_mb_s)

@@ -208,6 +208,7 @@ class Simulation:
             if self.agent is not None:
                 self.agent.policy = self.policy
         elif fault.kind is Kind.KILL_CHILD and self.agent is not None:
+            self.world.kernel.shares.end()  # by the guard of the host worker
             for worker in self._workers:
                 worker.lose()
 
@@ -277,6 +278,8 @@ class Simulation:
             now = clock.now()
             events = [at for worker in self._workers if (at := worker.next_event_at()) is not None]
             seconds = min(most_s, max(LEAST_STEP_S, min((self.agent.wake_at(), *events)) - now))
+        is_attended = self.agent is not None and clock.elapsed() >= self._stopped_until
+        self.world.kernel.shares.watch(clock.elapsed(), is_attended=is_attended)
         self.world.advance(seconds)
         self._record()
         if self.world.kernel.boots != self._boots:

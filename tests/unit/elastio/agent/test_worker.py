@@ -44,6 +44,43 @@ def test_one_child_serves_all_jobs(worker: TextWorker) -> None:
     assert do(worker, "pid") == do(worker, "pid") != str(os.getpid())
 
 
+class Turns:
+    """Takes a turn whenever asked, and counts; after `most` nothing is to be done, or the next turn is a bug."""
+
+    def __init__(self, most: int, *, is_buggy: bool = False) -> None:
+        self.most, self.taken, self.is_buggy = most, 0, is_buggy
+
+    def wait_s(self) -> float | None:
+        return 0.0 if self.taken < self.most else None
+
+    def turn(self) -> None:
+        self.taken += 1
+        if self.is_buggy:
+            raise ZeroDivisionError
+
+
+def test_turns_are_taken_between_jobs_and_never_delay_one() -> None:
+    turns = Turns(3)
+    worker: TextWorker = ForkWorker("test", lambda job: f"{job} {turns.taken}", lambda job, s: "lost", between=turns)
+    worker.start()
+    assert wait_until(lambda: do(worker, "turns") == "turns 3")
+    turns.most = 10**9
+    endless: TextWorker = ForkWorker("test", str.upper, lambda job, s: "lost", between=turns)
+    assert do(endless, "one") == "ONE"
+    for each in (worker, endless):
+        each.close(0.0)
+
+
+def test_a_bug_in_a_turn_ends_the_child_and_the_next_one_serves(caplog: pytest.LogCaptureFixture) -> None:
+    worker: TextWorker = ForkWorker("test", str.upper, lambda job, s: "lost", between=Turns(1, is_buggy=True))
+    worker.start()
+    child = present(worker._child)
+    assert wait_until(lambda: not child.is_alive())
+    worker._between = None
+    assert do(worker, "one") == "ONE"
+    worker.close(0.0)
+
+
 def test_a_child_keeps_its_pages_in_memory_where_that_is_allowed(worker: TextWorker, runs_programs: None) -> None:
     program = "from elastio.host.mlock import stay_in_memory; print(stay_in_memory())"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

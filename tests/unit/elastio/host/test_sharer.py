@@ -208,6 +208,20 @@ def attached(tree: Tree, device: SharedDevice, host: BcacheHost) -> None:
     assert limits(tree)
 
 
+def test_no_limit_stays_over_a_bypass(tree: Tree, device: SharedDevice, host: BcacheHost) -> None:
+    attached(tree, device, host)
+    seen: list[dict[str, float]] = []
+
+    def before_read(name: str) -> None:
+        if name.endswith("/inflight"):
+            seen.append(limits(tree))
+
+    tree.kernel.before_read = before_read
+    host.bypass_cache()
+    assert seen
+    assert not any(seen)
+
+
 HOLDING: dict[str, Callable[[BcacheHost], object]] = {
     "bypass": BcacheHost.bypass_cache,
     "slow writes": lambda host: host.limit_writes(8.0),

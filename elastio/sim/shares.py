@@ -1,0 +1,79 @@
+"""The limits by which two cgroups share the simulated device: one writes, the other reads.
+
+The limits are those of `core.shares`, put in force each quarter of a second by the agent's host worker, while it lives.
+As on a real machine they stay when the agent dies or is stopped, until its guard removes them; one that is left behind
+slows its cgroup down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from elastio.core.shares import ACTIVE, SharePlan, Use, limits, rewrites
+from elastio.sim.traffic import Traffic
+from elastio.units import MB
+
+WRITERS, READERS = "system.slice/writer.service", "system.slice/reader.service"
+WEIGHTS = {"system.slice": 100.0, WRITERS: 100.0, READERS: 100.0}
+TURN_S = 0.25
+SMOOTHING = 0.5
+# The guard removes what a dead agent left at once, and what one that is stopped left when its heartbeat is this old.
+GUARD_S = 10.0
+ROUNDING = 1e-6
+
+
+@dataclass(slots=True)
+class SimShares:
+    """`stayed`: how often a cache was attached, bypassed or detached while limits were in force."""
+
+    plan: SharePlan | None = None
+    limits: dict[str, float] = field(default_factory=dict)
+    stayed: int = 0
+    _used: dict[str, float] = field(default_factory=dict)
+    _moved: dict[str, int] = field(default_factory=dict)
+    _turns: int = 0
+    _alone_since: float | None = None
+
+    def end(self) -> None:
+        """Lift all limits."""
+        self.plan, self.limits, self._used = None, {}, {}
+
+    def changed(self) -> None:
+        """The cache is attached, bypassed or detached by the agent."""
+        self.stayed += self.plan is not None
+
+    def watch(self, now: float, *, is_attended: bool) -> None:
+        """The guard looks whether the agent lives. Without it no limit is rewritten, and each stays as it is."""
+        if is_attended:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since >= GUARD_S:
+            self.end()
+
+    @property
+    def is_busy(self) -> bool:
+        """A step may change something even if nobody uses the device."""
+        return self.plan is not None and bool(self.limits or self._used)
+
+    def rest(self, now: float) -> None:
+        """Equivalent to steps until now in which nobody used the device."""
+        self._turns = int(now / TURN_S + ROUNDING)
+
+    def step(self, now: float, traffic: Traffic) -> None:
+        """Bytes have moved; divide again when a turn is due."""
+        if int(now / TURN_S + ROUNDING) == self._turns:
+            return
+        self.rest(now)
+        before, self._moved = self._moved, {WRITERS: traffic.written, READERS: traffic.read}
+        if self.plan is None or self._alone_since is not None:
+            return
+        for group, moved in self._moved.items():
+            mb_s = max(0, moved - before.get(group, moved)) / MB / TURN_S
+            used = SMOOTHING * mb_s + (1 - SMOOTHING) * self._used.pop(group, 0.0)
+            if used >= ACTIVE * self.plan.capacity_mb_s:
+                self._used[group] = used
+        uses = [Use(group, mb_s) for group, mb_s in self._used.items()]
+        wanted = limits(uses, WEIGHTS, self.plan, self.limits)
+        kept = {group: mb_s for group, mb_s in self.limits.items() if group in wanted}
+        self.limits = {**kept, **rewrites(self.limits, wanted)}

@@ -1,0 +1,107 @@
+"""Cgroups share the device from the slow volume through the boost and back, and never while requests are held back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastio.core.model import RequestKind
+from elastio.core.policy import Policy
+from elastio.core.shares import Reserved
+from elastio.core.state import Phase
+from elastio.sim.faults import Kind, ScheduledFault
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Segment, Trace
+from elastio.sim.world import SimWorld, WorldSettings
+from tests.simulated import KERNEL, POLICY
+
+SHARED = replace(POLICY, share_reserve=())
+
+
+def simulated(policy: Policy = SHARED, *load: Segment) -> Simulation:
+    trace = Trace(load or (Segment(20, 80.0, 20.0), Segment(1e9, 0)), 4000 * KERNEL.block_bytes, KERNEL.block_bytes)
+    return Simulation(SimWorld(WorldSettings(kernel=KERNEL), trace), policy)
+
+
+def capacity(sim: Simulation) -> float | None:
+    plan = sim.world.kernel.shares.plan
+    return None if plan is None else plan.capacity_mb_s
+
+
+def intents(sim: Simulation) -> int:
+    return sum(1 for r in sim.journal.records() if r.get("action") == "SetShares" and r["kind"] == "intent")
+
+
+def test_what_is_shared_follows_the_capacity() -> None:
+    sim = simulated()
+    seen: dict[Phase, set[float | None]] = {}
+    sim.on_step = lambda: seen.setdefault(sim.phase, set()).add(capacity(sim))
+    sim.run_for(30.0)
+    sim.run_until_settled()
+    sim.run_for(15.0)
+    idle, boosting = capacity(sim), max(mb_s or 0.0 for mb_s in seen[Phase.BOOSTING])
+    assert idle == pytest.approx(0.97 * KERNEL.backing_mb_s)
+    assert boosting > 2 * (idle or 0.0)
+    assert sim.world.kernel.shares.stayed == 0
+    assert intents(sim) < 30
+
+
+def test_nothing_is_shared_unless_that_is_switched_on() -> None:
+    sim = simulated(POLICY)
+    sim.run_for(30.0)
+    sim.run_until_settled()
+    assert intents(sim) == 0
+
+
+def test_what_is_shared_is_taken_back_when_that_is_switched_off() -> None:
+    sim = simulated(SHARED, Segment(1e9, 0))
+    sim.run_for(15.0)
+    assert capacity(sim)
+    agent = sim.agent
+    assert agent is not None
+    agent.policy = POLICY
+    sim.run_for(15.0)
+    assert capacity(sim) is None
+
+
+def test_other_reservations_are_put_in_force() -> None:
+    sim = simulated(SHARED, Segment(1e9, 0))
+    sim.run_for(15.0)
+    agent = sim.agent
+    assert agent is not None
+    agent.policy = replace(POLICY, share_reserve=(Reserved("a.service", 4.0),))
+    sim.run_for(15.0)
+    plan = sim.world.kernel.shares.plan
+    assert plan is not None
+    assert plan.reserve == agent.policy.share_reserve
+
+
+def test_a_faulted_agent_limits_nobody() -> None:
+    sim = simulated()
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING and bool(capacity(sim)), 200.0)
+    sim.world.vanish()
+    sim.run_until(lambda: sim.phase is Phase.FAULTED, 200.0)
+    sim.run_until(lambda: capacity(sim) is None, 5.0)
+    assert sim.phase is Phase.FAULTED
+
+
+@pytest.mark.parametrize("kind", [Kind.KILL, Kind.STOP])
+def test_limits_go_within_ten_seconds_of_the_agent(kind: Kind) -> None:
+    sim = simulated()
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING and bool(capacity(sim)), 200.0)
+    sim.happen(ScheduledFault("0", kind, 60.0))
+    sim.run_for(12.0)
+    assert capacity(sim) is None
+    sim.run_for(60.0)
+    assert capacity(sim), "the next agent, or the same one, shares again"
+
+
+def test_an_order_to_flush_under_load_ends_the_sharing_while_writes_are_limited() -> None:
+    sim = simulated(SHARED, Segment(1e9, 80.0))
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING and bool(capacity(sim)), 200.0)
+    sim.request(RequestKind.FLUSH)
+    sim.run_until(lambda: sim.world.kernel.bcache.write_limit_mb_s is not None, 200.0)
+    assert capacity(sim) is None
+    sim.run_until(lambda: sim.phase is Phase.DETACHING, 500.0)
+    assert sim.world.kernel.shares.stayed == 0
