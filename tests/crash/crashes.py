@@ -26,7 +26,7 @@ from tests import simulated
 from tests.simulated import DEAR_ROOM, KERNEL, QUIET, by_money, edited
 
 from .known_bursts import remember_bursts
-from .watches import HumanWatch, LimitWatch
+from .watches import HumanWatch, LimitWatch, ShareWatch
 from .way import WayWatch
 
 logging.getLogger("elastio").addHandler(logging.NullHandler())  # everything is told, and nobody listens
@@ -261,6 +261,7 @@ class Run:
         if scenario.learned_s is not None:
             remember_bursts(self.ledger, self.world.clock.wall() + scenario.learned_s)
         self.limit, self.limited_s, self.held_s = LimitWatch(self.sim), LIMITED_S, HELD_S
+        self.shares = ShareWatch(self.sim)
         self.sim.on_step = self.check
         self.most_volumes = self.deaths = 0
         self.may_fault = self.was_seen_to_fail = False
@@ -288,7 +289,7 @@ class Run:
         limited, held = self.limit.seconds()
         assert limited < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         assert held < self.held_s, f"writes stay held back: {self.sim.standing()}"
-        broken = self.way.broken()
+        broken = self.way.broken() or self.shares.broken()
         assert not broken, f"{broken}: {self.sim.standing()}"
         left = self.world.volumes_left()
         self.most_volumes = max(self.most_volumes, left)

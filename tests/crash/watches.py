@@ -10,6 +10,8 @@ from elastio.sim.run import Simulation
 
 # Who waits for a human so long waits for ever.
 FOREVER_S = 100.0
+# A faulted agent lifts what is shared with its next action, the guard what a dead one left; then a step of a second.
+LEFT_S = 12.0
 
 
 class HumanWatch:
@@ -27,6 +29,27 @@ class HumanWatch:
             return False
         self._since = now if self._since is None else self._since
         return now - self._since > FOREVER_S
+
+
+class ShareWatch:
+    """Whether a limit by which cgroups share the device is where none may be. Asked after every step.
+
+    `failing_s`: for how long calls of an agent to the kernel may fail meanwhile. The guard of a dead one needs none.
+    """
+
+    def __init__(self, sim: Simulation, failing_s: float = 0.0) -> None:
+        self._sim, self._since, self._failing_s = sim, 0.0, failing_s
+
+    def broken(self) -> str:
+        """The rule that is broken, or an empty string."""
+        sim, now = self._sim, self._sim.world.clock.elapsed()
+        shares, agent = sim.world.kernel.shares, sim.agent
+        if shares.stayed:
+            return "a cache was attached, bypassed or detached while cgroups were limited"
+        may_share = agent is not None and agent.policy.share_reserve is not None and sim.phase is not Phase.FAULTED
+        self._since = now if may_share or shares.plan is None else self._since
+        most_s = LEFT_S + (0.0 if agent is None else self._failing_s)
+        return "a limit is left behind" if now - self._since > most_s else ""
 
 
 class LimitWatch:

@@ -12,6 +12,7 @@ ONE_MACHINE = "there is one machine in the simulator"
 NO_FILES = "journal and ledger of the simulator are not files that a power cut may take"
 DAEMON = "tests/unit/elastio/agent/test_daemon.py"
 TOGETHER = "tests/property/test_shared_caps.py::test_two_loads_without_an_end_use_the_cap_together_and_do_not_pass_it"
+SHARER = "tests/unit/elastio/host/test_sharer.py"
 OTHER_CLOUD = "the simulator has a cloud of its own"
 
 
@@ -360,5 +361,26 @@ BEYOND = (
         Patch("elastio/core/update.py", "replace(cycle, tag=VolumeTag.UNKNOWN)", "cycle"),
         "tests/unit/elastio/core/test_planner.py::test_a_cache_whose_tag_may_have_become_clean_is_tagged_dirty_again",
         "it takes a lost answer to the tag and a late answer to the installation of one cache",
+    ),
+    by_test(
+        "a limit is left behind",
+        "whoever frees applications takes back what shares the device, too",
+        Patch("elastio/host/throttle.py", "shared = release_shares(sysfs)", "shared = ()"),
+        f"{SHARER}::test_whoever_frees_applications_needs_nothing_but_the_record",
+        "no process but the agent takes limits back in the simulator",
+    ),
+    by_test(
+        "a foreign limit is overwritten",
+        "a limit of an administrator stays",
+        Patch("elastio/host/sharer.py", "if limit is not None and group not in in_force}", "if False}"),
+        f"{SHARER}::test_a_limit_of_an_administrator_stays_and_its_cgroup_counts",
+        "there is no administrator in the simulator",
+    ),
+    on_the_host(
+        "a limit stays over a bypass",
+        "no cgroup is limited while requests are held back, and none for a capacity that is gone",
+        "        self.sharer.end()\n        with throttle.drained(",
+        "        with throttle.drained(",
+        "test_sharer.py::test_no_limit_stays_over_a_bypass",
     ),
 )

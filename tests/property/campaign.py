@@ -83,7 +83,8 @@ def schedules(draw: st.DrawFn) -> Schedule:
     happens = draw(st.lists(st.builds(Happening, seconds(0, 80), st.sampled_from(HAPPENINGS)), max_size=4))
     ordered = tuple(sorted(happens, key=lambda h: h.at_s))
     kinds = {kind: draw(st.booleans()) for kind in ("wild", "rewrites", "money")}
-    return Schedule(draw(st.integers(0, 9999)), load, plan.spec(), ordered, **kinds)
+    seed, shares = draw(st.integers(0, 9999)), draw(st.sampled_from((False, False, False, True)))
+    return Schedule(seed, load, plan.spec(), ordered, **kinds, shares=shares)
 
 
 def search(examples: int, shard: int) -> dict[str, int]:

@@ -12,6 +12,8 @@ HORIZON_S = 150
 # The share of schedules with scheduled faults in which the ledger cannot be written for a while, and in which each of
 # these is done by an operator.
 LOCKED, BY_HAND = 0.3, 0.25
+# The share of schedules in which cgroups share the device.
+SHARED = 0.25
 HAPPENINGS = (
     *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
     *("quiesce", "unquiesce", "shutdown", "recover", "gc", "expect"),
@@ -33,9 +35,9 @@ class Happening:
 class Schedule:
     """`load` ends with quiet by itself; `faults`: see `FaultPlan.parse`. `wild`: forecasts are wrong.
 
-    `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. That, and then
-    whether the ledger is locked, the cache mode set, and the configuration reloaded, is drawn last, so a seed has the
-    load, faults and happenings that it had before.
+    `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. `shares`: cgroups
+    share the device. The first, then whether the ledger is locked, the cache mode set, and the configuration reloaded,
+    and then the second are drawn last, so a seed has the load, faults and happenings that it had before.
     """
 
     seed: int
@@ -45,6 +47,7 @@ class Schedule:
     wild: bool = False
     rewrites: bool = False
     money: bool = False
+    shares: bool = False
 
     @property
     def horizon_s(self) -> float:
@@ -54,7 +57,7 @@ class Schedule:
     def __str__(self) -> str:
         load = " ".join(f"{s.seconds:g}s:{s.write_mb_s:g}:{s.read_mb_s:g}" for s in self.load)
         happenings = " ".join(str(h) for h in self.happenings) or "nobody"
-        kinds = f"{' wild' * self.wild}{' rewrites' * self.rewrites}{' money' * self.money}"
+        kinds = f"{' wild' * self.wild}{' rewrites' * self.rewrites}{' money' * self.money}{' shares' * self.shares}"
         return f"{self.seed}{kinds} | {load} | {self.faults} | {happenings}"
 
     @classmethod
@@ -67,7 +70,7 @@ class Schedule:
             words = () if happenings == "nobody" else tuple(word.split("@") for word in happenings.split())
             done = tuple(Happening(float(at), kind) for kind, at in words)
             spec = FaultPlan.parse(faults).spec()
-            drawn = {kind: kind in kinds for kind in ("wild", "rewrites", "money")}
+            drawn = {kind: kind in kinds for kind in ("wild", "rewrites", "money", "shares")}
             return cls(int(number), segments, spec, done, **drawn)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{line!r} is no schedule: {error}") from error
@@ -90,7 +93,8 @@ class Schedule:
             if scheduled and draw.random() < BY_HAND:
                 when = draw.choice((*STATES, str(draw.randint(1, HORIZON_S))))
                 plan = FaultPlan(plan.faults, (*plan.scheduled, ScheduledFault(when, draw.choice(kinds))))
-        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money)
+        shares = draw.random() < SHARED
+        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money, shares)
 
 
 def _draw_load(draw: Random) -> tuple[Segment, ...]:

@@ -29,7 +29,7 @@ from tests.crash.crashes import (
     is_held_back,
     is_left_to_a_human,
 )
-from tests.crash.watches import HumanWatch, LimitWatch
+from tests.crash.watches import HumanWatch, LimitWatch, ShareWatch
 from tests.crash.way import WayWatch
 from tests.simulated import KERNEL, by_money, edited
 
@@ -101,6 +101,7 @@ class Storm:
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=schedule.seed), load, self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         adviser = HindsightAdviser() if schedule.money else None
+        policy = replace(policy, share_reserve=()) if schedule.shares else policy
         self.sim = Simulation(
             self.world,
             by_money(policy) if schedule.money else policy,
@@ -114,6 +115,7 @@ class Storm:
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
+        self._shares = ShareWatch(self.sim, self._failing_s)
         self._way = WayWatch(self.sim, schedule.load, is_clock_known=not self._is_clock_wrong())
         self.sim.on_step = self.check
 
@@ -127,6 +129,7 @@ class Storm:
         assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self._where()}"
         assert not self.is_unmarked(), f"dirty data on a volume that is not tagged so: {self._where()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
+        assert not self._shares.broken(), f"{self._shares.broken()}: {self._where()}"
         limited, held = self._limit.seconds()
         assert limited < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
         assert held < HELD_S + self._failing_s, f"writes stay held back: {self._where()}"
