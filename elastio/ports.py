@@ -13,6 +13,7 @@ from elastio.core.cycle import Cycle
 from elastio.core.market import Advice
 from elastio.core.model import (
     CacheSetUuid,
+    Depth,
     Forecast,
     HostView,
     Identity,
@@ -97,7 +98,7 @@ class CacheHost(Protocol):
         """Read-only. Shows the disks whose serial is in `serials`, or that are in use as a cache of this device."""
         ...
 
-    def tune_backing(self) -> None:
+    def tune_backing(self, depth: Depth | None = None) -> None:
         """Put in force every setting that does not depend on the phase; each is written only if it differs."""
         ...
 

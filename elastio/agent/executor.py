@@ -210,7 +210,7 @@ class Executor:
         host = self._host
         match action:
             case TuneBacking():
-                host.tune_backing()
+                host.tune_backing(action.depth)
             case EnterPhase1():
                 host.enter_phase1(flush_mb_s=action.flush_mb_s)
             case EnterPhase2():

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from elastio.core.model import (
     CacheSetUuid,
+    Depth,
     Identity,
     NoticeView,
     Purchase,
@@ -129,7 +130,12 @@ class TakeOverVolume:
 
 @dataclass(frozen=True, slots=True)
 class TuneBacking:
-    """Limit the bytes in flight on the backing disk, choose its scheduler, apply bcache's safety settings."""
+    """Limit the requests in flight on the disks, choose the scheduler, apply bcache's safety settings.
+
+    `depth` None: nothing is known of the load.
+    """
+
+    depth: Depth | None = None
 
 
 @dataclass(frozen=True, slots=True)

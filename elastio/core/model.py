@@ -154,13 +154,22 @@ class CacheMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Depth:
+    """How many requests may be in flight to the backing disk and to the cache's disk, for each hardware queue."""
+
+    backing: int
+    cache: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BackingView:
     """The backing device as the kernel shows it.
 
     `cache_set` is read from the link `cache`, the only proof that a set is attached: `state` says "no cache" before a
     detach is finished. `dirty_bytes` is rounded by the kernel. `available_percent` is the share of the cache set's
     buckets that can be allocated at once. `overflow_bytes` counts bytes that were written through in writeback mode,
-    from some time in this boot on; None where the kernel cannot count them.
+    from some time in this boot on; None where the kernel cannot count them. `depth`: what the load needs; None: it is
+    in force. `tuned`: every other setting is.
     """
 
     running: bool
@@ -171,6 +180,7 @@ class BackingView:
     writeback_running: bool
     tuned: bool
     size_bytes: int
+    depth: Depth | None = None
     flush_full_speed: bool = False  # the rate settings of phase 2 are in force
     flush_limit_mb_s: float | None = None  # the writeback rate in force; None: no limit
     write_limit_mb_s: float | None = None  # the agent's limit on applications' writes; None: no limit

@@ -50,6 +50,7 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     Settings that the kernel lost come first (it loses most of them at a reboot): some of them make writeback safe.
     """
     plan = _next_action(state, obs, policy)
+    plan = _or_read(plan, _depth_step(state, obs))
     plan = _or_read(plan, sharing.step(state, obs, policy))
     plan = _or_read(plan, bought_for.listing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
@@ -69,7 +70,7 @@ def _may_concern(state: AgentState) -> bool:
 
 
 def _or_read(plan: NextAction, read: NextAction) -> NextAction:
-    """The plan, or, where it has no action, what is due beside it: a read, or the shares."""
+    """The plan, or, where it has no action, what is due beside it: a read, the depth of queues, or the shares."""
     if plan.action is not None:
         return plan
     if read.action is not None:
@@ -112,10 +113,18 @@ def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     is_in_use = backing is not None and backing.cache_set is not None
     if backing is None or backing.tuned or (state.phase is Phase.FAULTED and not is_in_use):
         return _step(state, obs, policy)
-    tune = ask(TuneBacking(), state.tune_backoff, obs, "the backing device to be tuned")
+    tune = ask(TuneBacking(backing.depth), state.tune_backoff, obs, "the backing device to be tuned")
     # Without these settings nothing is written to a cache, but a cache can be flushed and released, and volumes listed.
     needed = state.phase in (Phase.ATTACHING, Phase.BOOSTING)
     return tune if needed else first(tune, _step(state, obs, policy))
+
+
+def _depth_step(state: AgentState, obs: Observation) -> NextAction:
+    """Allow as many requests in flight as the load needs. Nothing waits for that, as no data depends on it."""
+    backing = obs.host.backing if obs.host else None
+    if backing is None or backing.depth is None or state.is_stopped:
+        return NextAction()
+    return ask(TuneBacking(backing.depth), state.tune_backoff, obs, "")
 
 
 def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:

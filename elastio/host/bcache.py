@@ -29,7 +29,7 @@ from dataclasses import replace
 from functools import partial
 
 from elastio.core.actions import Effect
-from elastio.core.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
+from elastio.core.model import CacheMode, CacheSetUuid, CacheState, Depth, HostView, Serial
 from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import (
@@ -45,6 +45,7 @@ from elastio.host import (
     write_through_counter,
 )
 from elastio.host.commands import Run, run
+from elastio.host.depth import SLOWEST_MB_S, Depths
 from elastio.host.guard import Guard
 from elastio.host.sharer import Sharer
 from elastio.host.sysfs import Sysfs, Wait, parse_size, wait_for
@@ -57,7 +58,6 @@ HELD_REGISTER_S = 3.0  # while writes are held back; what takes longer is found 
 # How long the kernel may flush, at the backing volume's speed, what only the index knows to be dirty. The detach
 # flushes it while requests are held back: more than this must be flushed before.
 CLEAN_S = 2.0
-SLOWEST_MB_S = 10.0
 
 
 class BcacheHost:
@@ -84,7 +84,7 @@ class BcacheHost:
         self.guard = Guard(partial(throttle.release, self.sysfs))
         self.sharer = Sharer(self.sysfs, self.guard)
         self._has_warned = False
-        self._seen, self._unsupported = Seen(), kernel.why_unsupported(self.sysfs)
+        self._seen, self._unsupported = Seen(depths=Depths(backing_mb_s)), kernel.why_unsupported(self.sysfs)
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -117,10 +117,10 @@ class BcacheHost:
             raise HostError(f"no cache set is attached to {backing.device}", code="set.none")
         return backing
 
-    def tune_backing(self) -> None:
+    def tune_backing(self, depth: Depth | None = None) -> None:
         backing = self._backing()
         write_through_counter.start(self.sysfs)
-        tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing))
+        tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing), depth)
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
         backing = self._require_attached()

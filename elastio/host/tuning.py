@@ -2,8 +2,8 @@
 
 Theory of operation. What is set and why, all measured on Linux 6.1 and 6.12:
 - An attach, and every change of `cache_mode`, rewrites the backing superblock after everything that is queued on the
-  backing disk. A limit on the bytes in flight there shortens this from 12 s to half a second. `cache_mode` is set to
-  `writeback` before the attach, which leaves one such write.
+  backing disk. A limit on what is in flight there (`depth`) shortens this from 12 s to half a second. `cache_mode` is
+  set to `writeback` before the attach, which leaves one such write.
 - `sequential_cutoff` and the congestion thresholds are 0: otherwise they bypass the cache, and a block that is read
   while a bypassed write to it is in flight stays stale in the cache.
 - `writeback_delay` makes the flush thread sleep that long after each scan, and a later change does not wake it. It is
@@ -16,13 +16,13 @@ Theory of operation. What is set and why, all measured on Linux 6.1 and 6.12:
 
 from __future__ import annotations
 
+from elastio.core.model import Depth
+from elastio.host.depth import initial
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import MB, SECTOR
 
 SCHEDULER = "mq-deadline"
-BACKING_REQUESTS = 8
 BACKING_REQUEST_KB = 128
-CACHE_REQUESTS = 8
 CACHE_REQUEST_KB = 512
 IO_ERROR_LIMIT = 2147483647
 FULL_RATE = 1_000_000_000  # sectors/s; more overflows the kernel's 32-bit clamp
@@ -38,9 +38,9 @@ SET_KNOBS = {
 
 
 def is_tuned(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> bool:
-    """Whether every setting of `tune` is in force."""
+    """Whether every setting of `tune` is in force, but for the depth of the queues."""
     return (
-        _is_queue_tuned(sysfs, disk, BACKING_REQUESTS)
+        _is_queue_tuned(sysfs, disk)
         and parse_size(sysfs.read(f"{directory}/sequential_cutoff")) == 0
         and sysfs.read(f"{directory}/io_error_limit") == str(IO_ERROR_LIMIT)
         and (cache_set is not None or sysfs.shown(f"{directory}/cache_mode") == "writeback")
@@ -60,21 +60,20 @@ def cache_disk(sysfs: Sysfs, cache_set: str) -> str | None:
 
 def _is_cache_queue_tuned(sysfs: Sysfs, cache_set: str) -> bool:
     disk = cache_disk(sysfs, cache_set)
-    return disk is None or _is_queue_tuned(sysfs, disk, CACHE_REQUESTS)
+    return disk is None or _is_queue_tuned(sysfs, disk)
 
 
-def _is_queue_tuned(sysfs: Sysfs, disk: str, requests: int) -> bool:
-    queue = f"sys/block/{disk}/queue"
-    return sysfs.shown(f"{queue}/scheduler") == SCHEDULER and sysfs.read(f"{queue}/nr_requests") == str(requests)
+def _is_queue_tuned(sysfs: Sysfs, disk: str) -> bool:
+    return sysfs.shown(f"sys/block/{disk}/queue/scheduler") == SCHEDULER
 
 
 def _is_set_tuned(sysfs: Sysfs, cache_set: str) -> bool:
     return all(sysfs.read(f"sys/fs/bcache/{cache_set}/{knob}") == str(v) for knob, v in SET_KNOBS.items())
 
 
-def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> None:
-    """Put every setting in force; each is written only if it differs."""
-    tune_queue(sysfs, disk, BACKING_REQUESTS, BACKING_REQUEST_KB)
+def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None, depth: Depth | None = None) -> None:
+    """Put every setting in force; each is written only if it differs. `depth` None: as for large requests."""
+    tune_queue(sysfs, disk, depth.backing if depth else initial(sysfs, disk), BACKING_REQUEST_KB)
     if parse_size(sysfs.read(f"{directory}/sequential_cutoff")) != 0:
         sysfs.write(f"{directory}/sequential_cutoff", 0)
     sysfs.ensure(f"{directory}/io_error_limit", IO_ERROR_LIMIT)
@@ -87,7 +86,7 @@ def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> None
     # Last, after the attach: a change of the scheduler takes one or two tenths of a second.
     cache = cache_disk(sysfs, cache_set)
     if cache is not None:
-        tune_queue(sysfs, cache, CACHE_REQUESTS, CACHE_REQUEST_KB)
+        tune_queue(sysfs, cache, (depth and depth.cache) or initial(sysfs, cache), CACHE_REQUEST_KB)
 
 
 def tune_queue(sysfs: Sysfs, disk: str, requests: int, request_kb: int) -> None:

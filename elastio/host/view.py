@@ -11,13 +11,14 @@ be abandoned when it hangs, never in the event loop.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
 
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import HostError, NotOursError
 from elastio.host import blockdev, share_limits, superblock, throttle, tuning, usage, write_through_counter
+from elastio.host.depth import SLOWEST_MB_S, Depths
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import SECTOR
 
@@ -58,6 +59,7 @@ class Seen:
     names: tuple[str, ...] = ()
     backing: Backing | None = None
     scans: int = 0
+    depths: Depths = field(default_factory=lambda: Depths(SLOWEST_MB_S))
     may_be_limited: bool = True
     is_disk_awaited: bool = False
 
@@ -113,18 +115,18 @@ def scan(
     seen.is_disk_awaited = bool(serials)
     sets = tuple(CacheSetUuid(n) for n in sysfs.names(SETS) if len(n) == 36)
     found = _find_again(sysfs, uuid, seen)
-    view = _backing_view(sysfs, found[0], seen) if len(found) == 1 else None
+    view = _backing_view(sysfs, found[0], seen, now) if len(found) == 1 else None
     wanted = view.cache_set if view else None
     duplicates = tuple(b.device for b in found) if len(found) > 1 else ()
     return HostView(now, boot_id, view, _disks(sysfs, serials, wanted), sets, duplicates=duplicates)
 
 
-def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
+def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> BackingView:
     problem = "its state keeps changing"
     for _ in range(ATTEMPTS):
         try:
             before = _identity(sysfs, backing)
-            view = _read_backing(sysfs, backing, seen)
+            view = _read_backing(sysfs, backing, seen, now)
             if before == _identity(sysfs, backing) == (view.state.value, view.cache_set):
                 return view
         except (HostError, ValueError) as error:  # a set's files are removed before its link
@@ -136,7 +138,7 @@ def _identity(sysfs: Sysfs, backing: Backing) -> tuple[str, str | None]:
     return sysfs.read(f"{backing.directory}/state"), sysfs.link(f"{backing.directory}/cache")
 
 
-def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
+def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> BackingView:
     directory = backing.directory
     cache_set = sysfs.link(f"{directory}/cache")
     part = "" if backing.device == backing.disk else f"/{backing.device}"
@@ -144,6 +146,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
     available = sysfs.read_or(f"{SETS}/{cache_set}/cache_available_percent", "") if cache_set else ""
     full_speed, limit = tuning.read_flush(sysfs, directory)
     may_be_limited = full_speed or seen.may_be_limited or (seen.is_disk_awaited and not cache_set)
+    depth = seen.depths.change(sysfs, backing.disk, tuning.cache_disk(sysfs, cache_set) if cache_set else None, now)
     cutoff = sysfs.read_or(f"{SETS}/{cache_set}/internal/cutoff_writeback", "") if cache_set else ""
     return BackingView(
         running=sysfs.read(f"{directory}/running") == "1",
@@ -154,6 +157,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
         writeback_running=sysfs.read(f"{directory}/writeback_running") == "1",
         tuned=tuning.is_tuned(sysfs, directory, backing.disk, cache_set),
         size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * SECTOR,
+        depth=depth,
         flush_full_speed=full_speed,
         flush_limit_mb_s=limit,
         write_limit_mb_s=_write_limit_mb_s(sysfs, backing, seen) if may_be_limited else None,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from elastio.core.actions import Effect
-from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
+from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, Depth, DiskView, HostView, Serial
 from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.sim.bcache import Bcache, WritebackMode
@@ -60,7 +60,7 @@ class SimHost:
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
         return self.calls.run("scan", self._times.scan, lambda _: self._scan(serials))
 
-    def tune_backing(self) -> None:
+    def tune_backing(self, depth: Depth | None = None) -> None:
         """Bounded queue, mq-deadline, and mode writeback, so that an attach writes only one superblock."""
         self._do("tune_backing", self._times.tune, lambda _: self._tune())
 

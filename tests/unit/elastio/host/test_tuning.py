@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from elastio.host.tuning import CACHE_REQUEST_KB, CACHE_REQUESTS, tune, tune_queue
+from elastio.core.model import Depth
+from elastio.host.tuning import CACHE_REQUEST_KB, tune, tune_queue
 from tests.fixtures.sysfs_tree import SET_UUID, Tree
 
 
@@ -19,8 +20,20 @@ def test_the_scheduler_comes_first_because_it_resets_the_queue(tree: Tree) -> No
 
 def test_a_request_is_no_larger_than_the_hardware_takes(tree: Tree) -> None:
     tree.kernel.lay("sys/block/vdb/queue/max_hw_sectors_kb", 128)
-    tune_queue(tree.kernel, "vdb", CACHE_REQUESTS, CACHE_REQUEST_KB)
+    tune_queue(tree.kernel, "vdb", 8, CACHE_REQUEST_KB)
     assert tree.kernel.read("sys/block/vdb/queue/max_sectors_kb") == "128"
+
+
+def depths(tree: Tree) -> tuple[str, str]:
+    return tuple(tree.kernel.read(f"sys/block/{disk}/queue/nr_requests") for disk in ("vdb", "vdc"))  # type: ignore[return-value]
+
+
+def test_the_depth_that_a_load_needs_is_put_in_force_on_both_disks(tree: Tree) -> None:
+    tree.attached()
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID, Depth(64, 128))
+    assert depths(tree) == ("64", "128")
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    assert depths(tree) == ("8", "8"), "as for large requests: what is in flight before an attach has to complete"
 
 
 def test_without_a_cache_the_device_is_made_ready_for_one(tree: Tree) -> None:

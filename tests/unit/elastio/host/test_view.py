@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, Serial
+from elastio.core.model import BackingView, CacheMode, CacheState, Depth, DiskView, Serial
 from elastio.errors import HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from elastio.host.tuning import tune
@@ -142,6 +142,7 @@ def test_shows_a_device_without_cache(tree: Tree) -> None:
         writeback_running=True,
         tuned=False,
         size_bytes=BACKING_BYTES,
+        depth=Depth(8),
         flush_limit_mb_s=0.004096,  # the kernel's default floor
         adaptive_name="bcache0",
         disk_name="vdb",
@@ -211,7 +212,6 @@ def test_what_was_written_through_is_shown(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("file", "value"),
     [
-        ("sys/block/vdb/queue/nr_requests", "256"),
         ("sys/block/vdb/queue/scheduler", "mq-deadline [none]"),
         ("sys/block/vdb/bcache/sequential_cutoff", "4.0M"),
         ("sys/block/vdb/bcache/io_error_limit", "64"),
@@ -225,6 +225,14 @@ def test_one_setting_that_is_not_in_force_is_untuned(tree: Tree, file: str, valu
     tune(tree.kernel, tree.directory, "vdb", SET_UUID)
     tree.kernel.lay(file, value)
     assert not backing(tree).tuned
+
+
+def test_a_depth_that_is_not_in_force_is_named_and_leaves_the_device_tuned(tree: Tree) -> None:
+    tree.attached()
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    assert (backing(tree).depth, backing(tree).tuned) == (None, True)
+    tree.kernel.lay("sys/block/vdb/queue/nr_requests", "256")
+    assert (backing(tree).depth, backing(tree).tuned) == (Depth(8, 8), True)
 
 
 # --- the kernel goes on while it is read -------------------------------------------------------------------
