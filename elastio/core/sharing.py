@@ -28,7 +28,9 @@ def step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     wanted = _wanted(state, obs, backing, policy)
     if wanted is None:
         free = backing.shared_mb_s is not None
-        return ask(SetShares(None), NO_BACKOFF, obs, "") if free else NextAction()
+        # At once after a change, and later after a failure.
+        backoff = state.share_backoff if state.share_backoff.error else NO_BACKOFF
+        return ask(SetShares(None), backoff, obs, "") if free else NextAction()
     if not _is_change(wanted, state, obs, backing):
         return NextAction()
     return ask(SetShares(wanted), state.share_backoff, obs, "")

@@ -45,7 +45,7 @@ from elastio.host import (
     write_through_counter,
 )
 from elastio.host.commands import Run, run
-from elastio.host.depth import SLOWEST_MB_S, Depths
+from elastio.host.depth import SLOWEST_MB_S, Depths, initial
 from elastio.host.guard import Guard
 from elastio.host.sharer import Sharer
 from elastio.host.sysfs import Sysfs, Wait, parse_size, wait_for
@@ -142,13 +142,14 @@ class BcacheHost:
 
         One that is in force is replaced: were it lifted first, everything that it holds back would pass at once.
         """
-        self.sharer.end()
         adaptive = self._backing().adaptive if mb_s is not None else None
         if mb_s is None or adaptive is None:
+            self.sharer.end()
             self.guard.end_lease()
         else:
             self.guard.begin_lease()
             throttle.limit_writes(self.sysfs, adaptive, mb_s)
+            self.sharer.leave()
 
     def set_shares(self, plan: SharePlan | None) -> None:
         """See `sharer`. The limits end when they are not renewed, and when `guard.pulse` stops."""
@@ -164,8 +165,12 @@ class BcacheHost:
         prepare: Callable[[], object] = lambda: None,
     ) -> Iterator[None]:
         """See `throttle.drained`. Warns once where not all requests could be held back."""
-        self.sharer.end()
-        with throttle.drained(self.guard, self.sysfs, disk, limit, self._wait, is_ready, prepare) as is_inhibited:
+
+        def is_left() -> bool:
+            self.sharer.leave()
+            return is_ready()
+
+        with throttle.drained(self.guard, self.sysfs, disk, limit, self._wait, is_left, prepare) as is_inhibited:
             if not is_inhibited and not self._has_warned:
                 self._has_warned = True
                 _log.warning(
@@ -225,7 +230,7 @@ class BcacheHost:
             return self._reuse_if_ours(disk, registered, size_bytes)
         if blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes, run=self._run):
             blockdev.wipe(disk, self._run)
-        return self._make_cache(disk, self._block_size(backing))
+        return self._make_cache(disk, superblock.block_size(backing.node))
 
     def _require_disk(self, serial: Serial) -> blockdev.Disk:
         disk = blockdev.find(self.sysfs, serial)
@@ -256,13 +261,6 @@ class BcacheHost:
             text = f"{backing.device} is {state} and disk {disk.name} may be its cache: it was not touched"
             raise NotOursError(text, code="backing.waits")
 
-    def _block_size(self, backing: Backing) -> int:
-        """The set's block size may not be larger than the backing device's, or the attach is refused."""
-        found = superblock.read(backing.node)
-        if found is None:
-            raise HostError(f"{backing.node} has no bcache superblock", code="backing.superblock")
-        return found.block_size_bytes
-
     def _make_cache(self, disk: blockdev.Disk, block_size: int) -> CacheSetUuid:
         cache_set, verify = self._new_uuid(), partial(blockdev.require_same, self.sysfs, disk)
         superblock.write_cache(disk.node, cache_set, verify, size_bytes=disk.size_bytes, block_bytes=block_size)
@@ -282,7 +280,9 @@ class BcacheHost:
             cache_set = attached
             if cache_disk.registered_set(self.sysfs, disk) != attached:
                 raise NotOursError(f"cache set {attached} is attached to {backing.device} already", code="set.other")
-        tuning.tune(self.sysfs, backing.directory, backing.disk, attached)
+        # Of what is in flight the attach waits for all.
+        least = Depth(initial(self.sysfs, backing.disk), initial(self.sysfs, disk.name))
+        tuning.tune(self.sysfs, backing.directory, backing.disk, attached, least)
         if attached is None:
             self._attach(backing, disk, cache_set)
         self._require_absorbing(backing)

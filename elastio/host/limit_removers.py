@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from elastio.errors import HostError
 from elastio.host.flock import try_lock
@@ -38,11 +38,17 @@ class LimitRemovers:
     @contextmanager
     def joined_alone(self, seconds: float) -> Iterator[int]:
         """Like `joined`, once nobody else has the lock. Raises HostError if somebody has it for so long."""
-        with self._opened() as lock:
-            if not wait_for(lambda: try_lock(lock), seconds):
+        with ExitStack() as stack:
+            try:
+                lock = stack.enter_context(self._opened())
+                is_alone = wait_for(lambda: try_lock(lock), seconds)
+                if is_alone:
+                    fcntl.flock(lock, fcntl.LOCK_SH)
+            except OSError as error:
+                raise HostError(f"cannot start a guard: {error.strerror}", code="limit.removers") from error
+            if not is_alone:
                 text = "an earlier process of the agent still removes limits on applications; none was held back"
                 raise HostError(text, code="limit.removers")
-            fcntl.flock(lock, fcntl.LOCK_SH)
             yield lock
 
     @contextmanager

@@ -88,12 +88,13 @@ def record(sysfs: Sysfs, capacity_mb_s: float, number: str, groups: Collection[s
 
 
 def recorded(sysfs: Sysfs) -> Record | None:
-    """The record; None: shares are not in force."""
+    """The record; None: shares are not in force, or nobody can tell from it what is."""
     lines = sysfs.read_or(f"{DIRECTORY}/{sysfs.owner}{SUFFIX}", "").splitlines()
-    if len(lines) < 3:
+    try:
+        capacity, process, number, *groups = lines
+        return Record(float(capacity), number, tuple(groups), int(process))
+    except ValueError:
         return None
-    capacity, process, number, *groups = lines
-    return Record(float(capacity), number, tuple(groups), int(process))
 
 
 def shared_mb_s(sysfs: Sysfs) -> float | None:
@@ -121,5 +122,9 @@ def release_shares(sysfs: Sysfs) -> tuple[str, ...]:
             failed.append(str(error))
     if failed:
         raise HostError(f"applications may still be limited: {failed[0]}")
-    (sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}").unlink(missing_ok=True)
+    path = sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}"
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot remove {path}: {error.strerror}", code="limit.claim") from error
     return tuple(lifted)

@@ -3,8 +3,9 @@
 Theory of operation. The loop lives in the process that holds requests back, between its jobs, so the two never write at
 the same time. Each turn, four times a second, reads what the cgroups used since the last, has the core divide the
 capacity (`core.shares.limits`), and rewrites the limits that differ enough. A capacity belongs to one state of the
-device. So whoever attaches, bypasses or detaches a cache, or holds requests back, calls `end` before: all limits are
-lifted, and the agent shares again, with the capacity of then, when it has seen what came of it.
+device. So whoever attaches or bypasses a cache calls `leave` while requests are held back, and whoever detaches one
+calls `end` before: all limits are lifted, and the agent shares again, with the capacity of then, when it has seen what
+came of it.
 
 Limits go whatever happens: the guard has a lease of LEASE_S, which each turn renews before it writes; see `guard`. It
 also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, lifts what
@@ -83,6 +84,16 @@ class Sharer:
             self._plan = None
             self._lift(self._limited)
             self._guard.end_lease()
+
+    def leave(self) -> None:
+        """`end` while requests are held back: lifted before, all that waits in the cgroups would pass at once.
+
+        The guard keeps the order of those who hold them back. Raises HostError if some limits may be left.
+        """
+        if self.is_sharing:
+            self._plan = None
+            share_limits.release_shares(self._sysfs)
+            self._limited = set()
 
     def stop(self) -> None:
         """`end`, also for what a process has left that was killed together with its guard."""

@@ -101,6 +101,14 @@ def read(device: Path) -> Superblock | None:
         os.close(descriptor)
 
 
+def block_size(device: Path) -> int:
+    """Bytes; a cache set's may not be larger than its backing device's, or the attach is refused. Raises HostError."""
+    found = read(device)
+    if found is None:
+        raise HostError(f"{device} has no bcache superblock", code="backing.superblock")
+    return found.block_size_bytes
+
+
 def render(device: uuid.UUID, cache_set: uuid.UUID, *, size_bytes: int, block_bytes: int, bucket_bytes: int) -> bytes:
     """The superblock of a new cache device that is alone in its set. Sizes are multiples of 512."""
     block, bucket = block_bytes // SECTOR, bucket_bytes // SECTOR

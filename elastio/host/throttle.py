@@ -23,7 +23,7 @@ a file of its own below /run, and what an agent removes are all limits of this k
 claimed. Without claims that is every limit: nothing is needed to free applications, neither configuration nor state.
 
 The limits by which cgroups share the device (`sharer`) are another kind, mostly of cgroups further below. They are
-lifted before each of these occasions, by the same process, so neither kind is ever put in place of the other.
+lifted on each of these occasions, by the same process, as soon as requests are held back.
 
 A limit ends by itself, whatever happens to the agent: see `guard`. Freezing cgroups would have the same effect, but if
 the agent were killed they would stay frozen.
@@ -99,7 +99,7 @@ def drained(
     """Inside, `is_ready` is true, and no request that `limit` (NO_WRITES or STOP) stops is in flight on `disk`.
 
     A limit of ours that is in force already is replaced, and no request passes between the two. What takes its time and
-    needs the moment, too, is done by `prepare`, before the last look.
+    needs the moment, too, is done by `prepare`, before the last look, and again at the next moment if this one is over.
 
     Yields whether all such requests are held back. If not, the next one may come at any time: do at once what needs
     the moment. Raises DeviceBusyError when `disk` was not drained in SETTLE_S, or somebody has removed the limit since.
@@ -109,12 +109,17 @@ def drained(
     def is_drained() -> bool:
         return is_ready() and all(_is_drained(sysfs, d, limit) for d in devices)
 
+    def is_prepared() -> bool:
+        if not is_drained():
+            return False
+        prepare()
+        return is_drained()
+
     with limited(watch, sysfs, devices, limit) as reach:
-        if not wait(is_drained, SETTLE_S):
+        if not wait(is_prepared, SETTLE_S):
             text = f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}"
             raise DeviceBusyError(text, code="device.not_drained")
-        prepare()
-        if _reach(sysfs, devices) is not reach or not is_drained():
+        if _reach(sysfs, devices) is not reach:
             raise DeviceBusyError(f"requests to {disk} are not held back any more", code="device.not_drained")
         yield reach is Reach.ALL
 

@@ -379,8 +379,8 @@ BEYOND = (
     on_the_host(
         "a limit stays over a bypass",
         "no cgroup is limited while requests are held back, and none for a capacity that is gone",
-        "        self.sharer.end()\n        with throttle.drained(",
-        "        with throttle.drained(",
+        "            self.sharer.leave()\n            return is_ready()",
+        "            return is_ready()",
         "test_sharer.py::test_no_limit_stays_over_a_bypass",
     ),
 )

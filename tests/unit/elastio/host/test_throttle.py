@@ -171,6 +171,25 @@ def test_a_moment_that_ends_while_data_is_made_durable_is_not_used(
     assert "none" not in [value for _, value in groups.kernel.writes]
 
 
+def test_the_next_moment_is_used_if_one_is_over_before_the_data_is_durable(watch: Guard, groups: Tree) -> None:
+    prepared: list[bool] = []
+
+    def in_flight(writes: int) -> None:
+        groups.kernel.lay("sys/block/bcache0/inflight", f"       0        {writes}")
+
+    def prepare() -> None:
+        prepared.append(True)
+        in_flight(1 if len(prepared) == 1 else 0)
+
+    def wait(is_done: Callable[[], bool], seconds: float) -> bool:
+        assert not is_done()
+        in_flight(0)
+        return is_done()
+
+    with throttle.drained(watch, groups.kernel, "bcache0", throttle.STOP, wait, prepare=prepare):
+        assert len(prepared) == 2
+
+
 @pytest.mark.parametrize(("inflight", "goes_on"), [("       9        0", True), ("       0        1", False)])
 def test_where_no_request_can_be_held_back_no_write_may_be_in_flight(
     watch: Guard, tree: Tree, inflight: str, goes_on: bool
