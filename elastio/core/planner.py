@@ -43,6 +43,9 @@ LAST_S, POLL_S = 0.5, 0.2
 # A flush is overdue after this multiple of the time that it would take without new writes, plus the slack.
 OVERDUE, SLACK_S = 2.0, 10.0
 
+# Where the depth of queues follows the load.
+DEEP = frozenset({Phase.IDLE, Phase.BOOSTING, Phase.FLUSHING})
+
 
 def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     """At most one action: the next one that is safe in the current phase, and what is waited for.
@@ -120,9 +123,9 @@ def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextActi
 
 
 def _depth_step(state: AgentState, obs: Observation) -> NextAction:
-    """Allow as many requests in flight as the load needs. Nothing waits for that, as no data depends on it."""
+    """Allow as many requests in flight as the load needs: not while it waits for its cache, nor after a fault."""
     backing = obs.host.backing if obs.host else None
-    if backing is None or backing.depth is None or state.is_stopped:
+    if backing is None or backing.depth is None or state.is_stopped or state.phase not in DEEP:
         return NextAction()
     return ask(TuneBacking(backing.depth), state.tune_backoff, obs, "")
 

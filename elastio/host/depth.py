@@ -34,8 +34,8 @@ LEAST = 8
 LEAST_PER_QUEUE, MOST_PER_QUEUE = 4, 256
 # If all requests in flight are as large as they may be: how long they take, and what part of a cache they fill.
 MOST_WAIT_S, MOST_OF_CACHE = 0.5, 1 / 16
-# A rate needs some time, and a short pause of a load is none.
-SPAN_S, FEWER_S = 0.5, 5.0
+# A rate needs some time. A load that comes and goes changes the depth once: so long fewer must have been enough.
+SPAN_S, FEWER_S = 0.5, 120.0
 # Fields of /sys/block/NAME/stat: completed reads and writes (Documentation/block/stat.rst).
 READS, WRITES = 0, 4
 

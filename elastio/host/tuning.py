@@ -72,8 +72,8 @@ def _is_set_tuned(sysfs: Sysfs, cache_set: str) -> bool:
 
 
 def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None, depth: Depth | None = None) -> None:
-    """Put every setting in force; each is written only if it differs. `depth` None: as for large requests."""
-    tune_queue(sysfs, disk, depth.backing if depth else initial(sysfs, disk), BACKING_REQUEST_KB)
+    """Put every setting in force; each is written only if it differs. `depth` None: as it is."""
+    tune_queue(sysfs, disk, depth.backing if depth else None, BACKING_REQUEST_KB)
     if parse_size(sysfs.read(f"{directory}/sequential_cutoff")) != 0:
         sysfs.write(f"{directory}/sequential_cutoff", 0)
     sysfs.ensure(f"{directory}/io_error_limit", IO_ERROR_LIMIT)
@@ -86,14 +86,17 @@ def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None, depth: 
     # Last, after the attach: a change of the scheduler takes one or two tenths of a second.
     cache = cache_disk(sysfs, cache_set)
     if cache is not None:
-        tune_queue(sysfs, cache, (depth and depth.cache) or initial(sysfs, cache), CACHE_REQUEST_KB)
+        tune_queue(sysfs, cache, depth.cache if depth else None, CACHE_REQUEST_KB)
 
 
-def tune_queue(sysfs: Sysfs, disk: str, requests: int, request_kb: int) -> None:
-    """The scheduler first: a change of it resets the number of requests."""
+def tune_queue(sysfs: Sysfs, disk: str, requests: int | None, request_kb: int) -> None:
+    """The scheduler first: a change of it resets the number of requests. That is left as it is if None."""
     queue = f"sys/block/{disk}/queue"
-    sysfs.ensure(f"{queue}/scheduler", SCHEDULER)
-    sysfs.ensure(f"{queue}/nr_requests", requests)
+    if sysfs.shown(f"{queue}/scheduler") != SCHEDULER:
+        sysfs.write(f"{queue}/scheduler", SCHEDULER)
+        requests = requests or initial(sysfs, disk)
+    if requests is not None:
+        sysfs.ensure(f"{queue}/nr_requests", requests)
     most = int(sysfs.read(f"{queue}/max_hw_sectors_kb"))
     sysfs.ensure(f"{queue}/max_sectors_kb", min(request_kb, most))
 

@@ -38,7 +38,7 @@ from elastio.core.drain import HELD_MB_S, IN_FLIGHT_BYTES
 from elastio.core.governor import LIMITED
 from elastio.core.invariants import check
 from elastio.core.machine import decide
-from elastio.core.model import BackingView, CacheMode, CacheState, Depth, HostView, Notice, VolumeState, VolumeTag
+from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Notice, VolumeState, VolumeTag
 from elastio.core.observation import Decision
 from elastio.core.planner import GONE, LAST_S, OVERDUE, POLL_S, SLACK_S, next_action
 from elastio.core.policy import Caps
@@ -108,17 +108,6 @@ PLANS: dict[str, tuple[AgentState, HostView, Action | None]] = {
     "clean": (flushing(), attached(**LEFT_CLEAN, dirty_bytes=0), BypassCache()),
     **{f"dirty in {mode}": (flushing(), attached(cache_mode=mode), None) for mode in BESIDE},
     **{f"flushed in {mode}": (flushing(), attached(cache_mode=mode, dirty_bytes=0), BypassCache()) for mode in BESIDE},
-    "more may be in flight": (flushing(), attached(depth=Depth(64, 32)), TuneBacking(Depth(64, 32))),
-    "more may be in flight, and a step is due": (
-        flushing(),
-        attached(dirty_bytes=LITTLE, depth=Depth(64)),
-        BypassCache(),
-    ),
-    "more may be in flight after a broken rule": (
-        replace(flushing(), fault=Fault(FaultKind.RULE_BROKEN, "a rule")),
-        attached(depth=Depth(64)),
-        None,
-    ),
     "a missing cache": (MISSING, WAITS_FOR_DIRTY, AttachVolume(VOLUME_ID)),
     "a missing cache after a broken rule": (
         replace(MISSING, fault=Fault(FaultKind.RULE_BROKEN, "a rule")),

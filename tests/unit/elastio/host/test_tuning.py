@@ -33,7 +33,10 @@ def test_the_depth_that_a_load_needs_is_put_in_force_on_both_disks(tree: Tree) -
     tune(tree.kernel, tree.directory, "vdb", SET_UUID, Depth(64, 128))
     assert depths(tree) == ("64", "128")
     tune(tree.kernel, tree.directory, "vdb", SET_UUID)
-    assert depths(tree) == ("8", "8"), "as for large requests: what is in flight before an attach has to complete"
+    assert depths(tree) == ("64", "128"), "as it is"
+    tree.kernel.lay("sys/block/vdb/queue/scheduler", "mq-deadline [none]")
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    assert depths(tree) == ("8", "128"), "a change of the scheduler allows more than any load needs"
 
 
 def test_without_a_cache_the_device_is_made_ready_for_one(tree: Tree) -> None:

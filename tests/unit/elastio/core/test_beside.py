@@ -1,0 +1,60 @@
+"""What is due beside the next action of a phase: the depth of the disks' queues, and the shares of cgroups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastio.core.actions import Action, BypassCache, SetShares, TuneBacking
+from elastio.core.cycle import Backoff
+from elastio.core.machine import decide
+from elastio.core.model import CacheState, Depth, HostView
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from tests.values import (
+    FORMATTED,
+    LITTLE,
+    NOW,
+    POLICY,
+    SET,
+    at_full_speed,
+    backing,
+    boosted,
+    disk,
+    faulted,
+    flushing,
+    host,
+    seen,
+    state,
+)
+
+DEEP = Depth(64, 32)
+BROKEN = Fault(FaultKind.RULE_BROKEN, "a rule")
+FLUSHED = host(at_full_speed(depth=DEEP), FORMATTED)
+WITHOUT_CACHE = host(backing(running=True, state=CacheState.DIRTY, depth=DEEP), disk(superblock=SET))
+DEPTHS: dict[str, tuple[AgentState, HostView, tuple[Action, ...]]] = {
+    "at rest": (state(Phase.IDLE), host(backing(depth=DEEP)), (TuneBacking(DEEP),)),
+    "while a flush goes on": (flushing(), FLUSHED, (TuneBacking(DEEP),)),
+    "not before a step": (flushing(), host(at_full_speed(dirty_bytes=LITTLE, depth=DEEP), FORMATTED), (BypassCache(),)),
+    "not after a broken rule": (replace(flushing(), fault=BROKEN), FLUSHED, ()),
+    "not without the cache": (faulted(boosted()), WITHOUT_CACHE, ()),
+}
+
+
+@pytest.mark.parametrize("case", DEPTHS)
+def test_the_depth_follows_the_load_where_nothing_waits_for_it(case: str) -> None:
+    before, view, actions = DEPTHS[case]
+    assert decide(before, seen(view), POLICY).actions == actions
+
+
+@pytest.mark.parametrize(
+    ("last", "actions"),
+    [
+        (Backoff(0, NOW + 2), (SetShares(None),)),
+        (Backoff(3, NOW + 2, "no"), ()),
+        (Backoff(3, NOW, "no"), (SetShares(None),)),
+    ],
+)
+def test_shares_end_at_once_and_again_later_where_that_failed(last: Backoff, actions: tuple[Action, ...]) -> None:
+    before = state(Phase.IDLE, share_backoff=last)
+    assert decide(before, seen(host(backing(shared_mb_s=58.0))), POLICY).actions == actions
