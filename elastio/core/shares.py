@@ -38,6 +38,8 @@ ACTIVE = 0.001
 HYSTERESIS = 0.08
 # A cgroup that uses this share of its limit wants more.
 NEAR_LIMIT = 0.85
+# A cgroup that wants no more is limited to so much more than it uses, so that it is not near its limit.
+LOOSE = 1.25
 # So much more than it used may a cgroup want that does not use all of its share.
 GROWTH = 1.10
 # Share of the capacity that every limit leaves: a limit of next to nothing would make a request wait for minutes.
@@ -183,7 +185,9 @@ def limits(
     wanted = [math.inf if u.group in hungry else _room(u, part[u.group] * capacity) for u in active]
     allotted = fill(capacity, wanted, [part[use.group] for use in active])
     return {
-        use.group: max(mb_s if use.group in hungry else part[use.group] * capacity, LEAST_LIMIT * capacity)
+        use.group: max(mb_s, LEAST_LIMIT * capacity)
+        if use.group in hungry
+        else max(part[use.group] * capacity, LOOSE * use.used_mb_s)
         for use, mb_s in zip(active, allotted, strict=True)
         if use.group not in untouched
     }
