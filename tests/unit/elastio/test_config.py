@@ -17,18 +17,9 @@ from elastio.config.text import toml
 from elastio.core.policy import Ahead, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
-from tests.fixtures.least_configuration import UUID, least
+from tests.fixtures.least_configuration import LEAST_TOML, UUID, least
 
 LEAST = least("aws", bandwidth_mb_s=60)
-LEAST_TOML = f"""
-[device]
-backing_uuid = "{UUID}"
-bandwidth_mb_s = 60
-[cache]
-bandwidth_mb_s = 128
-[provider]
-name = "aws"
-"""
 
 
 def test_a_file_of_another_name_in_etc_has_directories_of_that_name() -> None:

@@ -11,17 +11,8 @@ from elastio.config.neighbours import UNKNOWN_CAPS, require_only_one
 from elastio.config.schema import load
 from elastio.errors import ConfigError
 from tests.fixtures.errors import refused
-from tests.fixtures.least_configuration import UUID
+from tests.fixtures.least_configuration import LEAST_TOML, UUID
 
-LEAST_TOML = f"""
-[device]
-backing_uuid = "{UUID}"
-bandwidth_mb_s = 60
-[cache]
-bandwidth_mb_s = 128
-[provider]
-name = "aws"
-"""
 OTHER = "22222222-89ab-cdef-0123-456789abcdef"
 
 
