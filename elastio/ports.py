@@ -178,7 +178,10 @@ class Counters(Protocol):
         ...
 
     def read(self) -> Mapping[str, tuple[int, int]]:
-        """The counters, by `adaptive`, `backing` and `cache`: (read bytes, written bytes). Takes no lock of bcache."""
+        """The counters, by `adaptive`, `backing` and `cache`: (read bytes, written bytes). Takes no lock of bcache.
+
+        `counted` is the part of `adaptive` that counts towards a boost, where that is not all.
+        """
         ...
 
 

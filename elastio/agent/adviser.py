@@ -20,7 +20,7 @@ from elastio.core.bursts import BurstWatch, LoadRun, PastBurst
 from elastio.core.hindsight import PastLoad, Plan
 from elastio.core.market import Advice
 from elastio.core.model import Sample, VolumeSpec
-from elastio.core.policy import Model, Policy
+from elastio.core.policy import Model, Policy, as_load
 from elastio.core.state import AgentState
 
 # Samples that are read at a start.
@@ -67,7 +67,7 @@ class HindsightAdviser:
         for run in past:
             self._note(run, policy)
         if sample is not None:
-            rates, seconds = sample.adaptive, sample.seconds
+            rates, seconds = as_load(sample, policy).adaptive, sample.seconds
             begun = sample.at - seconds + offset_s
             self._note(LoadRun(begun, seconds, rates.write_mb_s * seconds, rates.total_mb_s * seconds), policy)
 

@@ -48,6 +48,7 @@ from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
+from elastio.host.counted_load import CountedLoad
 from elastio.host.counters import DiskCounters
 from elastio.host.identity import machine_id
 from elastio.host.instance_lock import lock_device, lock_state
@@ -306,7 +307,7 @@ class Daemon:
             journal=self._guarded_journal(),
             recorder=recorder,
             clock=self._clock,
-            counters=DiskCounters(),
+            counters=DiskCounters(CountedLoad(self._host.sysfs, lambda: agent.policy.boost_rights)),
             sample_interval_s=self.config.agent.sample_interval_s,
         )
         agent.reporter = EventLog(self.config.device.backing_uuid)

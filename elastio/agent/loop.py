@@ -20,7 +20,7 @@ from elastio.core.machine import decide
 from elastio.core.market import Advice
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.core.observation import Answer, Course, Decision, Observation, Transition
-from elastio.core.policy import Policy
+from elastio.core.policy import Policy, as_load
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.ports import (
@@ -304,7 +304,7 @@ class Agent:
         self._act(decision, obs)
         self.reporter.decided(before, decision, now=obs.now, wall=obs.wall)  # last: an action need not wait for a log
         if obs.sample is not None:
-            self._recorder.sampled(obs.sample, self.state, now=obs.now, wall=obs.wall)
+            self._recorder.sampled(as_load(obs.sample, self.policy), self.state, now=obs.now, wall=obs.wall)
 
     def _checked(self, before: AgentState, obs: Observation) -> Decision:
         try:

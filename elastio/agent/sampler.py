@@ -32,7 +32,8 @@ class Sampler:
             return None
         backing = _rates(last[1], reading, "backing", seconds) or Rates()
         cache = _rates(last[1], reading, "cache", seconds) or Rates()
-        return Sample(now, seconds, adaptive, backing, cache, is_late=seconds > self._late_s)
+        counted = _rates(last[1], reading, "counted", seconds)
+        return Sample(now, seconds, adaptive, backing, cache, is_late=seconds > self._late_s, counted=counted)
 
 
 def _rates(before: Reading, after: Reading, name: str, seconds: float) -> Rates | None:

@@ -131,6 +131,9 @@ def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Poli
         cache_read_mb_s=sample.cache.read_mb_s,
         cache_write_mb_s=sample.cache.write_mb_s,
         sampled_wall=None if last is None else obs.wall - (obs.now - last.at),
+        counted_mb_s=None if sample.counted is None else sample.counted.total_mb_s,
+        may_boost=policy.boost_rights.may,
+        no_boost=policy.boost_rights.no,
     )
 
 

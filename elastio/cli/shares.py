@@ -13,6 +13,7 @@ from elastio import codec
 from elastio.accounting.tables import table
 from elastio.cli.app import App
 from elastio.control.status import CapacityPart
+from elastio.core.boost_rights import BoostRights
 from elastio.core.shares import Share, Use, divide, is_overloaded
 from elastio.host import cgroups
 from elastio.host.io_max import limits_of
@@ -33,6 +34,7 @@ HEADS = (
     "share MB/s",
     "would get MB/s",
     "limit MB/s",
+    "boosts",
 )
 NO_WEIGHTS = "this kernel keeps no weights of cgroups (io.weight): IOWeight= is not known, and all count alike"
 OLD_AGENT = CapacityPart(None, unknown="the agent is of a release that does not publish it: restart elastiod")
@@ -76,7 +78,9 @@ def look(app: App, sysfs: Sysfs, device: Adaptive) -> Seen:
     limits = {s.group: share_mb_s(limits_of(sysfs, s.group).get(device.number)) for s in samples}
     weighted = frozenset(sample.group for sample in samples if cgroups.has_weight(sysfs, sample.group))
     by_group = {share.group: share for share in divided}
-    return Seen(status.phase, capacity, tuple(samples), weights, by_group, weighted, limits)
+    rights = BoostRights(status.load.may_boost, status.load.no_boost)
+    boosts = {sample.group: rights.includes(sample.group) for sample in samples}
+    return Seen(status.phase, capacity, tuple(samples), weights, by_group, weighted, limits, boosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class Seen:
     """One second of the device. `shares`: of the active cgroups; empty while the capacity is not known.
 
     `weighted`: the cgroups of which the kernel keeps a weight. The others count as with the kernel's default. `limits`:
-    those by which the agent shares the device, in MB/s; None: it does not limit this cgroup.
+    those by which the agent shares the device, in MB/s; None: it does not limit this cgroup. `boosts`: whether its load
+    counts towards a boost.
     """
 
     phase: str
@@ -94,6 +99,7 @@ class Seen:
     shares: Mapping[str, Share]
     weighted: frozenset[str]
     limits: Mapping[str, float | None]
+    boosts: Mapping[str, bool]
 
     def to_json(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -117,6 +123,7 @@ class Seen:
             "would_get_mb_s": share.allotted_mb_s if share else None,
             "limit_mb_s": self.limits[sample.group],
             "wants_more": share.wants_more if share else None,
+            "boosts": self.boosts[sample.group],
         }
 
     def lines(self) -> list[str]:
@@ -141,6 +148,7 @@ class Seen:
             f"{share.entitled_mb_s:.1f}" if share else "-",
             f"{share.allotted_mb_s:.1f}" if share else "-",
             "-" if limit is None else f"{limit:.1f}",
+            "yes" if self.boosts[sample.group] else "no",
         )
 
 

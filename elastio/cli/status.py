@@ -114,7 +114,9 @@ def _utilization(seen: Status) -> str:
 
 
 def _throughput(seen: Status) -> str:
-    return f"read {seen.load.read_mb_s:.1f} MB/s, write {seen.load.write_mb_s:.1f} MB/s"
+    counted = seen.load.counted_mb_s
+    counts = "" if counted is None else f" ({counted:.1f} MB/s of it by cgroups that may cause a boost)"
+    return f"read {seen.load.read_mb_s:.1f} MB/s, write {seen.load.write_mb_s:.1f} MB/s{counts}"
 
 
 def _device(seen: Status) -> list[tuple[str, str]]:

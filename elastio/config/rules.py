@@ -148,7 +148,21 @@ class Amounts:
         return {name: amount.read(f"{key}.{name}", number) for name, number in value.items()}
 
 
-Rule: TypeAlias = Number | Flag | Text | Amounts
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A list of names or patterns."""
+
+    meaning: str
+    allowed: str = "a list of names that are not empty"
+
+    def read(self, key: str, value: object) -> tuple[str, ...]:
+        """The names in their order."""
+        if not isinstance(value, list) or not all(isinstance(name, str) and name.strip() for name in value):
+            raise refuse(key, value, self.allowed)
+        return tuple(value)
+
+
+Rule: TypeAlias = Number | Flag | Text | Amounts | Names
 
 
 def key(rule: Rule, default: Any = MISSING) -> Any:

@@ -231,6 +231,7 @@ class Config:
             backing_credits=self.device.bucket,
             first_credits_bytes=self.device.first_credits_gib * GIB,
             share_reserve=self.share.reserved,
+            boost_rights=self.share.rights,
         )
 
     def _stop_policy(self, end: str) -> StopPolicy:

@@ -1,4 +1,4 @@
-"""[share]: whether the capacity of the adaptive device is shared by the weights of cgroups."""
+"""[share]: what the cgroups that use the adaptive device have of it, and which of them may cause a boost."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastio.config.device import DeviceSection
-from elastio.config.rules import Amounts, Flag, key, refuse
+from elastio.config.rules import Amounts, Flag, Names, key, refuse
+from elastio.core.boost_rights import EVERYBODY, BoostRights
 from elastio.core.capacity import OF_BACKING
 from elastio.core.shares import MOST_RESERVED, Reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSection:
-    """[share]: how cgroups share the adaptive device. Experimental."""
+    """[share]: how cgroups share the adaptive device, and whose load counts. Experimental."""
 
     enabled: bool = key(
         Flag("share the device among cgroups by their weights (IOWeight=), with limits that follow its capacity"), False
@@ -21,6 +22,17 @@ class ShareSection:
     reserve: Mapping[str, float] | None = key(
         Amounts("MB/s that a cgroup gets whatever others want, by its path or the last part of it"), None
     )
+
+    may_boost: tuple[str, ...] = key(
+        Names("cgroups whose load counts towards a boost: patterns of a path, or of the last part of it"), EVERYBODY
+    )
+    no_boost: tuple[str, ...] = key(
+        Names("cgroups whose load does not, with all that is below them, whatever `may_boost` says"), ()
+    )
+
+    @property
+    def rights(self) -> BoostRights:
+        return BoostRights(self.may_boost, self.no_boost)
 
     @property
     def reserved(self) -> tuple[Reserved, ...] | None:

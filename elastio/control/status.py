@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio import codec
+from elastio.core.boost_rights import ALL_MAY
 from elastio.errors import ControlError
 
 
@@ -29,8 +30,9 @@ class AgentPart:
 class LoadPart:
     """`utilization` 1.0 is the whole bandwidth of the backing device. Rates are those of the last sample.
 
-    `read_mb_s` and `write_mb_s` are of the adaptive device; the others are part of them, or flushing. `sampled_wall`:
-    the end of the sample, in seconds since the epoch; None: none was taken yet.
+    `read_mb_s` and `write_mb_s` are of the adaptive device; the others are part of them, or flushing. `counted_mb_s`:
+    what of both counts towards a boost; None: all. `may_boost`, `no_boost`: as configured. `sampled_wall`: the end of
+    the sample, in seconds since the epoch; None: none was taken yet.
     """
 
     utilization: float
@@ -43,6 +45,9 @@ class LoadPart:
     cache_read_mb_s: float = 0.0
     cache_write_mb_s: float = 0.0
     sampled_wall: float | None = None
+    counted_mb_s: float | None = None
+    may_boost: tuple[str, ...] = ALL_MAY.may
+    no_boost: tuple[str, ...] = ALL_MAY.no
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,7 +306,8 @@ class Sample:
     """Throughput over the `seconds` before `at`.
 
     Only `adaptive` is the applications' I/O; the others are part of it, or flushing, and must not be added to it.
-    `is_late`: it covers much more time than an interval, so what it shows may be over.
+    `is_late`: it covers much more time than an interval, so what it shows may be over. `counted`: the part of
+    `adaptive` that cgroups with a right to a boost caused; None: all of it.
     """
 
     at: float
@@ -315,6 +316,12 @@ class Sample:
     backing: Rates = field(default_factory=Rates)
     cache: Rates = field(default_factory=Rates)
     is_late: bool = False
+    counted: Rates | None = None
+
+    @property
+    def load(self) -> Rates:
+        """What counts towards a boost."""
+        return self.adaptive if self.counted is None else self.counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
 from elastio.core.market import Market
@@ -114,6 +115,7 @@ class Policy:
     `first_credits_bytes` what was in it when the agent first saw the volume; see `backing_credits`.
 
     `share_reserve`: what is reserved where the device is shared by the weights of cgroups; None: it is not shared.
+    `boost_rights`: whose load counts as utilization.
     """
 
     backing_bandwidth_mb_s: float
@@ -153,6 +155,7 @@ class Policy:
     backing_credits: CreditBucket | None = None
     first_credits_bytes: float = 0.0
     share_reserve: tuple[Reserved, ...] | None = None
+    boost_rights: BoostRights = ALL_MAY
 
     @property
     def bought_bandwidth_mb_s(self) -> float:
@@ -176,8 +179,21 @@ class Policy:
 
 
 def utilization(sample: Sample, policy: Policy) -> float:
-    """Throughput of the adaptive device, reads and writes, over the bandwidth of the backing volume; 1.0: all of it."""
-    return sample.adaptive.total_mb_s / policy.backing_bandwidth_mb_s
+    """Throughput of the adaptive device, reads and writes, over the bandwidth of the backing volume; 1.0: all of it.
+
+    Only of the cgroups whose load counts.
+    """
+    return sample.load.total_mb_s / policy.backing_bandwidth_mb_s
+
+
+def as_load(sample: Sample, policy: Policy) -> Sample:
+    """The sample as past bursts remember it: without a load that does not count.
+
+    Beside one that counts the whole is remembered, because a cache has to have room for all of it.
+    """
+    if sample.counted is None or utilization(sample, policy) >= policy.release_threshold:
+        return sample
+    return replace(sample, adaptive=sample.counted)
 
 
 def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:

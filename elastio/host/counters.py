@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import psutil
 
 from elastio.core.model import HostView
+from elastio.host.counted_load import CountedLoad
 from elastio.host.sysfs import Sysfs
 from elastio.units import SECTOR
 
@@ -15,10 +16,14 @@ READ_SECTORS, WRITTEN_SECTORS = 2, 6
 
 
 class DiskCounters:
-    """`ports.Counters` over psutil. Empty until a scan has named the devices."""
+    """`ports.Counters` over psutil. Empty until a scan has named the devices.
 
-    def __init__(self) -> None:
+    `load`: what of the adaptive device's load counts; None: all of it.
+    """
+
+    def __init__(self, load: CountedLoad | None = None) -> None:
         self._names: dict[str, str] = {}
+        self._load = load
 
     def follow(self, view: HostView) -> None:
         backing = view.backing
@@ -30,11 +35,15 @@ class DiskCounters:
         if not self._names:
             return {}
         shown = psutil.disk_io_counters(perdisk=True, nowrap=False)
-        return {
+        read = {
             role: (shown[name].read_bytes, shown[name].write_bytes)
             for role, name in self._names.items()
             if name in shown
         }
+        if self._load is None or "adaptive" not in read:
+            return read
+        counted = self._load.read(self._names["adaptive"], read["adaptive"])
+        return read if counted is None else {**read, "counted": counted}
 
 
 class BlockCounters:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from elastio.core.actions import Effect
+from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, Depth, DiskView, HostView, Serial
 from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
@@ -15,6 +16,7 @@ from elastio.sim.disk import SimDisk
 from elastio.sim.fault_injection import FaultInjector, Meter, T
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.kernel import SimKernel
+from elastio.sim.shares import counted
 from elastio.units import MB
 
 # A bypass holds requests back for this long, so that the last dirty data can be flushed.
@@ -379,20 +381,19 @@ class SimHost:
 
 
 class SimCounters:
-    """`ports.Counters` of the simulated disks."""
+    """`ports.Counters` of the simulated disks. `rights`: which of the two cgroups may cause a boost."""
 
     def __init__(self, kernel: SimKernel) -> None:
         self._kernel = kernel
+        self.rights: Callable[[], BoostRights] = lambda: ALL_MAY
 
     def follow(self, view: HostView) -> None:
         """Device names do not matter here."""
 
     def read(self) -> Mapping[str, tuple[int, int]]:
         """Cumulative (read, written) bytes since boot; those of the cache since its attach."""
-        kernel = self._kernel
-        devices = {
-            "adaptive": kernel.traffic.adaptive,
-            "backing": kernel.traffic.backing,
-            "cache": kernel.cache_traffic(),
-        }
-        return {name: (t.read, t.written) for name, t in devices.items()}
+        traffic = self._kernel.traffic
+        devices = {"adaptive": traffic.adaptive, "backing": traffic.backing, "cache": self._kernel.cache_traffic()}
+        read = {name: (t.read, t.written) for name, t in devices.items()}
+        rights = self.rights()
+        return read if rights.is_everybody else {**read, "counted": counted(rights, traffic.adaptive)}

@@ -169,6 +169,7 @@ class Simulation:
             sample_interval_s=self._interval,
             seed=self._seed + self.starts,
         )
+        self.world.counters.rights = lambda: self._last.policy.boost_rights
         self.agent.forecaster = self._forecaster
         self.agent.adviser = self._adviser
         self.agent.reporter = self._reporter

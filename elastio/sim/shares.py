@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from elastio.core.boost_rights import BoostRights
 from elastio.core.shares import ACTIVE, SharePlan, Use, limits, rewrites
 from elastio.sim.traffic import Traffic
 from elastio.units import MB
@@ -20,6 +21,11 @@ SMOOTHING = 0.5
 # The guard removes what a dead agent left at once, and what one that is stopped left when its heartbeat is this old.
 GUARD_S = 10.0
 ROUNDING = 1e-6
+
+
+def counted(rights: BoostRights, traffic: Traffic) -> tuple[int, int]:
+    """Bytes read and written by those of the two cgroups that have the right to a boost."""
+    return rights.includes(READERS) * traffic.read, rights.includes(WRITERS) * traffic.written
 
 
 @dataclass(slots=True)

@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.model import RequestKind
+from elastio.core.boost_rights import BoostRights
+from elastio.core.model import RequestKind, Sample
 from elastio.core.policy import Policy
 from elastio.core.shares import Reserved
-from elastio.core.state import Phase
+from elastio.core.state import AgentState, Phase
 from elastio.sim.faults import Kind, ScheduledFault
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from tests.simulated import KERNEL, POLICY
+from tests.simulated import KERNEL, POLICY, bought
 
 SHARED = replace(POLICY, share_reserve=())
 
@@ -105,3 +107,60 @@ def test_an_order_to_flush_under_load_ends_the_sharing_while_writes_are_limited(
     assert capacity(sim) is None
     sim.run_until(lambda: sim.phase is Phase.DETACHING, 500.0)
     assert sim.world.kernel.shares.stayed == 0
+
+
+# --- who may cause a boost -------------------------------------------------------------------------------
+
+NO_READERS = replace(POLICY, boost_rights=BoostRights(no=("reader.service",)))
+READING = Segment(30, 0.0, 18.0)
+
+
+class KeptSamples(MemoryRecorder):
+    """The samples that are given to the history."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.samples: list[Sample] = []
+
+    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
+        self.samples.append(sample)
+
+
+def test_a_backup_without_the_right_causes_no_boost() -> None:
+    sim = simulated(NO_READERS, READING, Segment(1e9, 0))
+    sim.run_for(60.0)
+    assert bought(sim) == []
+    with_right = simulated(POLICY, READING, Segment(1e9, 0))
+    with_right.run_for(60.0)
+    assert len(bought(with_right)) == 1
+
+
+def test_a_database_gets_its_boost_beside_a_backup_and_keeps_it_no_longer_than_it_writes() -> None:
+    sim = simulated(NO_READERS, READING, Segment(12, 40.0, 18.0), Segment(1e9, 0.0, 18.0))
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 90.0)
+    begun = sim.world.clock.elapsed()
+    assert begun > READING.seconds
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 200.0)
+    sim.run_for(60.0)
+    assert len(bought(sim)) == 1
+    assert sim.world.volumes_left() == 0
+
+
+def test_the_history_has_what_counts_and_all_that_came_with_it() -> None:
+    kept = KeptSamples()
+    load = Trace((Segment(20, 0.0, 18.0), Segment(10, 12.0, 4.0)), 4000 * KERNEL.block_bytes, KERNEL.block_bytes)
+    Simulation(SimWorld(WorldSettings(kernel=KERNEL), load), NO_READERS, recorder=kept).run_for(28.0)
+    read_mb_s = [sample.adaptive.read_mb_s for sample in kept.samples]
+    assert max(read_mb_s[:18]) == 0
+    assert max(read_mb_s[18:]) > 2
+
+
+def test_rights_that_are_given_while_the_agent_runs_hold_at_once() -> None:
+    sim = simulated(NO_READERS, Segment(1e9, 0.0, 18.0))
+    sim.run_for(20.0)
+    assert sim.phase is Phase.IDLE
+    agent = sim.agent
+    assert agent is not None
+    agent.policy = POLICY
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60.0)
+    assert len(bought(sim)) == 1

@@ -71,6 +71,14 @@ def test_few_bursts_are_advised_on_at_once() -> None:
     assert found.plan is not None
 
 
+def test_a_load_that_does_not_count_is_no_burst() -> None:
+    by, end = HindsightAdviser(runs(2)), 2 * 320.0
+    for second in range(40):
+        rates = Rates(0.0, 80.0 if second < 20 else 0.0)
+        by.advise(Sample(end + second + 1, 1.0, rates, counted=Rates()), STATE, MONEY, offset_s=0.0)
+    assert present(by.advise(Sample(end + 500, 1.0, Rates()), STATE, MONEY, offset_s=0.0)).bursts == 2
+
+
 def test_many_bursts_lead_to_the_plan_that_hindsight_finds() -> None:
     found = present(settled(HindsightAdviser(runs(6))))
     watch = bursts.BurstWatch()

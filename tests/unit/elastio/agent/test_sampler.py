@@ -38,6 +38,14 @@ def test_a_sample_is_the_difference_of_two_readings() -> None:
     assert sampler.take(12.0) == Sample(12.0, 2.0, Rates(0.5, 30.0), Rates(2.0, 1.0), Rates(0.0, 30.0))
 
 
+def test_what_counts_is_shown_from_its_second_reading_on() -> None:
+    readings = [{"adaptive": (0, 9 * MB)}, {"adaptive": (0, 18 * MB), "counted": (0, 5 * MB)}]
+    readings += [{"adaptive": (2 * MB, 30 * MB), "counted": (1 * MB, 7 * MB)}, {"adaptive": (2 * MB, 31 * MB)}]
+    sampler = Sampler(Scripted(*readings), 1.0)
+    found = [sampler.take(float(second)) for second in range(4)]
+    assert [None if sample is None else sample.counted for sample in found] == [None, None, Rates(1.0, 2.0), None]
+
+
 def test_a_counter_that_went_back_gives_no_sample_and_then_goes_on() -> None:
     """The device stopped and started again: its counters started again from zero."""
     readings = [{"adaptive": (0, n * MB)} for n in (100, 3, 5)]

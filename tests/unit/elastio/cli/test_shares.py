@@ -70,6 +70,14 @@ def test_weights_that_the_kernel_does_not_keep_are_not_invented(shell: Shell, ma
     assert NO_WEIGHTS in shell("shares").stdout.splitlines()
 
 
+def test_who_may_cause_a_boost_is_what_the_agent_has_in_force(shell: Shell, agent: FakeAgent) -> None:
+    status = status_of(standing(Phase.IDLE))
+    load = replace(status.load, may_boost=("system.slice",), no_boost=(ETL.rpartition("/")[2],))
+    agent.statuses = [replace(status, load=load)]
+    groups = json.loads(shell("shares", "--json").stdout)["groups"]
+    assert {group["cgroup"]: group["boosts"] for group in groups} == {DB: True, ETL: False}
+
+
 def test_it_changes_nothing(shell: Shell, tree: Tree) -> None:
     def settings() -> dict[str, str]:
         """Every file that the kernel would take a setting from."""

@@ -14,6 +14,7 @@ from elastio.cli.main import main
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, CreditsPart, MonthPart, OthersPart, Status
+from elastio.core.boost_rights import BoostRights
 from elastio.core.capacity import Unknown
 from elastio.core.credits import CreditBalance, CreditBucket
 from elastio.core.cycle import Cycle, Timestamps, Trigger
@@ -225,6 +226,15 @@ def test_between_two_scans_the_last_views_are_shown() -> None:
     assert seen.backing is not None
     assert seen.backing.dirty_bytes == GIB
     assert (seen.load.read_mb_s, seen.load.write_mb_s) == (3.0, 4.0)
+
+
+def test_what_counts_of_the_load_is_published_with_the_rights() -> None:
+    sample = Sample(1.0, 1.0, Rates(3.0, 14.0), counted=Rates(0.5, 1.0))
+    policy = replace(POLICY, boost_rights=BoostRights(("*",), ("tar.service",)))
+    seen = status_of(AgentState(), Observation(now=2.0, wall=3.0), policy, RuntimeInfo("0.1.0", 0.0, sample=sample))
+    assert (seen.load.counted_mb_s, seen.load.may_boost, seen.load.no_boost) == (1.5, ("*",), ("tar.service",))
+    assert Status.from_json(seen.to_json()) == seen
+    assert "1.5 MB/s" in dict(rows(seen))["throughput"]
 
 
 def test_the_capacity_is_published_with_its_reason() -> None:

@@ -10,6 +10,7 @@ import pytest
 from elastio.core.model import Rates, Sample, Spend, Spent
 from elastio.core.policy import (
     Caps,
+    as_load,
     is_load_high,
     is_quiet,
     next_size,
@@ -35,6 +36,16 @@ def watched(*mb_s: float) -> LoadWatch:
 
 def test_reads_and_writes_use_the_same_bandwidth() -> None:
     assert utilization(sample(4, read_mb_s=6), POLICY) == pytest.approx(0.5)
+
+
+def test_a_load_that_does_not_count_is_no_load_and_is_remembered_only_beside_one_that_does() -> None:
+    backup = replace(sample(15), counted=Rates(0.5, 1.0))
+    beside = replace(sample(15, read_mb_s=3), counted=Rates(3, 6))
+    assert utilization(backup, POLICY) == pytest.approx(0.075)
+    assert as_load(backup, POLICY).adaptive == Rates(0.5, 1.0)
+    assert as_load(beside, POLICY) == beside
+    assert as_load(sample(15), POLICY) == sample(15)
+    assert watch_load(LoadWatch(), backup, POLICY).above_since is None
 
 
 def test_load_at_the_threshold_counts_from_the_beginning_of_its_sample() -> None:

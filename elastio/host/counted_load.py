@@ -1,0 +1,129 @@
+"""How much of the adaptive device's load counts towards a boost, where some cgroups have no right to one.
+
+Theory of operation. The kernel counts the bytes of each cgroup, with all below it, when a request is submitted, and
+those of the device when a request is completed. On a slow volume the difference is some requests of several MB, that
+is, more in a second than the threshold of a boost. So what cgroups without the right have submitted is subtracted from
+what the device completes later: never more than that, and the rest from the next reading. What is left over is at most
+what can be in flight.
+
+Where only some cgroups have the right, what these have submitted is what counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add, sub
+
+from elastio.core.boost_rights import BoostRights, Counted
+from elastio.errors import HostError
+from elastio.host import cgroups
+from elastio.host.cgroups import Moved
+from elastio.host.sysfs import Sysfs
+from elastio.units import MIB
+
+# Cgroups come and go; those of a machine are listed again so often while the device is used.
+LIST_S = 2.0
+MOST_IN_FLIGHT_BYTES = 128 * MIB
+
+_log = logging.getLogger(__name__)
+
+Bytes = tuple[int, int]  # read, written
+NOTHING: Bytes = (0, 0)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The last reading, of the device and of each cgroup. `owed`: submitted without a right, not subtracted yet."""
+
+    number: str
+    rights: BoostRights
+    device: Bytes
+    counted: Counted
+    groups: Mapping[str, Bytes]
+    listed_at: float
+    owed: Bytes = NOTHING
+
+
+@dataclass(slots=True)
+class CountedLoad:
+    """The bytes that count, since the first reading. `rights`: those of now; `seconds` is a monotonic clock."""
+
+    sysfs: Sysfs
+    rights: Callable[[], BoostRights]
+    seconds: Callable[[], float] = time.monotonic
+    _bytes: Bytes = NOTHING
+    _seen: _Seen | None = None
+    _failed: str = ""
+
+    def read(self, adaptive: str, device: Bytes) -> Bytes | None:
+        """What counts, while the device `adaptive` has moved `device` in all; None: all of it counts.
+
+        While the device moves nothing, no cgroup is read.
+        """
+        rights = self.rights()
+        if rights.is_everybody:
+            self._seen = None
+            return None
+        try:
+            self._advance(adaptive, device, rights)
+        except HostError as error:
+            if str(error) != self._failed:
+                _log.warning("every load counts towards a boost, also that of cgroups without the right: %s", error)
+            self._seen, self._failed = None, str(error)
+            return None
+        self._failed = ""
+        return self._bytes
+
+    def _advance(self, adaptive: str, device: Bytes, rights: BoostRights) -> None:
+        before = self._seen
+        if before is not None and before.device == device and before.rights == rights:
+            return
+        number, now = self.sysfs.read(f"sys/block/{adaptive}/dev"), self.seconds()
+        is_same = before is not None and (before.number, before.rights) == (number, rights)
+        if before is None or not is_same or min(_each(sub, device, before.device)) < 0:
+            counted = self._list(rights)
+            self._seen = _Seen(number, rights, device, counted, self._moved(counted, number), now)
+            return
+        counted, listed_at = before.counted, before.listed_at
+        if now - listed_at >= LIST_S:
+            counted, listed_at = self._list(rights), now
+        groups = self._moved(counted, number)
+        added = _sum(_grown(before.groups, groups, counted.added))
+        taken = _sum(_grown(before.groups, groups, counted.subtracted))
+        moved, owed = _each(sub, device, before.device), NOTHING
+        if counted.everybody:
+            owed = _each(add, before.owed, taken)
+            added, taken = moved, _each(min, owed, moved)
+            owed = _each(min, _each(sub, owed, taken), (MOST_IN_FLIGHT_BYTES, MOST_IN_FLIGHT_BYTES))
+        self._bytes = _each(add, self._bytes, _each(max, _each(sub, added, taken), NOTHING))
+        self._seen = _Seen(number, rights, device, counted, groups, listed_at, owed)
+
+    def _list(self, rights: BoostRights) -> Counted:
+        cgroups.check_counted(self.sysfs)
+        return rights.counted(cgroups.counted(self.sysfs))
+
+    def _moved(self, counted: Counted, number: str) -> dict[str, Bytes]:
+        found = {group: cgroups.moved(self.sysfs, group, number) for group in (*counted.added, *counted.subtracted)}
+        return {group: _bytes_of(moved) for group, moved in found.items()}
+
+
+def _bytes_of(moved: Moved | None) -> Bytes:
+    return NOTHING if moved is None else (moved.read_bytes, moved.written_bytes)
+
+
+def _grown(before: Mapping[str, Bytes], after: Mapping[str, Bytes], groups: Iterable[str]) -> list[Bytes]:
+    """What each has moved since. One that was not there has begun at 0, as one whose counter has decreased has."""
+    steps = ((before.get(group, NOTHING), after[group]) for group in groups)
+    return [_each(sub, new, old) if min(_each(sub, new, old)) >= 0 else new for old, new in steps]
+
+
+def _sum(parts: Iterable[Bytes]) -> Bytes:
+    return reduce(partial(_each, add), parts, NOTHING)
+
+
+def _each(operation: Callable[[int, int], int], a: Bytes, b: Bytes) -> Bytes:
+    return operation(a[0], b[0]), operation(a[1], b[1])
