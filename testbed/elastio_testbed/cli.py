@@ -17,7 +17,15 @@ from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import PUBLISHED, Ahead, Setup
 from elastio_testbed.faults.command import consistency, faults
-from elastio_testbed.files import read_json, read_result, require_writable, write_json, write_or_print, write_text
+from elastio_testbed.files import (
+    json_text,
+    read_json,
+    read_result,
+    require_writable,
+    write_json,
+    write_or_print,
+    write_text,
+)
 from elastio_testbed.hypervisor import QEMU
 from elastio_testbed.image import build_cloud_image, build_guest_image
 from elastio_testbed.markdown import fault_section, rewritten, sections
@@ -131,8 +139,7 @@ def write_files(
     document: dict[str, Any], json_path: Path | None, png_path: Path | None, html_path: Path | None
 ) -> None:
     """Write each file that has a path. Missing folders are made."""
-    if json_path is not None:
-        write_text(json_path, to_json_text(document))
+    write_json(json_path, document)
     if png_path is not None:
         from elastio_testbed.picture import save  # noqa: PLC0415  matplotlib takes a second to load
 
@@ -141,13 +148,6 @@ def write_files(
         from elastio_testbed.page import page  # noqa: PLC0415
 
         write_text(html_path, page(document))
-
-
-def to_json_text(document: dict[str, Any]) -> str:
-    """Indented, except for the points of the picture: one line each would be most of the file."""
-    text = json.dumps({name: value for name, value in document.items() if name != "picture"}, indent=2)
-    points = json.dumps(document["picture"], separators=(",", ":"))
-    return f'{text.removesuffix("}").rstrip()},\n  "picture": {points}\n}}\n'
 
 
 @main.command()
@@ -222,7 +222,7 @@ def predict_command(
 
     def keep(found: prediction.Prediction) -> None:
         if json_path is not None:
-            write_or_print(json_path, json.dumps(found.to_json(), indent=2) + "\n")
+            write_or_print(json_path, json_text(found.to_json()))
 
     with click_errors():
         plan = Plan(experiment, PUBLISHED, scale or EXPERIMENTS[experiment].default_scale, bandwidth, suite=suite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,34 @@ def write_text(path: Path, text: str) -> None:
     unfinished.replace(path)
 
 
-def write_json(path: Path | None, document: Any) -> None:
-    """Write an indented document where a path was given. Raises OSError."""
+def json_text(document: Mapping[str, Any]) -> str:
+    """The document with a line for each key, and for each member of what these keys hold."""
+    parts = (f"{json.dumps(key)}: {_members(value)}" for key, value in document.items())
+    return _between("{", parts, "}") + "\n"
+
+
+def _members(value: Any) -> str:
+    """A list of records, or a table of them, has a line for each; anything else is one line."""
+    if isinstance(value, Mapping) and all(isinstance(each, Mapping | list) for each in value.values()):
+        return _between("{", (f"{json.dumps(key)}: {_line(each)}" for key, each in value.items()), "}")
+    if isinstance(value, list) and all(isinstance(each, Mapping | list) for each in value):
+        return _between("[", map(_line, value), "]")
+    return _line(value)
+
+
+def _between(begin: str, lines: Iterable[str], end: str) -> str:
+    inside = ",\n".join(lines)
+    return f"{begin}\n{inside}\n{end}" if inside else begin + end
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def write_json(path: Path | None, document: Mapping[str, Any]) -> None:
+    """Write the document where a path was given. Raises OSError."""
     if path is not None:
-        write_text(path, json.dumps(document, indent=2) + "\n")
+        write_text(path, json_text(document))
 
 
 def require_writable(path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio_testbed.cli import main, to_json_text
-from elastio_testbed.files import write_or_print
+from elastio_testbed.cli import main
+from elastio_testbed.files import json_text, write_or_print
 from elastio_testbed.hypervisor import choice
 from elastio_testbed.hypervisor.qemu.stored import VARIABLE, is_wanted
 from elastio_testbed.tables import all_tables
@@ -44,7 +44,7 @@ def test_guests_are_on_what_the_command_says_else_on_what_the_environment_does(
 @pytest.fixture
 def result(tmp_path: Path) -> Path:
     path = tmp_path / "result.json"
-    path.write_text(to_json_text(document()))
+    path.write_text(json_text(document()))
     return path
 
 
