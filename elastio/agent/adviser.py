@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from elastio.core import bursts, hindsight, money
 from elastio.core.bursts import BurstWatch, LoadRun, PastBurst
-from elastio.core.hindsight import PastLoad, Plan
+from elastio.core.hindsight import PastLoad, Pause, Plan
 from elastio.core.market import Advice
 from elastio.core.model import Sample, VolumeSpec
 from elastio.core.policy import Model, Policy, as_load
@@ -43,7 +43,7 @@ class HindsightAdviser:
         self._search: Iterator[Plan] | None = None
         self._best: Plan | None = None
         self._past: tuple[PastLoad, ...] = ()
-        self._gaps_s: tuple[float, ...] = ()
+        self._pauses: tuple[Pause, ...] = ()
         self._judged: _Judged | None = None
         self._slow_cost = math.inf
 
@@ -82,15 +82,15 @@ class HindsightAdviser:
         if market is None:
             return
         self._past = bursts.past_loads(ended, policy.backing_bandwidth_mb_s, policy.cache_bandwidth_mb_s)
-        gaps_s = bursts.gaps_s(ended, policy.backing_bandwidth_mb_s)
-        self._gaps_s, self._search, self._best, self._judged = gaps_s, None, None, None
+        pauses = bursts.pauses(ended)
+        self._pauses, self._search, self._best, self._judged = pauses, None, None, None
         if len(self._past) < money.LEAST_BURSTS:
-            self._advice = money.advised(market, policy, self._past, gaps_s, late)
+            self._advice = money.advised(market, policy, self._past, pauses, late)
             return
         terms = money.terms_of(market, policy, late)
         bounds = money.bounds_of(market, policy)
         self._slow_cost = hindsight.slow_cost(terms, self._past)
-        self._search = hindsight.plans(terms, market.offer, self._past, bounds, gaps_s)
+        self._search = hindsight.plans(terms, market.offer, self._past, bounds, pauses)
 
     def _judge(self, state: AgentState, policy: Policy) -> None:
         """Keep up to date what the past teaches about the owned cache: a replay of the bursts, less than a millisecond.
@@ -104,8 +104,8 @@ class HindsightAdviser:
         if self._judged == (volume, self._advice.plan):
             return
         self._judged = (volume, self._advice.plan)
-        plan, past, gaps_s = self._advice.plan, self._past, self._gaps_s
-        owned = None if cycle is None else money.judged(market, policy, cycle, plan, past, gaps_s)
+        plan, past, pauses = self._advice.plan, self._past, self._pauses
+        owned = None if cycle is None else money.judged(market, policy, cycle, plan, past, pauses)
         self._advice = replace(self._advice, owned=owned)
 
     def _go_on(self) -> None:
@@ -126,5 +126,5 @@ class HindsightAdviser:
             best = None
         largest = max(load.written_mb for load in self._past)
         self._advice = Advice(
-            len(self._past), largest, best, len(self._gaps_s), None if self._advice is None else self._advice.owned
+            len(self._past), largest, best, len(self._pauses), None if self._advice is None else self._advice.owned
         )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from elastio.core.hindsight import PastLoad
+from elastio.core.hindsight import PastLoad, Pause
 
 # A pause that is shorter does not end a burst.
 QUIET_S = 2.0
@@ -117,9 +117,9 @@ def own_rate(peak_mb_s: float, backing_mb_s: float, cache_mb_s: float) -> float:
     return peak_mb_s if peak_mb_s > 0 and (is_slow or is_between) else math.inf
 
 
-def gaps_s(bursts: Sequence[PastBurst], backing_mb_s: float) -> tuple[float, ...]:
-    """From the end of the flush after each burst to the next burst, in seconds, oldest first."""
+def pauses(bursts: Sequence[PastBurst]) -> tuple[Pause, ...]:
+    """The pauses between all of them, oldest first."""
     return tuple(
-        max(0.0, after.begun_wall - before.ended_wall - before.written_mb / backing_mb_s)
+        Pause(max(0.0, after.begun_wall - before.ended_wall), before.written_mb, before.ended_wall - before.begun_wall)
         for before, after in pairwise(bursts)
     )

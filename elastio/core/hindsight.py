@@ -43,6 +43,14 @@ class PastLoad(NamedTuple):
     pause_s: float
 
 
+class Pause(NamedTuple):
+    """The time from a burst to the next one, and what was written in the seconds that the burst lasted."""
+
+    pause_s: float
+    written_mb: float
+    lasted_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A volume to buy `delay_s` into a burst, and what applications and the drain get of it."""
@@ -64,17 +72,35 @@ class _Volume(NamedTuple):
 
 
 def best_plan(
-    terms: Terms, offer: Offer, past: Sequence[PastLoad], bounds: Bounds = UNBOUNDED, gaps_s: Sequence[float] = ()
+    terms: Terms, offer: Offer, past: Sequence[PastLoad], bounds: Bounds = UNBOUNDED, pauses: Sequence[Pause] = ()
 ) -> Plan | None:
     """The cheapest plan for these bursts; None if none would have been cheaper than to buy nothing.
 
-    `gaps_s`: all gaps that are known, from clean to the next burst, for `hold.holding_s`.
+    `pauses`: all that are known, for `hold.holding_s`.
     """
     if not past:
         return None
     nothing = slow_cost(terms, past)
-    best = min(plans(terms, offer, past, bounds, gaps_s), key=lambda p: p.cost, default=None)
+    best = min(plans(terms, offer, past, bounds, pauses), key=lambda p: p.cost, default=None)
     return best if best is not None and best.cost < nothing else None
+
+
+def gaps_s(terms: Terms, pauses: Sequence[Pause], app_mb_s: float, drain_mb_s: float) -> tuple[float, ...]:
+    """From clean to the next burst after each of these bursts, in seconds, with a cache of this speed and drain."""
+    return tuple(
+        max(0.0, pause.pause_s - _left_mb(terms, pause, app_mb_s, drain_mb_s) / terms.backing_mb_s) for pause in pauses
+    )
+
+
+def _left_mb(terms: Terms, burst: Pause, app_mb_s: float, drain_mb_s: float) -> float:
+    """What is still to be flushed at the end of the burst.
+
+    The backing volume takes b of it until the cache is there. Afterwards the drain flows back, for as long as the burst
+    lasts at the cache's speed or at the application's own.
+    """
+    early_mb = min(burst.written_mb, terms.backing_mb_s * min(burst.lasted_s, terms.late_s))
+    cached_s = min(max(0.0, burst.lasted_s - terms.late_s), (burst.written_mb - early_mb) / app_mb_s)
+    return max(0.0, burst.written_mb - early_mb - min(drain_mb_s, terms.backing_mb_s) * cached_s)
 
 
 def slow_cost(terms: Terms, past: Sequence[PastLoad]) -> float:
@@ -97,13 +123,13 @@ def plan_cost(terms: Terms, plan: Plan, past: Sequence[PastLoad]) -> float:
 
 
 def plans(
-    terms: Terms, offer: Offer, past: Sequence[PastLoad], bounds: Bounds = UNBOUNDED, gaps_s: Sequence[float] = ()
+    terms: Terms, offer: Offer, past: Sequence[PastLoad], bounds: Bounds = UNBOUNDED, pauses: Sequence[Pause] = ()
 ) -> Iterator[Plan]:
     """Every plan that is tried, with its cost for these bursts, one at a time: a caller may pause in between.
 
     There are hundreds of them, and each takes some microseconds for each burst.
     """
-    for plan in candidates(terms, offer, past, bounds, gaps_s):
+    for plan in candidates(terms, offer, past, bounds, pauses):
         yield replace(plan, cost=plan_cost(terms, plan, past))
 
 
@@ -112,7 +138,7 @@ def candidates(
     offer: Offer,
     past: Sequence[PastLoad],
     bounds: Bounds = UNBOUNDED,
-    gaps_s: Sequence[float] = (),
+    pauses: Sequence[Pause] = (),
     late_shares: Sequence[float] = LATE_SHARES,
 ) -> Iterator[Plan]:
     """Every plan that is tried, without its cost. `late_shares` of the longest burst are tried as delays, beside 0."""
@@ -123,11 +149,12 @@ def candidates(
             within = mb_s <= bounds.most_mb_s and mb_s * terms.efficiency + drain <= bounds.instance_mb_s
             if not within or app <= terms.backing_mb_s:
                 continue
+            gaps = gaps_s(terms, pauses, app, drain)
             for delay_s in (0.0, *(share * longest_s for share in late_shares)):
                 for spec in _specs(terms, offer, past, mb_s, drain, delay_s):
                     held_s = terms.overhead_s + _median([load.written_mb for load in past]) / terms.backing_mb_s
                     price = rebuy_price(terms, spec, app, held_s)
-                    keep_s = holding_s(gaps_s, hold_per_s(terms, spec), price)
+                    keep_s = holding_s(gaps, hold_per_s(terms, spec), price)
                     yield Plan(spec, app, drain, delay_s, keep_s)
 
 

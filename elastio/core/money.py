@@ -25,7 +25,7 @@ from statistics import median
 from elastio.core import governor, speed
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.first_guess import SIZES_MB, first_plan
-from elastio.core.hindsight import PastLoad, Plan, plan_cost, slow_cost
+from elastio.core.hindsight import PastLoad, Pause, Plan, gaps_s, plan_cost, slow_cost
 from elastio.core.hold import LEAST_GAPS, holding_s
 from elastio.core.market import MOST_HELD_S, Advice, Choice, Market, OwnedCache
 from elastio.core.model import VolumeSpec
@@ -86,17 +86,17 @@ def bounds_of(market: Market, policy: Policy) -> Bounds:
 
 
 def advised(
-    market: Market, policy: Policy, past: Sequence[PastLoad], gaps_s: Sequence[float], late: float
+    market: Market, policy: Policy, past: Sequence[PastLoad], pauses: Sequence[Pause], late: float
 ) -> Advice | None:
     """What fewer than LEAST_BURSTS bursts teach, by the formulas; without any, the first guess."""
     if not past:
         return Advice(0, 0.0, first_plan(terms_of(market, policy, late), market.offer, bounds_of(market, policy)))
     largest = max(load.written_mb for load in past)
-    return Advice(len(past), largest, formula_plan(market, policy, largest, gaps_s, late), len(gaps_s))
+    return Advice(len(past), largest, formula_plan(market, policy, largest, pauses, late), len(pauses))
 
 
 def formula_plan(
-    market: Market, policy: Policy, written_mb: float, gaps_s: Sequence[float], late: float
+    market: Market, policy: Policy, written_mb: float, pauses: Sequence[Pause], late: float
 ) -> Plan | None:
     """The best cache for one burst; None: none is worth its price. A larger one than allowed gets what is allowed."""
     terms = terms_of(market, policy, late)
@@ -104,9 +104,9 @@ def formula_plan(
     found = speed.best_choice(terms, market.offer, fitting_mb * MB, bounds_of(market, policy))
     if found is None:
         return None
-    hold = holding_s(
-        gaps_s, hold_per_s(terms, found.spec), rebuy_price(terms, found.spec, found.app_mb_s, found.held_s)
-    )
+    price = rebuy_price(terms, found.spec, found.app_mb_s, found.held_s)
+    gaps = gaps_s(terms, pauses, found.app_mb_s, found.drain_mb_s)
+    hold = holding_s(gaps, hold_per_s(terms, found.spec), price)
     return Plan(found.spec, found.app_mb_s, found.drain_mb_s, max(0.0, found.late_s - late), hold, found.cost)
 
 
@@ -157,7 +157,7 @@ def plan_reason(advice: Advice) -> str:
 
 
 def judged(
-    market: Market, policy: Policy, cycle: Cycle, best: Plan | None, past: Sequence[PastLoad], gaps_s: Sequence[float]
+    market: Market, policy: Policy, cycle: Cycle, best: Plan | None, past: Sequence[PastLoad], pauses: Sequence[Pause]
 ) -> OwnedCache | None:
     """What the past says of the cache of this cycle; None: an operator wants it, or nothing was chosen or is known.
 
@@ -175,7 +175,8 @@ def judged(
     terms, spec = terms_of(market, policy, SEEN_S + late), cycle.provisioned
     held_s = terms.overhead_s + past[-1].written_mb / terms.backing_mb_s
     price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)
-    hold = min(MOST_HELD_S, holding_s(gaps_s, hold_per_s(terms, spec), price))
+    gaps = gaps_s(terms, pauses, choice.cache_mb_s, choice.drain_mb_s)
+    hold = min(MOST_HELD_S, holding_s(gaps, hold_per_s(terms, spec), price))
     owned = Plan(spec, choice.cache_mb_s, choice.drain_mb_s, 0.0, hold if best is None else best.holding_s)
     cost = plan_cost(terms, owned, past)
     if best is None:

@@ -85,9 +85,9 @@ def test_many_bursts_lead_to_the_plan_that_hindsight_finds() -> None:
     for run in runs(6):
         watch = bursts.with_run(watch, run, 20, 0.3, 0.25)
     past = bursts.past_loads(watch.bursts, 20, 80)
-    gaps_s = bursts.gaps_s(watch.bursts, 20)
+    pauses = bursts.pauses(watch.bursts)
     terms = money.terms_of(MARKET, MONEY, money.late_s((), MONEY))
-    assert found.plan == best_plan(terms, MARKET.offer, past, money.bounds_of(MARKET, MONEY), gaps_s)
+    assert found.plan == best_plan(terms, MARKET.offer, past, money.bounds_of(MARKET, MONEY), pauses)
     assert found.plan is not None
 
 

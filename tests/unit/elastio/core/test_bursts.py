@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from elastio.core.bursts import KEPT, BurstWatch, LoadRun, PastBurst, gaps_s, own_rate, past_loads, with_run
+from elastio.core.bursts import KEPT, BurstWatch, LoadRun, PastBurst, own_rate, past_loads, pauses, with_run
+from elastio.core.hindsight import Pause
 
 BACKING = 20.0
 
@@ -80,10 +81,10 @@ def test_a_rate_that_neither_volume_explains_is_the_applications_own(peak: float
 def test_pauses_and_gaps_follow_their_bursts() -> None:
     found = watched((10, 20), (20, 0), (10, 20), (40, 0), (10, 20), (5, 0)).bursts
     assert [load.pause_s for load in past_loads(found, BACKING, 80)] == [20, 40, 30]
-    assert gaps_s(found, BACKING) == (10, 30), "a flush at 20 MB/s takes 10 s of each pause"
+    assert pauses(found) == (Pause(20, 200, 10), Pause(40, 200, 10))
     assert math.isinf(past_loads(found[:1], BACKING, 80)[0].pause_s)
 
 
 def test_nothing_is_known_of_no_burst() -> None:
     assert past_loads((), BACKING, 80) == ()
-    assert gaps_s((), BACKING) == ()
+    assert pauses(()) == ()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.core.hindsight import PastLoad, Plan, best_plan, candidates, plan_cost
+from elastio.core.hindsight import PastLoad, Pause, Plan, best_plan, candidates, gaps_s, plan_cost
 from elastio.core.hold import LEAST_GAPS
 from elastio.core.model import VolumeSpec
 from elastio.core.speed import Bounds, Offer, best_choice, in_ratio
@@ -102,9 +102,29 @@ def test_no_other_plan_of_one_speed_and_size_is_much_cheaper(
     assert found <= nothing
 
 
+@pytest.mark.parametrize(
+    ("lasted_s", "app_mb_s", "drain_mb_s", "gap_s"),
+    [
+        (40, 100, 0, 100 - (4000 - 330) / 33),  # ten seconds at 33 MB/s before the cache is there
+        (46.7, 100, 33, 100 - (4000 - 330 - 33 * 36.7) / 33),  # 36.7 s at 100 MB/s, 33 of which flow back
+        (46.7, 100, 60, 100 - (4000 - 330 - 33 * 36.7) / 33),  # the backing volume takes no more
+        (121, 100, 33, 100 - (4000 - 330 - 33 * 36.7) / 33),  # without a cache it took longer
+        (46.7, 50, 33, 100 - (4000 - 330 - 33 * 36.7) / 33),  # the application had more to do than to write
+        (8, 100, 33, 100 - (4000 - 264) / 33),  # over before there is a cache
+        (1e6, 1, 33, 100.0),
+    ],
+)
+def test_what_flows_back_during_a_burst_is_clean_before_the_next_one(
+    lasted_s: float, app_mb_s: float, drain_mb_s: float, gap_s: float
+) -> None:
+    terms = replace(AGBS, late_s=10.0)
+    (found,) = gaps_s(terms, [Pause(100.0, 4000.0, lasted_s)], app_mb_s, drain_mb_s)
+    assert found == pytest.approx(max(0.0, gap_s))
+
+
 def test_for_one_burst_it_is_the_best_choice() -> None:
-    never_soon = [1e6] * LEAST_GAPS
-    plan = present(best_plan(AGBS, SOLD, [PastLoad(4000, FOREVER, FOREVER)], gaps_s=never_soon))
+    never_soon = [Pause(1e6, 4000, 60)] * LEAST_GAPS
+    plan = present(best_plan(AGBS, SOLD, [PastLoad(4000, FOREVER, FOREVER)], pauses=never_soon))
     choice = present(best_choice(AGBS, SOLD, 4 * GB))
     assert plan.cost == pytest.approx(choice.cost, rel=0.02)
 

@@ -11,7 +11,7 @@ from elastio.core import boosting, money
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.first_guess import first_plan
-from elastio.core.hindsight import PastLoad, Plan, best_plan
+from elastio.core.hindsight import PastLoad, Pause, Plan, best_plan
 from elastio.core.machine import decide
 from elastio.core.market import Advice, Choice, OwnedCache
 from elastio.core.model import Forecast, Rates, RequestKind, Spend
@@ -109,7 +109,7 @@ def test_a_plan_that_waits_before_it_buys_is_waited_for() -> None:
 
 
 def test_few_bursts_are_answered_by_the_formulas() -> None:
-    few = present(money.advised(MARKET, MONEY, PAST[:2], (300.0,), LATE_S))
+    few = present(money.advised(MARKET, MONEY, PAST[:2], (Pause(300.0, 4000.0, 60.0),), LATE_S))
     assert few.bursts == 2
     assert present(few.plan).spec.bandwidth_mb_s <= POLICY.bought_bandwidth_mb_s
 
