@@ -1,6 +1,6 @@
 """How the cgroups of a machine share the capacity of the adaptive device, by their weights. Pure.
 
-`elastio shares` shows it (`divide`); where shares are switched on, `limits` says which limits put it in force.
+`elastio shares` shows it (`divide`); where shares are switched on, `division` says which limits put it in force.
 
 Theory of operation. The queue of a cloud volume is at the provider, who serves first what comes first. The kernel
 never sees the volume as full, so the weights of its cgroups have no effect. This module says what they would give.
@@ -11,9 +11,6 @@ never sees the volume as full, so the weights of its cgroups have no effect. Thi
   (water-filling), so nothing is left over while somebody wants it.
 - What a cgroup wants is not visible on a full device. It wants more if it uses nearly all of its share, or if its tasks
   wait most of the time. On a device that is not full, everybody has what it wants.
-- Limits change what can be seen. A cgroup wants more, too, if it uses nearly all of its limit, whatever the others use.
-  One that does not may have been slowed down by those that do: it gets room to grow, up to its share, at each turn.
-  While nobody wants more there are no limits.
 - A reservation in MB/s becomes a part of the capacity in force, so it weighs more in a phase with less capacity. What
   the reservations leave is divided by weight. One that is not used is lent like any share.
 """
@@ -21,7 +18,7 @@ never sees the volume as full, so the weights of its cgroups have no effect. Thi
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -36,14 +33,8 @@ ACTIVE = 0.001
 # A limit is rewritten only for a larger change. Measured on Linux 6.1 with limits on bcacheN: to rewrite every one,
 # four times a second, costs 45 % of the throughput.
 HYSTERESIS = 0.08
-# A cgroup that uses this share of its limit wants more.
-NEAR_LIMIT = 0.85
-# A cgroup that wants no more is limited to so much more than it uses, so that it is not near its limit.
-LOOSE = 1.25
-# So much more than it used may a cgroup want that does not use all of its share.
-GROWTH = 1.10
-# Share of the capacity that every limit leaves: a limit of next to nothing would make a request wait for minutes.
-LEAST_LIMIT = 0.01
+# No part is smaller: a limit of next to nothing would make a request wait for minutes.
+LEAST_PART = 0.01
 # Share of the capacity that can be reserved; the rest is for everybody.
 MOST_RESERVED = 0.90
 
@@ -146,56 +137,18 @@ def fractions(weights: Mapping[str, float], active: Iterable[str]) -> dict[str, 
 
 
 def parts(weights: Mapping[str, float], active: Sequence[str], plan: SharePlan) -> dict[str, float]:
-    """The part of the whole (0 to 1) of each active cgroup, by reservations and weights; together 1."""
+    """The part of the whole (0 to 1) of each active cgroup, by reservations and weights; together 1.
+
+    None is much smaller than LEAST_PART.
+    """
     asked = {group: sum(each.mb_s for each in plan.reserve if each.is_for(group)) for group in active}
     reserved = {group: mb_s / plan.capacity_mb_s for group, mb_s in asked.items() if mb_s > 0}
     scale = min(1.0, MOST_RESERVED / sum(reserved.values())) if reserved else 1.0
     others = fractions(weights, [group for group in active if group not in reserved])
     rest = 1.0 - scale * sum(reserved.values())
-    found = {g: scale * reserved[g] if g in reserved else rest * others[g] for g in active}
+    found = {g: max(LEAST_PART, scale * reserved[g] if g in reserved else rest * others[g]) for g in active}
     whole = sum(found.values())
     return {group: part / whole for group, part in found.items()}
-
-
-def limits(
-    uses: Sequence[Use],
-    weights: Mapping[str, float],
-    plan: SharePlan,
-    in_force_mb_s: Mapping[str, float],
-    untouched: Collection[str] = (),
-) -> dict[str, float]:
-    """The limit of each active cgroup in MB/s; nothing while nobody wants more than it has.
-
-    `in_force_mb_s`: the limits of now. `untouched`: cgroups that somebody else limits; what they use counts.
-    """
-    capacity = plan.capacity_mb_s
-    active = [use for use in uses if use.used_mb_s >= ACTIVE * capacity]
-    part = parts(weights, [use.group for use in active], plan)
-    is_full = sum(use.used_mb_s for use in active) >= FULL * capacity
-
-    def is_hungry(use: Use) -> bool:
-        if use.group in untouched:
-            return False
-        at_limit = use.used_mb_s >= NEAR_LIMIT * in_force_mb_s.get(use.group, math.inf)
-        return at_limit or (is_full and _wants_more(use, part[use.group] * capacity))
-
-    hungry = {use.group for use in active if is_hungry(use)}
-    if not hungry:
-        return {}
-    wanted = [math.inf if u.group in hungry else _room(u, part[u.group] * capacity) for u in active]
-    allotted = fill(capacity, wanted, [part[use.group] for use in active])
-    return {
-        use.group: max(mb_s, LEAST_LIMIT * capacity)
-        if use.group in hungry
-        else max(part[use.group] * capacity, LOOSE * use.used_mb_s)
-        for use, mb_s in zip(active, allotted, strict=True)
-        if use.group not in untouched
-    }
-
-
-def _room(use: Use, entitled_mb_s: float) -> float:
-    """What a cgroup that does not use all of its share may want next."""
-    return max(use.used_mb_s, min(GROWTH * use.used_mb_s, entitled_mb_s))
 
 
 def path(group: str) -> tuple[str, ...]:
@@ -210,12 +163,3 @@ def _parent(group: str) -> str:
 def is_overloaded(shares: Iterable[Share]) -> bool:
     """Whether somebody wants more than there is."""
     return any(share.wants_more for share in shares)
-
-
-def rewrites(in_force_mb_s: Mapping[str, float], wanted_mb_s: Mapping[str, float]) -> dict[str, float]:
-    """The limits to write, by cgroup: new ones, and those that differ by more than HYSTERESIS from the one in force."""
-    return {
-        group: wanted
-        for group, wanted in wanted_mb_s.items()
-        if group not in in_force_mb_s or abs(wanted - in_force_mb_s[group]) > HYSTERESIS * in_force_mb_s[group]
-    }

@@ -2,7 +2,7 @@
 
 Theory of operation. The loop lives in the process that holds requests back, between its jobs, so the two never write at
 the same time. Each turn, four times a second, reads what the cgroups used since the last, has the core divide the
-capacity (`core.shares.limits`), and rewrites the limits that differ enough. A capacity belongs to one state of the
+capacity (`core.division`), and writes the limits that are new. A capacity belongs to one state of the
 device. So whoever attaches or bypasses a cache calls `leave` while requests are held back, and whoever detaches one
 calls `end` before: all limits are lifted, and the agent shares again, with the capacity of then, when it has seen what
 came of it.
@@ -20,7 +20,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from elastio.core.shares import SharePlan, Use, limits, rewrites
+from elastio.core.division import Division
+from elastio.core.shares import SharePlan
 from elastio.errors import HostError
 from elastio.host import cgroups, share_limits
 from elastio.host.guard import Guard
@@ -31,8 +32,6 @@ from elastio.host.throttle import stacked
 from elastio.units import MB
 
 TURN_S = 0.25
-# A fraction of a second does not show what a cgroup uses: requests of several MB count at once.
-SMOOTHING = 0.5
 # The cgroups of a machine, and their weights, are listed again so often.
 LIST_S = 2.0
 LEASE_S = 5.0
@@ -53,7 +52,7 @@ class Sharer:
         self._groups: tuple[str, ...] = ()
         self._weights: dict[str, float] = {}
         self._moved: dict[str, int] = {}
-        self._used: dict[str, float] = {}
+        self._division = Division()
         self._limited: set[str] = set()  # may have a limit
         self._listed_at = self._turned_at = float("-inf")
 
@@ -75,7 +74,7 @@ class Sharer:
         self._guard.begin_lease(LEASE_S)
         share_limits.record(self._sysfs, plan.capacity_mb_s, numbers[0], self._limited)
         if not self.is_sharing:
-            self._moved, self._used, self._turned_at = {}, {}, self._seconds()
+            self._moved, self._division, self._turned_at = {}, Division(), self._seconds()
         self._plan, self._number, self._listed_at = plan, numbers[0], float("-inf")
 
     def end(self) -> None:
@@ -133,27 +132,26 @@ class Sharer:
         if now - self._listed_at >= LIST_S:
             self._groups, self._listed_at = cgroups.sharers(self._sysfs), now
             self._weights = cgroups.weights(self._sysfs, self._groups)
-        uses = self._uses(now)
-        shown = {use.group: limits_of(self._sysfs, use.group).get(self._number) for use in uses}
+        used = self._used(now)
+        shown = {group: limits_of(self._sysfs, group).get(self._number) for group in used}
         in_force = {
             group: mb_s for group, limit in shown.items() if (mb_s := share_limits.share_mb_s(limit)) is not None
         }
         foreign = {group for group, limit in shown.items() if limit is not None and group not in in_force}
-        wanted = limits(uses, self._weights, plan, in_force, foreign)
+        self._division, wanted = self._division.turn(used, self._weights, plan, in_force, foreign)
         self._guard.begin_lease(LEASE_S)
-        self._write(plan, rewrites(in_force, wanted))
+        self._write(plan, {group: mb_s for group, mb_s in wanted.items() if mb_s != in_force.get(group)})
         self._lift(self._limited - wanted.keys())
 
-    def _uses(self, now: float) -> list[Use]:
-        """What each cgroup used lately; one that was not there before is known from the next turn on."""
+    def _used(self, now: float) -> dict[str, float]:
+        """MB/s of each cgroup since the last turn; one that was not there before is known from the next turn on."""
         seconds, self._turned_at = now - self._turned_at, now
-        moved = {group: found for group in self._groups if (found := self._bytes(group)) is not None}
-        used = {}
-        for group in moved.keys() & self._moved.keys():
-            mb_s = max(0, moved[group] - self._moved[group]) / MB / seconds if seconds > 0 else 0.0
-            used[group] = SMOOTHING * mb_s + (1 - SMOOTHING) * self._used.get(group, 0.0)
-        self._moved, self._used = moved, used
-        return [Use(group, used[group]) for group in self._groups if group in used]
+        before, self._moved = self._moved, self._bytes_moved()
+        known = [group for group in self._groups if group in before and group in self._moved] if seconds > 0 else []
+        return {group: max(0, self._moved[group] - before[group]) / MB / seconds for group in known}
+
+    def _bytes_moved(self) -> dict[str, int]:
+        return {group: found for group in self._groups if (found := self._bytes(group)) is not None}
 
     def _bytes(self, group: str) -> int | None:
         found = cgroups.moved(self._sysfs, group, self._number)

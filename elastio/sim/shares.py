@@ -1,8 +1,8 @@
 """The limits by which two cgroups share the simulated device: one writes, the other reads.
 
-The limits are those of `core.shares`, put in force each quarter of a second by the agent's host worker, while it lives.
-As on a real machine they stay when the agent dies or is stopped, until its guard removes them; one that is left behind
-slows its cgroup down.
+The limits are those of `core.division`, put in force each quarter of a second by the agent's host worker, while it
+lives. As on a real machine they stay when the agent dies or is stopped, until its guard removes them; one that is left
+behind slows its cgroup down.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elastio.core.boost_rights import BoostRights
-from elastio.core.shares import ACTIVE, SharePlan, Use, limits, rewrites
+from elastio.core.division import Division
+from elastio.core.shares import SharePlan
 from elastio.sim.traffic import Traffic
 from elastio.units import MB
 
 WRITERS, READERS = "system.slice/writer.service", "system.slice/reader.service"
 WEIGHTS = {"system.slice": 100.0, WRITERS: 100.0, READERS: 100.0}
 TURN_S = 0.25
-SMOOTHING = 0.5
 # The guard removes what a dead agent left at once, and what one that is stopped left when its heartbeat is this old.
 GUARD_S = 10.0
 ROUNDING = 1e-6
@@ -35,14 +35,14 @@ class SimShares:
     plan: SharePlan | None = None
     limits: dict[str, float] = field(default_factory=dict)
     stayed: int = 0
-    _used: dict[str, float] = field(default_factory=dict)
+    _division: Division = field(default_factory=Division)
     _moved: dict[str, int] = field(default_factory=dict)
     _turns: int = 0
     _alone_since: float | None = None
 
     def end(self) -> None:
         """Lift all limits."""
-        self.plan, self.limits, self._used = None, {}, {}
+        self.plan, self.limits, self._division = None, {}, Division()
 
     def changed(self) -> None:
         """The cache is attached, bypassed or detached by the agent."""
@@ -60,7 +60,7 @@ class SimShares:
     @property
     def is_busy(self) -> bool:
         """A step may change something even if nobody uses the device."""
-        return self.plan is not None and bool(self.limits or self._used)
+        return self.plan is not None and bool(self.limits or self._division.used_mb_s)
 
     def rest(self, now: float) -> None:
         """Equivalent to steps until now in which nobody used the device."""
@@ -74,12 +74,5 @@ class SimShares:
         before, self._moved = self._moved, {WRITERS: traffic.written, READERS: traffic.read}
         if self.plan is None or self._alone_since is not None:
             return
-        for group, moved in self._moved.items():
-            mb_s = max(0, moved - before.get(group, moved)) / MB / TURN_S
-            used = SMOOTHING * mb_s + (1 - SMOOTHING) * self._used.pop(group, 0.0)
-            if used >= ACTIVE * self.plan.capacity_mb_s:
-                self._used[group] = used
-        uses = [Use(group, mb_s) for group, mb_s in self._used.items()]
-        wanted = limits(uses, WEIGHTS, self.plan, self.limits)
-        kept = {group: mb_s for group, mb_s in self.limits.items() if group in wanted}
-        self.limits = {**kept, **rewrites(self.limits, wanted)}
+        used = {group: max(0, now - before.get(group, now)) / MB / TURN_S for group, now in self._moved.items()}
+        self._division, self.limits = self._division.turn(used, WEIGHTS, self.plan, self.limits)

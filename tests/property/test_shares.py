@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elastio.core import shares
-from elastio.core.shares import Reserved, SharePlan, Use
+from elastio.core.shares import Use
 
 # A machine's cgroups: services in two slices, and one slice without children.
 GROUPS = ("system.slice/a", "system.slice/b", "batch.slice/c", "batch.slice/d", "user.slice")
@@ -24,8 +23,6 @@ uses = st.lists(
 )
 parts = st.floats(1.0, 10000.0)
 wishes = st.one_of(st.floats(0.0, 2000.0), st.just(math.inf))
-# A limit, what is wanted now as a factor of it, and whether nothing is in force yet.
-limits = st.dictionaries(st.sampled_from(GROUPS), st.tuples(st.floats(0.1, 2000.0), st.floats(0.8, 1.2), st.booleans()))
 # Relative error of some additions.
 ROUNDING = 1e-9
 
@@ -83,76 +80,3 @@ def test_the_hungry_of_one_slice_have_it_by_their_weights(
             if one.group.rpartition("/")[0] == other.group.rpartition("/")[0]:
                 ratio = one.allotted_mb_s / other.allotted_mb_s
                 assert ratio == pytest.approx(weight[one.group] / weight[other.group], rel=1e-6)
-
-
-@given(limits)
-def test_no_limit_is_rewritten_for_a_change_of_less_than_eight_percent(
-    groups: dict[str, tuple[float, float, bool]],
-) -> None:
-    in_force = {group: limit for group, (limit, _, is_new) in groups.items() if not is_new}
-    wanted = {group: limit * factor for group, (limit, factor, _) in groups.items()}
-    written = shares.rewrites(in_force, wanted)
-    for group, (_, factor, is_new) in groups.items():
-        change = math.inf if is_new else abs(factor - 1)
-        assert change >= 0.08 * (1 - ROUNDING) if group in written else change <= 0.08 * (1 + ROUNDING)
-    assert written.items() <= wanted.items()
-
-
-# --- limits ---------------------------------------------------------------------------------------------------
-
-demands = st.dictionaries(st.sampled_from(GROUPS), st.floats(0.01, 3.0), min_size=1)
-reserves = st.lists(st.builds(Reserved, st.sampled_from(GROUPS), st.floats(0.1, 2000.0)), unique_by=lambda r: r.group)
-
-
-@given(uses, weights, capacities, reserves, limits, st.sets(st.sampled_from(GROUPS)))
-def test_limits_leave_everybody_its_share_and_touch_no_limit_of_somebody_else(
-    used: list[Use],
-    weight: dict[str, float],
-    capacity: float,
-    reserve: list[Reserved],
-    before: dict[str, tuple[float, float, bool]],
-    untouched: set[str],
-) -> None:
-    plan = SharePlan(capacity, tuple(reserve))
-    in_force = {group: limit for group, (limit, _, _) in before.items()}
-    found = shares.limits(used, weight, plan, in_force, untouched)
-    assert not found.keys() & untouched
-    active = [use for use in used if use.used_mb_s >= shares.ACTIVE * capacity]
-    part = shares.parts(weight, [use.group for use in active], plan)
-    assert sum(part.values()) == pytest.approx(1.0 if active else 0.0)
-    for use in active:
-        if use.group in found:
-            assert found[use.group] >= part[use.group] * capacity * (1 - 1e-6) or found[use.group] >= use.used_mb_s
-
-
-def test_a_cgroup_that_wants_no_more_is_never_limited_to_less_than_it_uses() -> None:
-    """It uses more than its weight gives, of what another one leaves."""
-    uses = [Use("system.slice/a", 0.475), Use("system.slice/b", 0.25), Use("batch.slice/c", 0.25)]
-    in_force = {"system.slice/a": 0.475, "system.slice/b": 0.3625}
-    weight = {**dict.fromkeys(NODES, 1.0), "batch.slice": 4.0}
-    assert shares.limits(uses, weight, SharePlan(1.1), in_force)["system.slice/b"] >= 0.25
-
-
-# A cgroup that uses just its share of a full device counts as wanting more at every other turn, and takes from those
-# that do: what is left of the promise by the worst demands of 6,000.
-LEAST_SHARE, LEAST_USED = 0.7, 0.5
-
-
-@given(weights, demands)
-def test_turns_of_the_loop_end_at_the_shares(weight: dict[str, float], wants: dict[str, float]) -> None:
-    """A device that serves first what comes first, asked for so much of its capacity by each cgroup.
-
-    Limits go up and down a little for ever, to see who wants more: what counts is the mean of some turns.
-    """
-    in_force: dict[str, float] = {}
-    turns: list[dict[str, float]] = []
-    for _ in range(60):
-        asked = {group: min(want, in_force.get(group, math.inf)) for group, want in wants.items()}
-        turns.append({group: mb_s * min(1.0, 1.02 / sum(asked.values())) for group, mb_s in asked.items()})
-        used = [Use(group, mb_s) for group, mb_s in turns[-1].items()]
-        wanted = shares.limits(used, weight, SharePlan(1.0), in_force)
-        in_force = {**{g: mb_s for g, mb_s in in_force.items() if g in wanted}, **shares.rewrites(in_force, wanted)}
-    served = {group: fmean(turn[group] for turn in turns[-20:]) for group in wants}
-    for group, entitled in shares.fractions(weight, wants).items():
-        assert served[group] >= LEAST_SHARE * min(wants[group], entitled)
-    assert sum(served.values()) >= LEAST_USED * min(1.0, sum(wants.values()))

@@ -88,55 +88,7 @@ def test_who_uses_next_to_nothing_takes_no_part() -> None:
     assert found[DB].entitled_mb_s == pytest.approx(CAPACITY)
 
 
-# --- limits ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("wanted", "is_written"), [(20.0, False), (21.5, False), (18.5, False), (21.7, True), (18.3, True)]
-)
-def test_a_limit_is_rewritten_for_a_change_of_more_than_eight_percent(wanted: float, *, is_written: bool) -> None:
-    assert shares.rewrites({DB: 20.0}, {DB: wanted}) == ({DB: wanted} if is_written else {})
-
-
-def test_a_new_limit_is_written() -> None:
-    assert shares.rewrites({}, {DB: 20.0}) == {DB: 20.0}
-
-
-# --- limits ---------------------------------------------------------------------------------------------------
-
-PLAN = SharePlan(60.0)
-
-
-def limited(*uses: Use, plan: SharePlan = PLAN, untouched: tuple[str, ...] = (), **before: float) -> dict[str, float]:
-    in_force = {{"db": DB, "etl": ETL}[name]: mb_s for name, mb_s in before.items()}
-    return shares.limits(uses, WEIGHTS, plan, in_force, untouched)
-
-
-def test_on_a_device_that_is_not_full_nobody_is_limited() -> None:
-    assert limited(Use(DB, 12.0), Use(ETL, 36.0)) == {}
-
-
-def test_on_a_full_device_the_hungry_leave_the_others_room_up_to_their_share() -> None:
-    assert limited(Use(DB, 30.0), Use(ETL, 30.0)) == pytest.approx({DB: 40.0, ETL: 27.0})
-    assert limited(Use(DB, 39.0), Use(ETL, 20.0), db=40.0, etl=21.0) == pytest.approx({DB: 40.0, ETL: 20.0})
-
-
-def test_who_is_slowed_down_by_its_limit_alone_gets_what_others_leave() -> None:
-    assert limited(Use(DB, 12.0), Use(ETL, 20.0), db=40.0, etl=20.0) == pytest.approx({DB: 40.0, ETL: 46.8})
-
-
-def test_limits_end_when_nobody_is_near_his_own() -> None:
-    assert limited(Use(DB, 12.0), Use(ETL, 36.0), db=40.0, etl=46.8) == {}
-
-
-def test_who_is_limited_by_somebody_else_is_left_out_and_counts() -> None:
-    assert limited(Use(DB, 30.0), Use(ETL, 30.0), untouched=(DB,)) == pytest.approx({ETL: 27.0})
-
-
-def test_no_limit_is_next_to_nothing() -> None:
-    weights = {"a": 1.0, "b": 10000.0}
-    found = shares.limits([Use("a", 30.0), Use("b", 30.0)], weights, PLAN, {})
-    assert found["a"] >= 0.6
+# --- reservations ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -55,17 +55,17 @@ def io_max(tree: Tree, group: str) -> str:
     return tree.kernel.read(f"{CGROUPS}/{group}/io.max")
 
 
-def test_the_hungry_leave_room_up_to_the_share_of_each(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+def test_the_hungry_have_what_others_leave(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
     share(device, sharer)
-    assert limits(tree) == {DB: 39, ETL: 27}
-    device.loads = {DB: (38.0, 0.0), ETL: (0.0, 20.0)}
+    assert limits(tree) == {DB: 39, ETL: 28}
+    device.loads = {DB: (40.0, 0.0), ETL: (0.0, 28.0)}
     turns(device, sharer)
     assert limits(tree) == {DB: 39, ETL: 19}
 
 
 def test_a_reservation_changes_the_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
     share(device, sharer, SharePlan(58.0, (Reserved("etl.service", 38.0),)))
-    assert limits(tree) == {DB: 29, ETL: 38}
+    assert limits(tree) == {DB: 30, ETL: 38}
 
 
 def test_limits_end_when_the_device_is_not_full_any_more(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
@@ -89,7 +89,7 @@ def test_a_limit_of_an_administrator_stays_and_its_cgroup_counts(
 ) -> None:
     tree.kernel.lay(f"{CGROUPS}/{DB}/io.max", ADMINISTRATOR)
     share(device, sharer)
-    assert (io_max(tree, DB), limits(tree)) == (ADMINISTRATOR, {ETL: 27})
+    assert (io_max(tree, DB), limits(tree)) == (ADMINISTRATOR, {ETL: 28})
     sharer.end()
     assert (io_max(tree, DB), limits(tree)) == (ADMINISTRATOR, {})
 

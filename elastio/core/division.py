@@ -1,0 +1,185 @@
+"""The limits by which cgroups share the adaptive device, from turn to turn. Pure.
+
+Theory of operation. What a cgroup wants is not visible, only what it uses under its limit. One rule says who is
+*hungry*, that is, wants more: it uses nearly all of its limit. A cgroup without a limit is hungry if it uses nearly all
+of its share of a full device. All others are satisfied, and what they use is what they want. The hungry share by weight
+what the satisfied leave (`shares.fill`), and each has just that as its limit. The limit of the satisfied is above what
+they use, and at least their share. With limits in force the device is not full, so nobody is slowed down by the others'
+queues, and the rule is right. Four things can be wrong with it, and each is set right:
+
+- *Crowded*: more is used than there is to share. Then somebody is slowed down by the others, and what it uses is not
+  what it wants. A satisfied cgroup gets room for twice of what it uses, up to its share, until that is no more than it
+  takes. Who uses as much of its limit as anybody does is hungry.
+- *Short*: less is used than there is, and somebody is hungry. One of the hungry wants just a little less than its
+  limit. All of their limits go up by a step (STEP), below which who wants no more cannot hide.
+- *Odd*: a limit differs from what it should be, but by too little to rewrite it. All such go down by a step for one
+  turn, from where the next turn writes the right ones.
+- Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
+  after PATIENCE turns in a row.
+
+A limit is rewritten only for a change of more than HYSTERESIS. Where wishes do not change, limits come to rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from elastio.core.shares import ACTIVE, FULL, HYSTERESIS, WANTS_MORE, SharePlan, fill, parts
+
+# The weight of a turn in the mean, as soon as that is as long.
+SMOOTHING = 0.3
+# A cgroup that uses this share of its limit is hungry.
+NEAR_LIMIT = 0.93
+# A satisfied cgroup that uses more than its share is limited to so much more than it uses, so that it is not near it.
+LOOSE = 1.25
+# And it keeps a limit that is higher by up to this factor.
+LOOSER = 1.5
+# It may want so much more than it uses while others slow it down.
+ROOM = 2.0
+# Limits end where less than this share of the capacity is used.
+EMPTY = 0.80
+CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
+PATIENCE = 3
+STEP = 1.0625 * HYSTERESIS
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """What one turn has to know of those before it.
+
+    `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
+    turns in a row something has been wrong that is not yet set right.
+    """
+
+    used_mb_s: Mapping[str, float] = field(default_factory=dict)
+    turns: int = 0
+    amiss: int = 0
+
+    def turn(
+        self,
+        moved_mb_s: Mapping[str, float],
+        weights: Mapping[str, float],
+        plan: SharePlan,
+        in_force_mb_s: Mapping[str, float],
+        untouched: Collection[str] = (),
+    ) -> tuple[Division, dict[str, float]]:
+        """The next state, and the limits from now on, in MB/s; those that stay are equal to the ones in force.
+
+        `moved_mb_s`: what each cgroup used since the last turn. `untouched`: cgroups that somebody else limits; what
+        they use counts.
+        """
+        weight = max(SMOOTHING, 1 / (self.turns + 2))
+        used = {
+            group: weight * now + (1 - weight) * self.used_mb_s.get(group, now) for group, now in moved_mb_s.items()
+        }
+        seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched)
+        hungry = seen.hungry()
+        if not hungry:
+            return Division(seen.used, self.turns + 1), {} if seen.is_empty() else dict(seen.limit)
+        right = seen.allotted(hungry, all_are_slowed=seen.is_crowded() and self.amiss > 0)
+        limits = {**seen.loose(), **{group: _kept(seen.limit.get(group), mb_s) for group, mb_s in right.items()}}
+        odd = {group for group, mb_s in right.items() if abs(limits[group] / mb_s - 1) > ODD}
+        is_amiss = bool(odd) or seen.is_crowded() or seen.is_short()
+        amiss = self.amiss + 1 if is_amiss and not seen.has_changed(limits, right) else 0
+        if amiss >= PATIENCE:
+            too_many = right if seen.is_crowded() else odd
+            down = {group: (1 - STEP) * min(limits[group], right[group]) for group in too_many}
+            up = {group: (1 + STEP) * limits[group] for group in right}
+            limits, amiss = {**limits, **(down or up)}, 0
+        if not seen.has_changed(limits, right):
+            return Division(seen.used, self.turns + 1, amiss), limits
+        return Division({group: limits[group] for group in right}, 0, amiss), limits
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One turn. `used`, `part`, `limit`: of the active cgroups. `moved_mb_s`: of all, in this turn alone."""
+
+    capacity: float
+    used: Mapping[str, float]
+    moved_mb_s: float
+    part: Mapping[str, float]
+    limit: Mapping[str, float]
+    untouched: Collection[str]
+
+    @classmethod
+    def of(
+        cls,
+        used: Mapping[str, float],
+        moved_mb_s: float,
+        weights: Mapping[str, float],
+        plan: SharePlan,
+        in_force: Mapping[str, float],
+        untouched: Collection[str],
+    ) -> _Seen:
+        active = {group: mb_s for group, mb_s in used.items() if mb_s >= ACTIVE * plan.capacity_mb_s}
+        limit = {group: in_force[group] for group in active if group in in_force and group not in untouched}
+        part = parts(weights, list(active), plan)
+        return cls(plan.capacity_mb_s, active, moved_mb_s, part, limit, untouched)
+
+    def _share(self, group: str) -> float:
+        return self.part[group] * self.capacity
+
+    def _uses(self, share: float, *, for_sure: bool = False) -> bool:
+        """Whether so much of the capacity is used, of late or on the whole; `for_sure`: both."""
+        both = (self.moved_mb_s, sum(self.used.values()))
+        return (min(both) if for_sure else max(both)) >= share * self.capacity
+
+    def is_empty(self) -> bool:
+        return not self._uses(EMPTY)
+
+    def is_short(self) -> bool:
+        return not self._uses(SHORT)
+
+    def is_crowded(self) -> bool:
+        return self._uses(CROWDED, for_sure=True)
+
+    def hungry(self) -> set[str]:
+        """Who wants more. On a crowded device nobody may reach its limit: then who comes nearest."""
+        nearest = max((self.used[group] / mb_s for group, mb_s in self.limit.items()), default=1.0)
+        near = NEAR_LIMIT * (min(1.0, nearest) if self.is_crowded() else 1.0)
+        found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * mb_s}
+        return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
+
+    def _unknown(self) -> set[str]:
+        """Those without a limit on a full device."""
+        return self.used.keys() - self.limit.keys() - set(self.untouched) if self._uses(FULL) else set()
+
+    def allotted(self, hungry: Collection[str], *, all_are_slowed: bool) -> dict[str, float]:
+        """What each of the hungry gets, and of the others those that cannot keep what they use."""
+        slowed = self.used.keys() if all_are_slowed else self._unknown()
+
+        def wanted(group: str) -> float:
+            if group in hungry:
+                return math.inf
+            used = self.used[group]
+            return max(used, min(ROOM * used, self._share(group))) if group in slowed else used
+
+        got = fill(self.capacity, [wanted(group) for group in self.used], [self.part[group] for group in self.used])
+        return {
+            group: mb_s
+            for (group, used), mb_s in zip(self.used.items(), got, strict=True)
+            if group not in self.untouched and (group in hungry or mb_s < used * (1 - ROUNDING))
+        }
+
+    def loose(self) -> dict[str, float]:
+        """The limit of each cgroup if it is satisfied."""
+        return {group: self._loose(group) for group in self.used if group not in self.untouched}
+
+    def _loose(self, group: str) -> float:
+        used, share, limit = self.used[group], self._share(group), self.limit.get(group)
+        wanted = max(share, LOOSE * used)
+        is_fit = limit is not None and share <= limit * (1 + ROUNDING) <= LOOSER * wanted and used < NEAR_LIMIT * limit
+        return limit if limit is not None and is_fit else _kept(limit, wanted)
+
+    def has_changed(self, limits: Mapping[str, float], hungry: Collection[str]) -> bool:
+        """Whether the limit of a hungry one is another than before."""
+        return any(limits[group] != self.limit.get(group) for group in hungry)
+
+
+def _kept(limit: float | None, wanted: float) -> float:
+    """The limit that is in force, unless it differs by more than HYSTERESIS from what is wanted."""
+    return limit if limit is not None and abs(wanted - limit) <= HYSTERESIS * limit else wanted

@@ -1,0 +1,80 @@
+"""Which limits share the device, in figures that can be checked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.core.division import PATIENCE, STEP, Division
+from elastio.core.shares import SharePlan
+
+DB, ETL = "system.slice/db.service", "system.slice/etl.service"
+WEIGHTS = {"system.slice": 100.0, DB: 200.0, ETL: 100.0}
+SHARES = {DB: 40.0, ETL: 20.0}
+
+
+def limited(
+    db: float, etl: float, before: dict[str, float] | None = None, untouched: tuple[str, ...] = (), turns: int = 1
+) -> dict[str, float]:
+    """The limits after so many turns in which both use just that of 60 MB/s."""
+    division, limits = Division(), before or {}
+    for _ in range(turns):
+        division, limits = division.turn({DB: db, ETL: etl}, WEIGHTS, SharePlan(60.0), limits, untouched)
+    return limits
+
+
+def test_on_a_device_that_is_not_full_nobody_is_limited() -> None:
+    assert limited(12.0, 36.0) == {}
+
+
+def test_two_that_use_their_shares_or_more_of_a_full_device_have_them_at_once() -> None:
+    assert limited(40.0, 20.0) == pytest.approx(SHARES)
+    assert limited(30.0, 30.0) == pytest.approx(SHARES), "the room of one that may have been slowed down is its share"
+
+
+def test_who_may_have_been_slowed_down_gets_room_for_twice_of_what_it_uses() -> None:
+    assert limited(10.0, 50.0) == pytest.approx({DB: 40.0, ETL: 40.0})
+
+
+def test_who_is_at_its_limit_gets_what_others_leave() -> None:
+    assert limited(12.0, 20.0, SHARES) == pytest.approx({DB: 40.0, ETL: 48.0})
+    assert limited(40.0, 12.0, SHARES) == pytest.approx({DB: 48.0, ETL: 20.0})
+
+
+def test_limits_that_nobody_is_near_stay_until_the_device_is_far_from_full() -> None:
+    loose = {DB: 40.0, ETL: 46.8}
+    assert limited(12.0, 40.0, loose) == loose
+    assert limited(12.0, 30.0, loose) == {}
+
+
+def test_who_is_limited_by_somebody_else_is_left_out_and_counts() -> None:
+    assert limited(30.0, 30.0, untouched=(DB,)) == pytest.approx({ETL: 30.0})
+
+
+def test_who_is_slowed_down_by_one_that_has_too_much_gets_its_share_back() -> None:
+    crowded = {DB: 40.0, ETL: 42.0}
+    assert limited(20.0, 42.0, crowded) == crowded
+    assert limited(20.0, 42.0, crowded, turns=2) == pytest.approx(SHARES)
+
+
+def test_limits_that_are_a_little_off_are_set_right_by_way_of_lower_ones() -> None:
+    odd = {DB: 42.0, ETL: 19.0}
+    assert limited(42.0, 18.0, odd, turns=PATIENCE - 1) == odd
+    assert limited(42.0, 18.0, odd, turns=PATIENCE) == pytest.approx({DB: 40 * (1 - STEP), ETL: 19 * (1 - STEP)})
+    assert limited(42.0, 18.0, odd, turns=PATIENCE + 1) == pytest.approx(SHARES)
+
+
+def test_what_is_left_over_goes_to_the_hungry_although_one_of_them_wants_just_less_than_its_limit() -> None:
+    assert limited(37.8, 20.0, SHARES, turns=PATIENCE - 1) == SHARES
+    assert limited(37.8, 20.0, SHARES, turns=PATIENCE) == pytest.approx({DB: 40 * (1 + STEP), ETL: 20 * (1 + STEP)})
+
+
+@pytest.mark.parametrize(("db_mb_s", "is_written"), [(37.1, False), (43.2, False), (36.9, True), (43.5, True)])
+def test_a_limit_is_rewritten_for_a_change_of_more_than_eight_percent(db_mb_s: float, *, is_written: bool) -> None:
+    found = limited(db_mb_s, 20.0, {DB: db_mb_s, ETL: 20.0})
+    assert found[DB] == (pytest.approx(40.0) if is_written else db_mb_s)
+
+
+def test_no_limit_is_next_to_nothing() -> None:
+    weights = {"a": 1.0, "b": 10000.0}
+    _, found = Division().turn({"a": 30.0, "b": 30.0}, weights, SharePlan(60.0), {})
+    assert found["a"] >= 0.59
