@@ -336,25 +336,23 @@ class BcacheHost:
         if backing.adaptive is None:
             self.sysfs.write(f"{backing.directory}/detach", 1)
             return
-        self.sharer.end()
-        self.guard.end_lease()
         held: AbstractContextManager[object] = self._drained(backing.adaptive, throttle.STOP)
         if parse_size(self.sysfs.read(f"{backing.directory}/dirty_data")) == 0:
             devices = throttle.stacked(self.sysfs, backing.adaptive)
             held = throttle.limited(self.guard, self.sysfs, devices, throttle.STOP)
         with held:
+            self.sharer.leave()
             self.sysfs.write(f"{backing.directory}/detach", 1)
             self._wait(lambda: self._attached(backing) is None, throttle.MOST_S)
 
     def help_detach(self) -> None:
         backing = self._require_attached()
-        self.sharer.end()
-        self.guard.end_lease()
         if backing.adaptive is None or self.sysfs.read(f"{backing.directory}/state") != CacheState.NO_CACHE:
             text = f"no detach from {backing.device} is under way: requests were not held back"
             raise DeviceBusyError(text, code="detach.none")
 
         def is_detached() -> bool:
+            self.sharer.leave()
             return self._attached(backing) is None
 
         if not throttle.hold_back(self.guard, self.sysfs, backing.adaptive, is_detached, self._wait):

@@ -3,9 +3,8 @@
 Theory of operation. The loop lives in the process that holds requests back, between its jobs, so the two never write at
 the same time. Each turn, four times a second, reads what the cgroups used since the last, has the core divide the
 capacity (`core.division`), and writes the limits that are new. A capacity belongs to one state of the
-device. So whoever attaches or bypasses a cache calls `leave` while requests are held back, and whoever detaches one
-calls `end` before: all limits are lifted, and the agent shares again, with the capacity of then, when it has seen what
-came of it.
+device. So whoever attaches, bypasses or detaches a cache calls `leave` while requests are held back: all limits are
+lifted, and the agent shares again, with the capacity of then, when it has seen what came of it.
 
 Limits go whatever happens: the guard has a lease of LEASE_S, which each turn renews before it writes; see `guard`. It
 also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, lifts what

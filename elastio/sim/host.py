@@ -257,7 +257,7 @@ class SimHost:
         bcache.writeback_mode, bcache.writeback_running = WritebackMode.FULL, True
 
     def _lift_limits(self) -> None:
-        """Shares end before requests are held back, and that ends with removing every limit."""
+        """Shares end once requests are held back, and that ends with removing every limit."""
         self._kernel.shares.end()
         self._kernel.bcache.write_limit_mb_s = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -11,11 +12,11 @@ from elastio.errors import HostError
 from elastio.host import share_limits, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.guard import Guard
-from elastio.host.io_max import CGROUPS, limits_of
+from elastio.host.io_max import CGROUPS, FREE, limits_of
 from elastio.host.sharer import TURN_S, Sharer
 from tests.fixtures.errors import refused
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
-from tests.fixtures.sysfs_tree import SERIAL, Tree
+from tests.fixtures.sysfs_tree import SERIAL, SET_UUID, Tree
 
 PLAN = SharePlan(58.0)
 ADMINISTRATOR = f"{NUMBER} rbps=max wbps=10000000 riops=max wiops=max"
@@ -225,15 +226,24 @@ def test_no_limit_stays_over_a_bypass(tree: Tree, device: SharedDevice, host: Bc
 HOLDING: dict[str, Callable[[BcacheHost], object]] = {
     "bypass": BcacheHost.bypass_cache,
     "slow writes": lambda host: host.limit_writes(8.0),
+    "detach": lambda host: host.detach_cache_set(SET_UUID),
+    "help with a detach": BcacheHost.help_detach,
 }
 
 
-@pytest.mark.parametrize("hold", HOLDING.values(), ids=HOLDING)
-def test_no_limit_stays_when_requests_are_held_back(
-    tree: Tree, device: SharedDevice, host: BcacheHost, hold: Callable[[BcacheHost], object]
-) -> None:
+@pytest.mark.parametrize("hold", HOLDING, ids=HOLDING)
+def test_limits_go_once_requests_are_held_back(tree: Tree, device: SharedDevice, host: BcacheHost, hold: str) -> None:
     attached(tree, device, host)
-    hold(host)
+    if hold == "detach":
+        tree.attached(mode="none")
+    if hold == "help with a detach":
+        tree.detaching()
+    tree.kernel.writes.clear()
+    with suppress(HostError):  # nothing in the tree ends the detach that is helped
+        HOLDING[hold](host)
+    held, *_ = (n for n, (name, text) in enumerate(tree.kernel.writes) if name.endswith("io.max") and FREE not in text)
+    lifted, *_ = (n for n, (name, _) in enumerate(tree.kernel.writes) if name == f"{CGROUPS}/{DB}/io.max")
+    assert held < lifted
     assert limits(tree) == {}
     assert share_limits.recorded(tree.kernel) is None
 
