@@ -18,8 +18,9 @@ from pathlib import Path
 
 from elastio.sim.faults import OP_KINDS, Kind
 
-from .crashes import DOWN_S, FAST, SCENARIOS, AgentKilled, CrashPoint, Run
+from .crashes import FAST, AgentKilled, CrashPoint, Run
 from .faults import CLOUD, FAULTS, SEEN_S
+from .scenarios import DOWN_S, SCENARIOS
 
 EVERYTHING = frozenset(OP_KINDS)
 POINTS = Path(__file__).with_name("points.json")

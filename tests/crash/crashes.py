@@ -1,12 +1,10 @@
-"""Stories in which the agent dies at a given point while something fails, and what must be true afterwards."""
+"""A scenario in which the agent dies at a given point while something fails, and what must be true afterwards."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,28 +12,22 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.core.learned import Situation
-from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.policy import Ahead, Caps, Policy
+from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.records import LockableLedger
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment, Trace
+from elastio.sim.workload import Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.units import GIB, MB, agbs
-from tests import simulated
-from tests.simulated import DEAR_ROOM, KERNEL, QUIET, by_money, edited
+from elastio.units import GIB, agbs
+from tests.simulated import KERNEL, QUIET, edited
 
 from .known_bursts import remember_bursts
+from .scenarios import DOWN_S, LIMIT_S, Scenario
 from .watches import HumanWatch, LimitWatch, ShareWatch
 from .way import WayWatch
 
 logging.getLogger("elastio").addHandler(logging.NullHandler())  # everything is told, and nobody listens
 
-POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
-# Below the threshold, so that the cache is flushed and leaves under it.
-MURMUR = Segment(25, 3)
-MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
-LIMIT_S, DOWN_S, OVER_S = 900.0, 20.0, 40.0
 # Writes are limited for no longer than a flush of a full cache takes, and not at all soon after the end.
 LIMITED_S, LET_GO_S = 300.0, 5.0
 # Writes are held back completely for moments only: before a disk is expected, and while a cache is put on or taken off.
@@ -44,9 +36,8 @@ HELD_S = 4.0
 SHOWN_S = 2.0
 # The ledger is a database on a disk: its transactions would wait for nothing but that.
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
-# The cap is reached some seconds after the attachment. Beyond it, what a release takes longer than predicted: a step
-# that is repeated after a death, and a detach that waits for an instant without requests.
-CAP_AGBS = 8000.0
+# Beyond a cap, what a release takes longer than predicted: a step that is repeated after a death, and a detach that
+# waits for an instant without requests.
 BEYOND_S = 30.0
 # Bills are looked for up to here, whatever was done to the time of day.
 TOMORROW_S = 86_400.0
@@ -72,111 +63,6 @@ class CrashPoint:
         if self.armed == len(self.passed) - 1:
             self.armed = None
             self.strike(point)
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """A load, and what an operator does along the way: `(condition, act)` pairs in their order.
-
-    A scenario that comes later (a resize, a stripe) is one more entry of SCENARIOS; `volumes` is how many may be there
-    at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
-    `learned_s`: earlier bursts are in the ledger, from which one is expected at this second of the run.
-    """
-
-    load: tuple[Segment, ...]
-    acts: tuple[tuple[Callable[[Simulation], bool], Callable[[Simulation], None]], ...] = ()
-    orphan: bool = False
-    volumes: int = 1
-    policy: Policy = POLICY
-    blocks: int = MANY_BLOCKS
-    learned_s: float | None = None
-
-
-def ask(kind: RequestKind) -> Callable[[Simulation], None]:
-    """An operator whose agent dies while it is asked does not ask again; one whose agent is stopped waits."""
-
-    def act(sim: Simulation) -> None:
-        sim.ask(kind, limit_s=LIMIT_S)
-
-    return act
-
-
-def _ask_to_end(sim: Simulation) -> None:
-    """An agent that is stopped does not answer, and systemd kills it like any other."""
-    with suppress(TimeoutError):
-        sim.ask(RequestKind.SHUTDOWN)
-
-
-def stop_service(sim: Simulation) -> None:
-    """`systemctl stop`, and a start some time later: what is under way goes on without the agent."""
-    _ask_to_end(sim)
-    sim.kill_agent()
-    sim.run_for(DOWN_S)
-    sim.start_agent()
-
-
-def shut_down(sim: Simulation) -> None:
-    """The service is stopped with its machine, which boots again: no worse than a power cut."""
-    _ask_to_end(sim)
-    sim.kill_agent()
-    sim.power_cut()
-
-
-def is_over(sim: Simulation) -> bool:
-    """Nothing came of the boost, or it went by unseen: what failed may have left no time for it."""
-    return sim.is_settled() and sim.world.clock.elapsed() > OVER_S
-
-
-def has_boosted(sim: Simulation) -> bool:
-    return sim.phase is Phase.BOOSTING or is_over(sim)
-
-
-def is_flushing(sim: Simulation) -> bool:
-    return sim.phase in (Phase.FLUSHING, Phase.DETACHING) or is_over(sim)
-
-
-def can_boost(sim: Simulation) -> bool:
-    return sim.phase is Phase.IDLE and sim.state.owned is not None
-
-
-def announce(sim: Simulation) -> None:
-    """An application says when its burst begins; one whose agent dies meanwhile says it no more."""
-    sim.ask(RequestKind.EXPECT, limit_s=LIMIT_S, seconds=15.0, size_bytes=300 * MB)
-
-
-BURST = (Segment(2, 0), Segment(9, 60), QUIET)
-SCENARIOS = {
-    "boost": Scenario(BURST),
-    "boost again": Scenario((Segment(2, 0), Segment(9, 60), Segment(6, 0), Segment(4, 30), QUIET)),
-    "second burst": Scenario((*BURST[:2], Segment(25, 0), Segment(9, 60), QUIET), blocks=FEW_BLOCKS),
-    "written again": Scenario((Segment(2, 0), Segment(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
-    "operator": Scenario(
-        (Segment(20, 2), QUIET),
-        ((can_boost, ask(RequestKind.BOOST)), (has_boosted, ask(RequestKind.FLUSH))),
-        blocks=FEW_BLOCKS,
-    ),
-    "pause": Scenario(BURST, ((has_boosted, ask(RequestKind.PAUSE)), (can_boost, ask(RequestKind.RESUME)))),
-    "stop while boosting": Scenario(BURST, ((has_boosted, stop_service),), blocks=FEW_BLOCKS),
-    "stop while flushing": Scenario((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
-    "shutdown": Scenario((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
-    "expected": Scenario((Segment(20, 0), Segment(9, 60), QUIET), ((can_boost, announce),), blocks=FEW_BLOCKS),
-    "capped": Scenario(
-        (Segment(2, 0), Segment(120, 60), QUIET), policy=replace(POLICY, caps=Caps(max_agbs_per_day=CAP_AGBS))
-    ),
-    "held": Scenario(
-        (Segment(2, 0), Segment(9, 60), Segment(60, 0), Segment(4, 60), QUIET),
-        policy=by_money(POLICY),
-        blocks=FEW_BLOCKS,
-    ),
-    "filled": Scenario((Segment(2, 0), Segment(150, 60), QUIET), policy=by_money(POLICY, DEAR_ROOM)),
-    "learned": Scenario(
-        (Segment(25, 0), Segment(9, 60), QUIET),
-        policy=replace(POLICY, ahead=Ahead.LEARNED),
-        blocks=FEW_BLOCKS,
-        learned_s=25.0,
-    ),
-    "orphan": Scenario((QUIET,), orphan=True),
-}
 
 
 def is_at_rest(sim: Simulation) -> bool:

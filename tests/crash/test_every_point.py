@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from .campaign import HOW, POINTS, Case, all_cases, cases, every, fewer_points, points_of, run_case, worth_running
-from .crashes import SCENARIOS, CrashPoint, Run
+from .crashes import CrashPoint, Run
 from .faults import FAULTS, SEEN_S
+from .scenarios import SCENARIOS
 
 # One of so many: a number that shares no factor with the cases of a point, so that every kind of case is met.
 ONE_OF = 47

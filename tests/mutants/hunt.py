@@ -15,7 +15,7 @@ from itertools import cycle, islice
 from random import Random
 
 from tests.crash.campaign import HOW, Case, all_cases, points_of, run_case
-from tests.crash.crashes import SCENARIOS
+from tests.crash.scenarios import SCENARIOS
 from tests.property.campaign import storm_with_ledger
 from tests.property.schedule import Schedule
 

@@ -1,0 +1,129 @@
+"""What crash cases play: a load, what an operator does along the way, and the settings of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from elastio.core.model import RequestKind
+from elastio.core.policy import Ahead, Caps, Policy
+from elastio.core.state import Phase
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Segment
+from elastio.units import GIB, MB
+from tests import simulated
+from tests.simulated import DEAR_ROOM, QUIET, by_money
+
+POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
+# Below the threshold, so that the cache is flushed and leaves under it.
+MURMUR = Segment(25, 3)
+MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
+LIMIT_S, DOWN_S, OVER_S = 900.0, 20.0, 40.0
+# The cap is reached some seconds after the attachment.
+CAP_AGBS = 8000.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A load, and what an operator does along the way: `(condition, act)` pairs in their order.
+
+    A scenario that comes later (a resize, a stripe) is one more entry of SCENARIOS; `volumes` is how many may be there
+    at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
+    `learned_s`: earlier bursts are in the ledger, from which one is expected at this second of the run.
+    """
+
+    load: tuple[Segment, ...]
+    acts: tuple[tuple[Callable[[Simulation], bool], Callable[[Simulation], None]], ...] = ()
+    orphan: bool = False
+    volumes: int = 1
+    policy: Policy = POLICY
+    blocks: int = MANY_BLOCKS
+    learned_s: float | None = None
+
+
+def ask(kind: RequestKind) -> Callable[[Simulation], None]:
+    """An operator whose agent dies while it is asked does not ask again; one whose agent is stopped waits."""
+
+    def act(sim: Simulation) -> None:
+        sim.ask(kind, limit_s=LIMIT_S)
+
+    return act
+
+
+def _ask_to_end(sim: Simulation) -> None:
+    """An agent that is stopped does not answer, and systemd kills it like any other."""
+    with suppress(TimeoutError):
+        sim.ask(RequestKind.SHUTDOWN)
+
+
+def stop_service(sim: Simulation) -> None:
+    """`systemctl stop`, and a start some time later: what is under way goes on without the agent."""
+    _ask_to_end(sim)
+    sim.kill_agent()
+    sim.run_for(DOWN_S)
+    sim.start_agent()
+
+
+def shut_down(sim: Simulation) -> None:
+    """The service is stopped with its machine, which boots again: no worse than a power cut."""
+    _ask_to_end(sim)
+    sim.kill_agent()
+    sim.power_cut()
+
+
+def is_over(sim: Simulation) -> bool:
+    """Nothing came of the boost, or it went by unseen: what failed may have left no time for it."""
+    return sim.is_settled() and sim.world.clock.elapsed() > OVER_S
+
+
+def has_boosted(sim: Simulation) -> bool:
+    return sim.phase is Phase.BOOSTING or is_over(sim)
+
+
+def is_flushing(sim: Simulation) -> bool:
+    return sim.phase in (Phase.FLUSHING, Phase.DETACHING) or is_over(sim)
+
+
+def can_boost(sim: Simulation) -> bool:
+    return sim.phase is Phase.IDLE and sim.state.owned is not None
+
+
+def announce(sim: Simulation) -> None:
+    """An application says when its burst begins; one whose agent dies meanwhile says it no more."""
+    sim.ask(RequestKind.EXPECT, limit_s=LIMIT_S, seconds=15.0, size_bytes=300 * MB)
+
+
+BURST = (Segment(2, 0), Segment(9, 60), QUIET)
+SCENARIOS = {
+    "boost": Scenario(BURST),
+    "boost again": Scenario((Segment(2, 0), Segment(9, 60), Segment(6, 0), Segment(4, 30), QUIET)),
+    "second burst": Scenario((*BURST[:2], Segment(25, 0), Segment(9, 60), QUIET), blocks=FEW_BLOCKS),
+    "written again": Scenario((Segment(2, 0), Segment(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
+    "operator": Scenario(
+        (Segment(20, 2), QUIET),
+        ((can_boost, ask(RequestKind.BOOST)), (has_boosted, ask(RequestKind.FLUSH))),
+        blocks=FEW_BLOCKS,
+    ),
+    "pause": Scenario(BURST, ((has_boosted, ask(RequestKind.PAUSE)), (can_boost, ask(RequestKind.RESUME)))),
+    "stop while boosting": Scenario(BURST, ((has_boosted, stop_service),), blocks=FEW_BLOCKS),
+    "stop while flushing": Scenario((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
+    "shutdown": Scenario((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
+    "expected": Scenario((Segment(20, 0), Segment(9, 60), QUIET), ((can_boost, announce),), blocks=FEW_BLOCKS),
+    "capped": Scenario(
+        (Segment(2, 0), Segment(120, 60), QUIET), policy=replace(POLICY, caps=Caps(max_agbs_per_day=CAP_AGBS))
+    ),
+    "held": Scenario(
+        (Segment(2, 0), Segment(9, 60), Segment(60, 0), Segment(4, 60), QUIET),
+        policy=by_money(POLICY),
+        blocks=FEW_BLOCKS,
+    ),
+    "filled": Scenario((Segment(2, 0), Segment(150, 60), QUIET), policy=by_money(POLICY, DEAR_ROOM)),
+    "learned": Scenario(
+        (Segment(25, 0), Segment(9, 60), QUIET),
+        policy=replace(POLICY, ahead=Ahead.LEARNED),
+        blocks=FEW_BLOCKS,
+        learned_s=25.0,
+    ),
+    "orphan": Scenario((QUIET,), orphan=True),
+}
