@@ -46,16 +46,17 @@ class CapSharing:
         self._has_left = False
         policy = money.in_force(backing_credits.in_force(policy, state), state.cycle)
         wall = wall if state.cycle is None else state.cycle.wall_at(now)
-        trouble, is_full = "", False
+        trouble, full = "", ""
         try:
-            is_full = self._state(spend, wall - (now - spend_at) if spend.known else wall, state, policy, wall)
+            full = self._state(spend, wall - (now - spend_at) if spend.known else wall, state, policy, wall)
         except LedgerError as error:
             trouble = "" if error.code == "shared.locked" else str(error)
-        if is_full or trouble or now - self._looked_at >= LOOK_EVERY_S:
+        if full or trouble or now - self._looked_at >= LOOK_EVERY_S:
             self._look(spend, wall, trouble)
             self._looked_at = now
         is_open = state.cycle is not None and state.cycle.opened_wall is not None
-        return replace(spend, others=replace(self._others, granted_until_wall=self._granted if is_open else None))
+        granted = self._granted if is_open else None
+        return replace(spend, others=replace(self._others, granted_until_wall=granted, full=full))
 
     def _left(self, spend: Spend) -> Spend:
         if not self._has_left:
@@ -76,26 +77,31 @@ class CapSharing:
 
     # --- the own statement -------------------------------------------------------------------------------------
 
-    def _state(self, spend: Spend, read_wall: float, state: AgentState, policy: Policy, wall: float) -> bool:
-        """State what is new, and extend the reservation. True: the caps have no room for that. Raises LedgerError."""
+    def _state(self, spend: Spend, read_wall: float, state: AgentState, policy: Policy, wall: float) -> str:
+        """State what is new, and extend the reservation. The key of the cap that has no room for a longer step, or "".
+
+        Raises LedgerError.
+        """
         cycle = state.cycle
         said = _said(spend, cycle)
         if said != self._stated:
             self._put(spend, read_wall, cycle, None, wall)
             self._stated = said
         if cycle is None or cycle.opened_wall is None or cycle.closed_wall is not None:
-            return False
+            return ""
         needed = wall + caps.release_s(state, policy)
         limits = policy.caps.shared_limits if policy.caps.ends_boosts and state.phase not in RELEASING else None
+        full = ""
         for step in STEPS_S:
             if self._granted is not None and self._granted >= needed + AGAIN * step:
-                return False
+                return full  # the next sample may need more than a short step
             until = needed + step
             change = _change(self._account.device, spend, read_wall, cycle, until)
-            if not self._account.put(change, limits, wall, renews=_is_whole(spend, cycle)):
+            full = self._account.put(change, limits, wall, renews=_is_whole(spend, cycle))
+            if not full:
                 self._granted = until
-                return False
-        return True
+                return ""
+        return full
 
     def _put(self, spend: Spend, read_wall: float, cycle: Cycle | None, until: float | None, wall: float) -> None:
         """State it as a fact: nothing more is reserved by it."""

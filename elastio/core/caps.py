@@ -17,8 +17,8 @@ What was spent is read from the ledger from time to time (`Observation.spend`, a
 cache is computed here from its own cycle, so that neither an old value nor a ledger that cannot be written hides it.
 
 Where several agents share the caps, the bill at the end of the release must be reserved (`Observation.spend.others`,
-see `statements`). What the others have spent and reserved is in the sum that a reservation has to fit into, and is not
-added here once more.
+see `statements`). A cap that leaves no room for that ends the boost as one of its own. What the others have spent and
+reserved is in the sum that a reservation has to fit into, and is not added here once more.
 
 A boost that a cap has ended is remembered (`AgentState.capped`) until the day or the month is over or the cap is
 changed. Otherwise the rest below the cap would buy one cache after the other, each too short to be of use.
@@ -122,7 +122,8 @@ def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None
         return Capped(SHARED, 0.0, obs.spend.day)  # since a start nothing could be reserved: nobody knows the bill
     if others is None or others.granted_until_wall is None or until <= others.granted_until_wall:
         return None
-    return Capped(SHARED, 0.0, obs.spend.day)
+    full = next((cap for cap in _caps(policy.caps, obs.spend) if cap.key == others.full), None)
+    return Capped(SHARED, 0.0, obs.spend.day) if full is None else Capped(full.key, full.most, full.period)
 
 
 def _caps(caps: Caps, spend: Spend) -> Iterator[_Cap]:

@@ -59,13 +59,15 @@ class Others:
     """What the other agents of this VM that share the caps have spent, and reserved for boosts that run.
 
     `trouble`: why that is not known; empty: it is. `granted_until_wall`: the bill of the own boost is reserved until
-    then, by the clock of its cycle; None: nothing is reserved.
+    then, by the clock of its cycle; None: nothing is reserved. `full`: the key of the cap that leaves no room for a
+    longer reservation.
     """
 
     today: Spent = Spent()
     month: Spent = Spent()
     trouble: str = ""
     granted_until_wall: float | None = None
+    full: str = ""
 
 
 NO_OTHERS = Others()

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import settings
 
 from elastio.accounting.shared_caps import SharedCaps
-from elastio.core.model import Others
+from elastio.core.model import Others, VolumeSpec
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import Phase
 from elastio.core.statements import Reservation
+from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
@@ -29,6 +30,8 @@ SEEDS = range(settings.default.max_examples // 10 if settings.default else 6)
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 SMALL = replace(POLICY, initial_size_bytes=GIB, tags_volumes=True, reconcile_interval_s=60.0)
 PER_S = agbs(SMALL.bought_bandwidth_mb_s, GIB, 1.0)
+# Both may boost, and neither to the end of its load.
+COST_LEFT = 300 * TARIFF.per_hour(VolumeSpec(GIB, SMALL.bought_bandwidth_mb_s)) / 3600
 LEAST_S = 1.2 * SMALL.least_boost_s
 LENGTH_S = 700
 # Beyond the cap: a release that takes longer than predicted. And with each death: nobody releases meanwhile.
@@ -118,6 +121,14 @@ def test_two_loads_without_an_end_use_the_cap_together_and_do_not_pass_it(tmp_pa
     assert all(a.phase is Phase.IDLE for a in agents)
     assert cap_s / 2 < spent_s(agents) <= cap_s
     assert_own(agents)
+
+
+def test_no_other_cache_is_bought_after_one_that_a_shared_cap_has_ended(tmp_path: Path) -> None:
+    """What the other device had reserved and did not use is room for a volume, and for one after the other."""
+    agents = pair(tmp_path, Caps(max_cost_per_month=COST_LEFT), (LONG, (Segment(8, 0), Segment(1e9, 60))))
+    together(agents, 240)
+    assert [len(a.world.provider.volumes) for a in agents] == [1, 1]
+    assert all(a.state.capped is not None for a in agents)
 
 
 def test_a_dead_agent_that_bought_goes_on_to_count(tmp_path: Path) -> None:

@@ -149,6 +149,16 @@ def test_a_bill_that_others_do_not_know_ends_where_it_cannot_be_stated(others: O
     assert (found is not None and found.key == SHARED) is ends
 
 
+@pytest.mark.parametrize(("full", "key"), [("caps.max_cost_per_month", "caps.max_cost_per_month"), ("", SHARED)])
+def test_a_shared_cap_without_room_ends_a_boost_and_is_remembered_and_trouble_is_not(full: str, key: str) -> None:
+    policy = under(max_cost_per_month=1e12, shared=True)
+    obs = observed(Spend(others=Others(granted_until_wall=WALL, full=full)))
+    found = reached(running(), obs, policy)
+    assert found is not None
+    assert found.key == key
+    assert bool(standing(replace(running(), capped=found), WALL, policy)) is bool(full)
+
+
 @pytest.mark.parametrize(("read_ago_s", "ends"), [(UNKNOWN_S, False), (UNKNOWN_S + 0.1, True)])
 def test_a_boost_goes_on_for_some_minutes_without_the_ledger(read_ago_s: float, *, ends: bool) -> None:
     obs = replace(observed(Spend(known=False)), spend_at=NOW - read_ago_s)
