@@ -6,6 +6,7 @@ Also the text of a file that another program wrote.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -14,6 +15,8 @@ from enum import Enum
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def encode(value: object) -> Any:
@@ -72,5 +75,5 @@ def _require(kind: type[T], data: object) -> T:
 
 def _decode_fields(kind: Any, data: Any) -> Any:
     _require(dict, data)
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{f.name: _decode(hints[f.name], data[f.name]) for f in dataclasses.fields(kind) if f.name in data})
