@@ -90,6 +90,24 @@ MIGRATIONS: Sequence[Statements] = (
     ("ALTER TABLE cycles ADD COLUMN failure_kind TEXT",),
     # NULL: no cache was there, or nobody wrote it down.
     ("ALTER TABLE samples ADD COLUMN dirty_bytes INTEGER",),
+    (
+        # `totals`: JSON of `core.account.Totals`. `parts`: JSON of seconds by part, of all bursts that were ever over.
+        """CREATE TABLE accounts (
+            device_uuid TEXT NOT NULL,
+            begun_wall REAL NOT NULL,
+            cgroup TEXT NOT NULL,
+            ended_wall REAL NOT NULL,
+            token TEXT,
+            is_over INTEGER NOT NULL,
+            totals TEXT NOT NULL,
+            PRIMARY KEY (device_uuid, begun_wall, cgroup)
+        ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE account_sums (
+            cgroup TEXT PRIMARY KEY,
+            first_wall REAL NOT NULL,
+            parts TEXT NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from elastio.accounting.account_rows import AccountRow
+from elastio.accounting.account_store import write_accounts
 from elastio.accounting.history import SampleRun
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples, read_loads
 from elastio.accounting.ledger import DAY_S, Ledger
@@ -22,6 +24,8 @@ from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 
 TOUCH_EVERY_S = 60.0
+# Of rows of accounts that cannot be written, the oldest are lost.
+MOST_WAITING = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +50,9 @@ class CostRecorder:
 
     def __init__(self, ledger: Ledger, backing_uuid: str, limits: HistoryLimits | None = None) -> None:
         self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
-        self._history = HistoryWriter(ledger.file, backing_uuid, limits or HistoryLimits())
+        self._limits = limits or HistoryLimits()
+        self._history = HistoryWriter(ledger.file, backing_uuid, self._limits)
+        self._accounts: dict[tuple[float, str], AccountRow] = {}  # what is not written yet, by burst and cgroup
         self._touched = float("-inf")
         self._spend = Spend(known=False)
         self._unrecorded: dict[str, tuple[Cycle, float]] = {}  # by token; with wall clock minus CLOCK_BOOTTIME
@@ -124,6 +130,15 @@ class CostRecorder:
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
         with _logged("the history is not written yet"):
             self._history.sampled(sample, state, now=now, wall=wall)
+
+    def keep_accounts(self, rows: Collection[AccountRow]) -> None:
+        """Write the rows of a burst, again if it goes on; with them those that could not be written before."""
+        self._accounts |= {(row.begun_wall, row.cgroup): row for row in rows}
+        self._accounts = dict(tuple(self._accounts.items())[-MOST_WAITING:])
+        oldest = max(row.ended_wall for row in rows) - self._limits.days * DAY_S
+        with _logged("the account of a burst is not in the ledger yet"):
+            write_accounts(self._ledger.file, self._accounts.values(), oldest)
+            self._accounts = {}
 
     def flush(self, *, wall: float) -> None:
         """Write the unfinished batch of the history, before a stop."""
@@ -219,6 +234,9 @@ class NullRecorder:
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
         """There is no history."""
+
+    def keep_accounts(self, rows: Collection[AccountRow]) -> None:
+        """There is no table of accounts."""
 
     def flush(self, *, wall: float) -> None:
         """Nothing is waiting."""

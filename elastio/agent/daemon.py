@@ -10,16 +10,20 @@ from __future__ import annotations
 import gc
 import logging
 import multiprocessing
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
 from elastio.accounting.shared_caps import SharedCaps
+from elastio.agent import accountant
+from elastio.agent.accountant import Accountant
 from elastio.agent.adviser import READ_RUNS, HindsightAdviser
 from elastio.agent.cap_sharing import CapSharing
 from elastio.agent.device_prices import DevicePricing, volume_price
@@ -44,12 +48,14 @@ from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach
 from elastio.core.bursts import LoadRun
 from elastio.core.model import HostView
 from elastio.core.policy import Model, utilization
+from elastio.core.watched_bursts import Seen, Watch
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
 from elastio.host.counted_load import CountedLoad
 from elastio.host.counters import DiskCounters
+from elastio.host.group_watch import GroupWatch
 from elastio.host.identity import machine_id
 from elastio.host.instance_lock import lock_device, lock_state
 from elastio.host.limit_removers import LimitRemovers
@@ -129,18 +135,18 @@ def lost_on(sysfs: Sysfs, removers: LimitRemovers) -> Callable[[Action, float], 
 
 
 @dataclass(slots=True)
-class CloudRest:
-    """Ends the cloud worker's child while nothing is bought: the SDK takes more memory than the rest of the agent.
+class ChildRest:
+    """Ends a worker's child while it is of no use: the SDK of a cloud takes more memory than the rest of the agent.
 
     Starting it again takes some tenths of a second: it is done when a load begins, and not spared while bursts follow
     one another.
     """
 
-    worker: ForkWorker[Action, Outcome]
+    worker: ForkWorker[Any, Any]
     until: float
 
     def tend(self, now: float, *, is_near: bool, is_boosting: bool) -> None:
-        """`is_near`: utilization is half way to a boost."""
+        """`is_near`: it will be of use soon."""
         if is_near:
             self.worker.wake()
         if is_near or self.worker.busy:
@@ -262,7 +268,8 @@ class Daemon:
         self, recorder: CostRecorder | NullRecorder, workers: Workers, forked: tuple[ForkWorker[Action, Outcome], ...]
     ) -> None:
         agent = self._agent(recorder, workers)
-        event_loop = EventLoop(agent, forked, self._notifier)
+        looks = self._open_account(recorder)
+        event_loop = EventLoop(agent, (*forked, looks), self._notifier)
         requests = RequestHandler(agent, self._journal.path, self._clock.now(), lambda: socket.asked_by)
         socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
         socket.register(event_loop.selector)
@@ -274,14 +281,19 @@ class Daemon:
             _log.warning("%s", doubt)
         reporter = StatusReporter(self._notifier)
 
-        cloud_rest = CloudRest(next(worker for worker in forked if worker.name == "cloud"), self._clock.now() + REST_S)
+        now = self._clock.now()
+        cloud_rest = ChildRest(next(worker for worker in forked if worker.name == "cloud"), now + REST_S)
+        looks_rest = ChildRest(looks, now)
 
         def after_step() -> None:
             self._host.guard.pulse.beat()
             socket.sweep()
             reporter.report(agent)
             is_boosting = agent.state.cycle is not None
-            cloud_rest.tend(self._clock.now(), is_near=is_near_boost(agent), is_boosting=is_boosting)
+            now = self._clock.now()
+            self._accountant.step(agent, now=now, wall=self._clock.wall())
+            cloud_rest.tend(now, is_near=is_near_boost(agent), is_boosting=is_boosting)
+            looks_rest.tend(now, is_near=self._accountant.is_watching, is_boosting=False)
             self._touch(recorder, agent)
             price_market(agent, self.config, self._market)
 
@@ -290,6 +302,15 @@ class Daemon:
         finally:
             self._notifier.send("STOPPING=1")
             socket.close()
+            self._accountant.close(agent)
+            looks.close(0.0)
+
+    def _open_account(self, recorder: CostRecorder | NullRecorder) -> ForkWorker[Watch, Seen]:
+        """The worker of looks; its child starts with the first load."""
+        watch = GroupWatch(self._sysfs, self._clock, time.sleep)
+        looks: ForkWorker[Watch, Seen] = ForkWorker("account", watch.look, accountant.lost, is_resident=False)
+        self._accountant = Accountant(looks, recorder.keep_accounts, self.config.profile)
+        return looks
 
     def _touch(self, recorder: CostRecorder | NullRecorder, agent: Agent) -> None:
         touch_device(recorder, agent, self.config, self._pricing, self._clock.wall())
@@ -336,6 +357,7 @@ class Daemon:
         if config.policy().model is not agent.policy.model:
             agent.adviser = adviser_of(recorder, config)
         self.config = config
+        self._accountant.settings = config.profile
         agent.policy = policy
         agent.troubles.works("configuration", *(["SetShares"] if policy.share_reserve is None else []))
         price_market(agent, config, self._market)

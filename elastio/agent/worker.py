@@ -61,7 +61,8 @@ class Warm:
 class ForkWorker(Generic[Job, Result]):
     """Runs `work(job)` in a forked child. `lost(job, seconds)` makes the result of a job without an answer.
 
-    While it has no job the child takes the turns of `between`.
+    While it has no job the child takes the turns of `between`. `is_resident`: its memory is never paged out, which
+    costs a copy of the parent's.
 
     `warm_up` runs once in every new child, before its first job, for slow imports; the time-out of that job begins
     after it. Its error is available as `trouble`; the job is tried anyway. An exception in `work` is a bug: it is
@@ -75,8 +76,10 @@ class ForkWorker(Generic[Job, Result]):
         lost: Callable[[Job, float], Result],
         warm_up: Callable[[], None] | None = None,
         between: Between | None = None,
+        *,
+        is_resident: bool = True,
     ) -> None:
-        self.name, self._between = name, between
+        self.name, self._between, self._is_resident = name, between, is_resident
         self._work, self._lost, self._warm_up = work, lost, warm_up
         self._child: ForkProcess | None = None
         self._pipe: Connection | None = None
@@ -207,7 +210,8 @@ class ForkWorker(Generic[Job, Result]):
         for end in list(_parents_ends):
             end.close()
         die_with_parent()
-        stay_in_memory()  # not inherited; if it is not allowed, the daemon has logged so
+        if self._is_resident:
+            stay_in_memory()  # not inherited; if it is not allowed, the daemon has logged so
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from elastio.cli.app import App
+from elastio.cli.ledger import Since
 from elastio.cli.numbers import Finite, duration
+from elastio.cli.profile_since import show
 from elastio.cli.profile_view import Profile, to_dict, to_text
 from elastio.control.exit_codes import Exit
 from elastio.core.account import Limit
@@ -30,9 +33,23 @@ from elastio.setup.profiler import Measured, Profiler
 MB_S = Finite(min=0, min_open=True, max=1e6)
 MOST_S = 31 * 86400.0
 DRAWN = 60
+# Options of a measurement, by their parameters.
+MEASURES = {
+    "for_s": "for",
+    "device": "device",
+    "cap_mb_s": "bandwidth",
+    "with_processes": "processes",
+    "png": "png",
+}
 
 
 @click.command(context_settings={"show_default": True, "allow_interspersed_args": False})
+@click.option(
+    "--since",
+    metavar="DATE|AGO",
+    type=Since(),
+    help="Show the account that the agent has kept of bursts, from a local date, or from 90m, 12h, 7d, 4w ago.",
+)
 @click.option("--cgroup", metavar="NAME", help="Profile what runs in this cgroup, instead of a command.")
 @click.option(
     "--for", "for_s", metavar="TIME", callback=duration(1, MOST_S), help="How long, of a cgroup  [default: 1m]"
@@ -55,9 +72,16 @@ def profile(ctx: click.Context, /, command: tuple[str, ...], cgroup: str | None,
     """Run COMMAND and say where its time goes: computing, or waiting for a processor, bandwidth or latency; how long it
     would take at other bandwidths; and how much is worth buying.
 
+    With --since instead of COMMAND: the same of cgroups in the bursts of the adaptive device, from the ledger.
+
     Works on any disk: no cloud, no bcache, no root and no configuration are needed. What COMMAND prints goes to
     standard error, the answer to standard output. Ctrl-C goes to COMMAND. Code 1: COMMAND failed.
     """
+    since = options.pop("since")
+    if since is not None:
+        _require_alone(ctx, command)
+        show(ctx.obj, since, cgroup, options)
+        return
     if bool(command) == bool(cgroup):
         raise click.UsageError("give a command after --, or a cgroup with --cgroup")
     if command and options["for_s"] is not None:
@@ -77,6 +101,14 @@ def profile(ctx: click.Context, /, command: tuple[str, ...], cgroup: str | None,
         _draw(draw, found, options["png"])
     if found.exit_code:
         ctx.exit(Exit.FAILED)
+
+
+def _require_alone(ctx: click.Context, command: tuple[str, ...]) -> None:
+    """With `--since` nothing is measured."""
+    given = [name for name in MEASURES if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if command or given:
+        shown = [f"--{MEASURES[name]}" for name in given] or ["COMMAND"]
+        raise click.UsageError(f"--since shows what the agent has measured: {', '.join(shown)} is for a measurement")
 
 
 def _of_command(app: App, command: tuple[str, ...], disk: DiskActivity, options: dict[str, Any]) -> Profile:

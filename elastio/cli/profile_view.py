@@ -8,12 +8,11 @@ from typing import Any
 
 from elastio.accounting.tables import table
 from elastio.cli.charts import ASCII, bar, clean, clip
-from elastio.core.account import SIGMAS, Account, Limit, Totals, account, error_s
+from elastio.core.account import PARTS, SIGMAS, Account, Limit, Totals, account, error_s, seconds_of
 from elastio.core.inflection import FARTHEST, MOST_UNKNOWN, Advice, Curves, Why, lost_share, steps_mb_s
 from elastio.setup.profiler import Measured, ProcessTotals
 from elastio.units import MB, format_duration
 
-PARTS = ("computing", "queue", "bandwidth", "latency", "elsewhere", "unknown")
 NAMES = {
     "computing": "computing",
     "queue": "in the run queue",
@@ -77,10 +76,10 @@ def to_text(profile: Profile, *, with_processes: bool) -> str:
     totals = profile.measured.totals
     if totals.seconds <= 0:
         return "\n".join([f"{clean(profile.of)}: nothing was seen, it ended at once: profile a longer run", ""])
-    lines = [*_heading(profile), answer(profile), "", *_account(profile.account), "", *_histogram(totals), ""]
-    curve = _curve(profile)
+    lines = [*_heading(profile), answer(profile), "", *account_lines(profile.account), "", *histogram(totals), ""]
+    curve = curve_table(profile)
     lines += [*curve, ""] if curve else []
-    lines += [_inflection(profile), next_cache(profile), ""]
+    lines += [inflection(profile), next_cache(profile), ""]
     if with_processes:
         lines += _processes(profile.measured)
     return "\n".join([*lines, *(f"Note: {note}" for note in notes(profile)), ""])
@@ -100,7 +99,7 @@ def _heading(profile: Profile) -> list[str]:
 
 def mostly(found: Account) -> str:
     """The largest of the six parts."""
-    return max(PARTS, key=lambda part: _seconds(found, part))
+    return max(PARTS, key=lambda part: seconds_of(found, part))
 
 
 def answer(profile: Profile) -> str:
@@ -109,7 +108,7 @@ def answer(profile: Profile) -> str:
     if profile.advice.why is Why.READINGS_LOST:
         return "No answer: this machine was too busy to be read."
     part = mostly(found)
-    share = _percent(_seconds(found, part), found.seconds)
+    share = _percent(seconds_of(found, part), found.seconds)
     said = {
         "computing": f"It computes for {share} of its time.",
         "queue": f"It is ready to run for {share} of its time, while all processors are taken.",
@@ -128,23 +127,25 @@ def answer(profile: Profile) -> str:
     return f"{said} Twice the bandwidth would save {_share(saved)}, any bandwidth at most {_share(most)}."
 
 
-def _account(found: Account) -> list[str]:
+def account_lines(found: Account) -> list[str]:
+    """A line for each part."""
     lines = []
     for part in PARTS:
-        seconds = _seconds(found, part)
+        seconds = seconds_of(found, part)
         share = seconds / found.seconds
         text = f"  {NAMES[part]:<22}{_percent(seconds, found.seconds):>6}  {format_duration(seconds):>12}"
         lines.append(f"{text}  {bar(share, BAR, ASCII)}  {MEANING[part]}".rstrip())
     return lines
 
 
-def _histogram(totals: Totals) -> list[str]:
+def histogram(totals: Totals) -> list[str]:
+    """How many of the seconds were how much of waiting."""
     heads = "".join(f"{f'<{10 * n}' if n < 10 else '<=100':>7}" for n in range(1, 11))
     shares = "".join(f"{_percent(seconds, totals.seconds)[:-2]:>7}" for seconds in totals.classes)
     return [f"  waiting in a second, %  {heads}", f"  of all seconds, %       {shares}"]
 
 
-def _curve(profile: Profile) -> list[str]:
+def curve_table(profile: Profile) -> list[str]:
     """The table T(B); with the times of both bounds where several tasks leave them open."""
     steps = steps_mb_s(profile.curves.likely, profile.stop_gain)
     if not steps:
@@ -164,7 +165,8 @@ def is_open(profile: Profile) -> bool:
     return most.waited_s - least.waited_s > OPEN * profile.measured.totals.seconds
 
 
-def _inflection(profile: Profile) -> str:
+def inflection(profile: Profile) -> str:
+    """The inflection, and what it means."""
     least, likely, most = (curve.inflection_mb_s(profile.stop_gain) for curve in profile.curves)
     if likely <= 0:
         return "Inflection: none, because nothing waited for bandwidth."
@@ -211,7 +213,7 @@ def _processes(measured: Measured) -> list[str]:
     rows = []
     for each in shown:
         found = account(each.totals)
-        shares = (_percent(_seconds(found, part), found.seconds) for part in PARTS)
+        shares = (_percent(seconds_of(found, part), found.seconds) for part in PARTS)
         rows.append((str(each.pid), clip(clean(each.command), 20, ASCII), f"{found.seconds:.1f}", *shares))
     heads = ("pid", "command", "seconds", *PARTS)
     lines = table(heads, rows, 0) if rows else ["No process lived long enough to be read twice.", ""]
@@ -289,11 +291,6 @@ def _of_delays(profile: Profile, found: Account, totals: Totals) -> list[str]:
 # --- figures ---------------------------------------------------------------------------------------------
 
 
-def _seconds(found: Account, part: str) -> float:
-    seconds: float = getattr(found, f"{part}_s")
-    return seconds
-
-
 def _percent(seconds: float, of_s: float) -> str:
     return f"{100 * seconds / of_s:.0f} %" if of_s > 0 else "-"
 
@@ -312,15 +309,31 @@ def _mb_s(mb_s: float) -> str:
 
 def to_dict(profile: Profile) -> dict[str, Any]:
     """The document of `--json`: seconds, MB/s, shares from 0 to 1; null: not known, or without bound."""
-    totals, found = profile.measured.totals, profile.account
-    least, likely, most = profile.curves
-    steps = steps_mb_s(likely, profile.stop_gain)
     return {
         "of": profile.of,
         "device": profile.device,
         "exit_code": profile.exit_code,
-        "seconds": totals.seconds,
         "bandwidth_limit_mb_s": profile.cap_mb_s,
+        **figures(profile),
+        "readings_lost": profile.measured.lost,
+        "limits": [
+            {"cgroup": each.cgroup, "read_mb_s": _bounded(each.read_mb_s), "write_mb_s": _bounded(each.write_mb_s)}
+            for each in profile.measured.limits
+        ],
+        "pressure_s": profile.pressure_s,
+        "processes": [_process(each) for each in profile.measured.processes],
+        "process_count": profile.measured.process_count,
+        "notes": notes(profile) if profile.measured.totals.seconds > 0 else [],
+    }
+
+
+def figures(profile: Profile) -> dict[str, Any]:
+    """Of the document, what is computed from the sums."""
+    totals, found = profile.measured.totals, profile.account
+    least, likely, most = profile.curves
+    steps = steps_mb_s(likely, profile.stop_gain)
+    return {
+        "seconds": totals.seconds,
         "measured_mb_s": likely.measured_mb_s,
         "moved_bytes": totals.moved_bytes,
         "requests": totals.requests,
@@ -328,11 +341,6 @@ def to_dict(profile: Profile) -> dict[str, Any]:
         "account": _account_of(totals),
         "by_delay_accounting": found.by_delays,
         "readings": totals.instants,
-        "readings_lost": profile.measured.lost,
-        "limits": [
-            {"cgroup": each.cgroup, "read_mb_s": _bounded(each.read_mb_s), "write_mb_s": _bounded(each.write_mb_s)}
-            for each in profile.measured.limits
-        ],
         "wait_classes_s": list(totals.classes),
         "waited_s": {"least": least.waited_s, "likely": likely.waited_s, "most": most.waited_s},
         "curve": [
@@ -344,10 +352,6 @@ def to_dict(profile: Profile) -> dict[str, Any]:
             for name, curve in zip(("least", "likely", "most"), profile.curves, strict=True)
         },
         "next_cache": {**profile.advice._asdict(), "why": profile.advice.why.value, "text": next_cache(profile)},
-        "pressure_s": profile.pressure_s,
-        "processes": [_process(each) for each in profile.measured.processes],
-        "process_count": profile.measured.process_count,
-        "notes": notes(profile) if totals.seconds > 0 else [],
     }
 
 

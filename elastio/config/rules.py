@@ -149,20 +149,23 @@ class Amounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """A list of names or patterns."""
+class Patterns:
+    """A list of paths below a root, in which `*`, `?` and `[...]` stand for a part of a name."""
 
     meaning: str
-    allowed: str = "a list of names that are not empty"
+    allowed: str = "a list of paths with * for parts of names"
 
     def read(self, key: str, value: object) -> tuple[str, ...]:
-        """The names in their order."""
-        if not isinstance(value, list) or not all(isinstance(name, str) and name.strip() for name in value):
+        if not isinstance(value, list) or not all(isinstance(each, str) and self._fits(each) for each in value):
             raise refuse(key, value, self.allowed)
         return tuple(value)
 
+    def _fits(self, pattern: str) -> bool:
+        names = pattern.split("/")
+        return len(pattern) <= MOST_PATH_BYTES and not any(name in ("", ".", "..") or "\0" in name for name in names)
 
-Rule: TypeAlias = Number | Flag | Text | Amounts | Names
+
+Rule: TypeAlias = Number | Flag | Text | Amounts | Patterns
 
 
 def key(rule: Rule, default: Any = MISSING) -> Any:

@@ -18,9 +18,11 @@ from elastio.config.device import DeviceSection, check_credits
 from elastio.config.files import read_merged
 from elastio.config.neighbours import UNKNOWN_CAPS, sharing_with, uuids_beside
 from elastio.config.paths import DEFAULT_PATH, DEVICES, common_dir, name_of, socket_of, state_dir_of
+from elastio.config.profile import ProfileSection
 from elastio.config.rules import Flag, Number, Text, refuse, whole
 from elastio.config.rules import key as _key
 from elastio.config.share import ShareSection, check_share
+from elastio.config.value import ValueSection
 from elastio.core.policy import Ahead, Caps, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
@@ -128,20 +130,6 @@ class PolicySection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueSection:
-    """[value]: what time is worth. Without it, only costs are compared."""
-
-    hour: float | None = _key(
-        Number(
-            "what an hour of waiting costs, in the currency of the provider, for example the price of this machine "
-            "for an hour",
-            least=0,
-        ),
-        None,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownSection:
     """[shutdown]: what happens to an attached cache when the agent or the machine stops. It is never deleted dirty."""
 
@@ -189,6 +177,7 @@ class Config:
     caps: CapsSection
     value: ValueSection
     share: ShareSection
+    profile: ProfileSection
     shutdown: ShutdownSection
     agent: AgentSection
     provider: ProviderSection
@@ -250,6 +239,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "caps": CapsSection,
     "value": ValueSection,
     "share": ShareSection,
+    "profile": ProfileSection,
     "shutdown": ShutdownSection,
     "agent": AgentSection,
     "provider": ProviderSection,
@@ -319,6 +309,7 @@ def parse(document: Mapping[str, Any], name: str = "") -> Config:
         caps=_section(CapsSection, "caps", document),
         value=_section(ValueSection, "value", document),
         share=_section(ShareSection, "share", document),
+        profile=_section(ProfileSection, "profile", document),
         shutdown=_section(ShutdownSection, "shutdown", document),
         agent=_section(AgentSection, "agent", _with_places(document, name)),
         provider=_provider(document),

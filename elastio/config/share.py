@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastio.config.device import DeviceSection
-from elastio.config.rules import Amounts, Flag, Names, key, refuse
+from elastio.config.rules import Amounts, Flag, Patterns, key, refuse
 from elastio.core.boost_rights import EVERYBODY, BoostRights
 from elastio.core.capacity import OF_BACKING
 from elastio.core.shares import MOST_RESERVED, Reserved
@@ -24,10 +24,10 @@ class ShareSection:
     )
 
     may_boost: tuple[str, ...] = key(
-        Names("cgroups whose load counts towards a boost: patterns of a path, or of the last part of it"), EVERYBODY
+        Patterns("cgroups whose load counts towards a boost: patterns of a path, or of the last part of it"), EVERYBODY
     )
     no_boost: tuple[str, ...] = key(
-        Names("cgroups whose load does not, with all that is below them, whatever `may_boost` says"), ()
+        Patterns("cgroups whose load does not, with all that is below them, whatever `may_boost` says"), ()
     )
 
     @property

@@ -39,10 +39,10 @@ def _assignment(name: str, value: object, default: object) -> str:
 
 
 def toml(value: object) -> str:
-    """A string, path, number, flag, or a table or list of them in TOML. A JSON string is a valid TOML string."""
+    """A string, path, number, flag, list or table of them in TOML. A JSON string is a valid TOML string."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{json.dumps(name)} = {toml(each)}' for name, each in value.items())} }}"
-    if isinstance(value, tuple):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, bool):
         return str(value).lower()

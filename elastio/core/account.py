@@ -14,9 +14,9 @@ they show significantly more, which are the waits that it does not count.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 from elastio.core.waits import LEAST_SPENT_S, NO_TIMES, Times, WaitSample
 from elastio.units import KIB, MB
@@ -121,40 +121,73 @@ class Totals:
 
     def added(self, sample: WaitSample, cap_mb_s: float | None) -> Totals:
         """With one sample more; `cap_mb_s` is the limit that was in force in it, None: not known."""
-        at_cap, share, spent = is_at_cap(sample, cap_mb_s), sample.disk_share, sample.spent
-        found_s = 0.0 if share is None else spent.likely * share
-        rate = rate_of(sample, cap_mb_s) if at_cap else 0.0
-        waited_s = spent.likely + (spent.unclear if at_cap else 0.0)
-        its_class = min(CLASSES - 1, int(CLASSES * waited_s / sample.seconds + 1e-9))
-        known = self.delayed_s is not None and sample.delayed_s is not None
-        is_unclear = not at_cap and sample.moved_bytes > 0
-        least, likely, most = (self._at_cap(sample, at_cap, measure, rate) for measure in ("least", "likely", "most"))
-        return Totals(
-            seconds=self.seconds + sample.seconds,
-            asleep_s=self.asleep_s + spent.asleep + (0.0 if at_cap or is_unclear else spent.unclear),
-            latency_s=self.latency_s + (0.0 if at_cap else found_s),
-            other_s=self.other_s + (0.0 if share is None else spent.likely * (1 - share)),
-            unplaced_s=self.unplaced_s + (spent.likely if share is None else 0.0),
-            unclear_s=self.unclear_s + (spent.unclear if is_unclear else 0.0),
-            least=least,
-            likely=likely,
-            most=most,
-            classes=tuple(s + (sample.seconds if n == its_class else 0.0) for n, s in enumerate(self.classes)),
-            moved_bytes=self.moved_bytes + sample.moved_bytes,
-            requests=self.requests + sample.requests,
-            task_wait_s=self.task_wait_s + sample.task_wait_s,
-            pending_s=self.pending_s + sample.pending_s,
-            delayed_s=(self.delayed_s or 0.0) + (sample.delayed_s or 0.0) if known else None,
-            instants=self.instants + sample.instants,
-            times=self.times.plus(sample.times),
-        )
+        return self.plus(totals_of(sample, cap_mb_s))
 
-    def _at_cap(self, sample: WaitSample, at_cap: bool, measure: str, rate: float) -> AtCap:
-        total: AtCap = getattr(self, measure)
-        if not at_cap:
-            return total
-        seconds = getattr(sample.spent, measure) * (sample.disk_share or 0.0) + sample.spent.unclear
-        return AtCap(total.seconds + seconds, total.moved_bytes + rate * seconds)
+    def plus(self, other: Totals) -> Totals:
+        """The sums of both. So a run may be cut anywhere, and its parts added in any order."""
+        return Totals(*(_sum(getattr(self, name), getattr(other, name)) for name in NAMES))
+
+    def standing_for(self, seconds: float) -> Totals:
+        """As if the same had been seen for so long. It is of as many moments as before, so its error grows with it."""
+        factor = seconds / self.seconds
+        scaled = Totals(*(_times(getattr(self, name), factor) for name in NAMES))
+        return replace(scaled, seconds=seconds, instants=self.instants)
+
+
+NAMES = tuple(f.name for f in fields(Totals))
+
+
+def totals_of(sample: WaitSample, cap_mb_s: float | None) -> Totals:
+    """The sums of this sample alone."""
+    at_cap, share, spent = is_at_cap(sample, cap_mb_s), sample.disk_share, sample.spent
+    found_s = 0.0 if share is None else spent.likely * share
+    waited_s = spent.likely + (spent.unclear if at_cap else 0.0)
+    its_class = min(CLASSES - 1, int(CLASSES * waited_s / sample.seconds + 1e-9))
+    is_unclear = not at_cap and sample.moved_bytes > 0
+    rate = rate_of(sample, cap_mb_s) if at_cap else 0.0
+
+    def for_bandwidth(waits_s: float) -> AtCap:
+        seconds = waits_s * (share or 0.0) + spent.unclear
+        return AtCap(seconds, rate * seconds) if at_cap else NEVER
+
+    return Totals(
+        seconds=sample.seconds,
+        asleep_s=spent.asleep + (0.0 if at_cap or is_unclear else spent.unclear),
+        latency_s=0.0 if at_cap else found_s,
+        other_s=0.0 if share is None else spent.likely * (1 - share),
+        unplaced_s=spent.likely if share is None else 0.0,
+        unclear_s=spent.unclear if is_unclear else 0.0,
+        least=for_bandwidth(spent.least),
+        likely=for_bandwidth(spent.likely),
+        most=for_bandwidth(spent.most),
+        classes=tuple(sample.seconds if number == its_class else 0.0 for number in range(CLASSES)),
+        moved_bytes=sample.moved_bytes,
+        requests=sample.requests,
+        task_wait_s=sample.task_wait_s,
+        pending_s=sample.pending_s,
+        delayed_s=sample.delayed_s,
+        instants=sample.instants,
+        times=sample.times,
+    )
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """Tuples by their elements. What is not known of a part is not known of the sum."""
+    if isinstance(one, tuple):
+        return _like(one, map(_sum, one, other))
+    return None if one is None or other is None else one + other
+
+
+def _times(value: Any, factor: float) -> Any:
+    if isinstance(value, tuple):
+        return _like(value, (_times(each, factor) for each in value))
+    if isinstance(value, int):
+        return round(value * factor)
+    return None if value is None else value * factor
+
+
+def _like(model: Any, values: Iterable[Any]) -> Any:
+    return type(model)(*values) if hasattr(model, "_fields") else tuple(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +209,16 @@ class Account:
     asleep_s: float
     by_delays: bool
     uncounted_s: float
+
+
+COMPUTING = "computing"
+PARTS = (COMPUTING, "queue", "bandwidth", "latency", "elsewhere", "unknown")
+
+
+def seconds_of(found: Account, part: str) -> float:
+    """The seconds of one of the PARTS."""
+    seconds: float = getattr(found, f"{part}_s")
+    return seconds
 
 
 def account(totals: Totals) -> Account:

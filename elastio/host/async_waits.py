@@ -8,7 +8,8 @@ server on io_uring that waits for its network. So its process must have read or 
 (CONFIG_TASK_IO_ACCOUNTING), to which the kernel adds when a direct request is submitted. In epoll, poll and select a
 task waits for anything; for requests only if its process has such a ring, in /proc/PID/fd or /proc/PID/maps.
 
-Where a file cannot be read, a task that sleeps while its process reads or writes, or may do so, is unclear.
+Where a file cannot be read, a task that sleeps while its process reads or writes, or may do so, is unclear: who watches
+any program, and not one of its own, may say that it counts as asleep (`if_hidden`).
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class _Process:
 class AsyncWaits:
     """Remembers of each process what it has read and written."""
 
-    def __init__(self, sysfs: Sysfs, machine: str | None = None) -> None:
-        self._sysfs = sysfs
+    def __init__(self, sysfs: Sysfs, machine: str | None = None, if_hidden: Sleep = Sleep.UNCLEAR) -> None:
+        self._sysfs, self._if_hidden = sysfs, if_hidden
         self._known = SYSCALLS.get(machine or os.uname().machine)
         self._processes: dict[int, _Process] = {}
 
@@ -70,7 +71,7 @@ class AsyncWaits:
         if process.done_bytes is not None and (process.grew_at is None or at - process.grew_at > OF_LATE_S):
             return Sleep.ASLEEP
         if not called or process.done_bytes is None:
-            return Sleep.UNCLEAR
+            return self._if_hidden
         if int(called) in waits:
             return Sleep.PENDING
         return Sleep.UNCLEAR if self._has_ring(pid, process, at) else Sleep.ASLEEP

@@ -7,8 +7,9 @@ not enabled for the children of a cgroup, the cgroup counts for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from elastio.core.shares import path
 from elastio.errors import HostError
@@ -62,6 +63,27 @@ def sharers(sysfs: Sysfs) -> tuple[str, ...]:
     groups = counted(sysfs)
     parents = {group.rpartition("/")[0] for group in groups}
     return tuple(group for group in groups if group not in parents)
+
+
+def chosen(sysfs: Sysfs, patterns: Iterable[str]) -> tuple[str, ...]:
+    """The counted cgroups whose path fits a pattern, part by part: `system.slice/*.service`. In order.
+
+    One that contains another chosen one is left out, so that no task counts twice.
+    """
+    fitting = {group for pattern in patterns for group in _fitting(sysfs, "", pattern.strip("/").split("/"))}
+    containing = {above for group in fitting for above in path(group) if above != group}
+    return tuple(sorted(fitting - containing))
+
+
+def _fitting(sysfs: Sysfs, above: str, parts: list[str]) -> Iterator[str]:
+    for name in sysfs.folders(f"{CGROUPS}/{above}" if above else CGROUPS):
+        group = f"{above}/{name}" if above else name
+        if not fnmatchcase(name, parts[0]) or not sysfs.exists(f"{CGROUPS}/{group}/io.stat"):
+            continue
+        if parts[1:]:
+            yield from _fitting(sysfs, group, parts[1:])
+        else:
+            yield group
 
 
 def moved(sysfs: Sysfs, group: str, number: str) -> Moved | None:

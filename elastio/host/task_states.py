@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from elastio.core.waits import NO_TIMES, Spent, Times
+from elastio.core.waits import NO_TIMES, DiskCount, Instant, Spent, Times
 from elastio.errors import HostError
 from elastio.host.async_waits import AsyncWaits, Sleep
 from elastio.host.sysfs import Sysfs
@@ -47,6 +47,27 @@ class ProcessState:
     times: Times = NO_TIMES
     pending: int = 0
     unclear: int = 0
+
+
+def instant_of(
+    at: float, states: Mapping[int, ProcessState], disk: DiskCount, others: Mapping[str, float], *, has_delays: bool
+) -> Instant:
+    """The moment of all these processes together."""
+    each = states.values()
+    times = NO_TIMES
+    for state in each:
+        times = times.plus(state.times)
+    return Instant(
+        at,
+        running=sum(state.running for state in each),
+        waiting=sum(state.waiting for state in each),
+        disk=disk,
+        others_busy_s=others,
+        delayed_s=sum(state.delayed_s or 0.0 for state in each) if has_delays else None,
+        times=times,
+        pending=sum(state.pending for state in each),
+        unclear=sum(state.unclear for state in each),
+    )
 
 
 class Members(Protocol):

@@ -8,14 +8,14 @@ a processor itself. There readings come late, and those that would have been in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from elastio.core.account import Limit, Totals, cap_in
-from elastio.core.waits import NO_TIMES, DiskCount, Instant, sample_of
+from elastio.core.waits import Instant, sample_of
 from elastio.errors import HostError
 from elastio.host.disk_activity import DiskActivity
-from elastio.host.task_states import ProcessState, TaskStates
+from elastio.host.task_states import TaskStates, instant_of
 from elastio.ports import Clock
 
 LEAST_S, MOST_S = 0.02, 1.0
@@ -124,7 +124,7 @@ class Profiler:
     def _read(self, at: float, *, with_processes: bool, with_times: bool) -> None:
         states = self._tasks.read(at, with_times=with_times)
         disk, others = self._disk.read()
-        self._all.instants.append(_instant(at, states, disk, others, has_delays=self._tasks.has_delays))
+        self._all.instants.append(instant_of(at, states, disk, others, has_delays=self._tasks.has_delays))
         if not with_processes:
             return
         for pid, state in states.items():
@@ -133,7 +133,7 @@ class Profiler:
                 self._each[pid] = _Kept()
             kept = self._each[pid]
             kept.command = state.command
-            kept.instants.append(_instant(at, {pid: state}, disk, others, has_delays=self._tasks.has_delays))
+            kept.instants.append(instant_of(at, {pid: state}, disk, others, has_delays=self._tasks.has_delays))
         for pid, kept in self._each.items():
             if pid not in states:
                 kept.close(self._cap_mb_s, self._limits, goes_on=False)
@@ -152,23 +152,3 @@ class Profiler:
         return Measured(
             self._all.totals, tuple(kept), self._count, self._tasks.has_delays, ended, self._lost, self._limits
         )
-
-
-def _instant(
-    at: float, states: Mapping[int, ProcessState], disk: DiskCount, others: Mapping[str, float], *, has_delays: bool
-) -> Instant:
-    each = states.values()
-    times = NO_TIMES
-    for state in each:
-        times = times.plus(state.times)
-    return Instant(
-        at,
-        running=sum(state.running for state in each),
-        waiting=sum(state.waiting for state in each),
-        disk=disk,
-        others_busy_s=others,
-        delayed_s=sum(state.delayed_s or 0.0 for state in each) if has_delays else None,
-        times=times,
-        pending=sum(state.pending for state in each),
-        unclear=sum(state.unclear for state in each),
-    )

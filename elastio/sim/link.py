@@ -163,6 +163,11 @@ class Link:
         return self.clock.elapsed() < self._reads_held_until
 
     @property
+    def in_flight(self) -> tuple[bool, bool]:
+        """Whether a write and a read of applications are under way."""
+        return not self._write.is_idle, self._read.block is not None
+
+    @property
     def is_quiet(self) -> bool:
         """True if no request of the application is in flight."""
         return self._write.block is None and self._read.block is None

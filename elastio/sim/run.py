@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from elastio.accounting.shared_caps import SharedCaps
+from elastio.agent.accountant import Accountant, Keep
+from elastio.agent.accountant import lost as look_lost
 from elastio.agent.cap_sharing import CapSharing
 from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Owner
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.memory import bought
+from elastio.config.profile import ProfileSection
 from elastio.core.actions import Action, Outcome
 from elastio.core.cycle import Cycle
 from elastio.core.model import HostView, Request, RequestKind
@@ -22,6 +25,7 @@ from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
 from elastio.ports import Adviser, Forecaster, Journal, NoAdvice, NoForecast, NoReport, Recorder, Reporter
 from elastio.sim.faults import UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
+from elastio.sim.group_watch import SimGroupWatch
 from elastio.sim.records import MemoryJournal, MemoryRecorder
 from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
@@ -104,6 +108,7 @@ class Simulation:
     """
 
     account: SharedCaps | None = None
+    accountant: Accountant | None = None
     edited: Policy | None = None
 
     def __init__(
@@ -135,6 +140,8 @@ class Simulation:
         world.on_agent = self.happen
         self._workers: tuple[SimWorker[Serials, HostView | str], SimWorker[Action, Outcome], SimWorker[Action, Outcome]]
         self.agent: Agent | None = None
+        self.looks = SimGroupWatch(world.kernel, lambda: world.workload, look_lost)
+        self._open_accountant: Callable[[], Accountant | None] = lambda: None
         self.journal = self._open_journal()
         self.start_agent()
 
@@ -173,6 +180,7 @@ class Simulation:
         self.agent.forecaster = self._forecaster
         self.agent.adviser = self._adviser
         self.agent.reporter = self._reporter
+        self.accountant = self._open_accountant()
         if self.account is not None:
             self.agent.sharing = CapSharing(self.account)
 
@@ -182,10 +190,16 @@ class Simulation:
         owner = Owner(self.policy.backing_uuid, kernel.settings.machine)
         return MemoryJournal(self.lines, kernel.boot_id, owner)
 
+    def keep_accounts(self, keep: Keep, settings: ProfileSection) -> None:
+        """From now on this agent and those after it keep the account of bursts."""
+        self.world.on_tick = self.looks.observe
+        self._open_accountant = lambda: Accountant(self.looks, keep, settings)
+        self.accountant = self._open_accountant()
+
     def kill_agent(self) -> None:
         """SIGKILL. Calls under way continue, but nobody receives their answers."""
         if self.agent is not None:
-            for worker in self._workers:
+            for worker in (*self._workers, self.looks):
                 worker.abandon()
             self.agent = None
             self._stopped_until = float("-inf")
@@ -277,7 +291,9 @@ class Simulation:
         if self.agent is not None and clock.elapsed() >= self._stopped_until:
             self.agent.step()
             now = clock.now()
-            events = [at for worker in self._workers if (at := worker.next_event_at()) is not None]
+            if self.accountant is not None:
+                self.accountant.step(self.agent, now=now, wall=clock.wall())
+            events = [at for worker in (*self._workers, self.looks) if (at := worker.next_event_at()) is not None]
             seconds = min(most_s, max(LEAST_STEP_S, min((self.agent.wake_at(), *events)) - now))
         is_attended = self.agent is not None and clock.elapsed() >= self._stopped_until
         self.world.kernel.shares.watch(clock.elapsed(), is_attended=is_attended)

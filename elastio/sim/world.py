@@ -75,6 +75,7 @@ class SimWorld:
         )
         self.workload = workload or Workload()
         self.on_agent: Callable[[ScheduledFault], None] = lambda fault: None  # faults of the agent alone
+        self.on_tick: Callable[[], None] = lambda: None
         self.happened: list[tuple[float, ScheduledFault]] = []
         self._ticks = 0
 
@@ -117,11 +118,13 @@ class SimWorld:
         self._ticks += ticks
         self.clock.advance_to(max(self.clock.elapsed(), self._ticks / GRID_HZ))
         self.kernel.rest(ticks, 1 / GRID_HZ, self.workload)
+        self.on_tick()
         return True
 
     def _tick(self) -> None:
         self.provider.tick()
         self.kernel.step(1 / GRID_HZ, self.workload)
+        self.on_tick()
         for fault in self.faults.due(self.clock.elapsed(), self._states()):
             self.happen(fault)
 

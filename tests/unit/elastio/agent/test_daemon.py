@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from elastio.agent import daemon
-from elastio.agent.daemon import CloudRest, Daemon, LazyProvider, lost_on
+from elastio.agent.daemon import ChildRest, Daemon, LazyProvider, lost_on
 from elastio.agent.event_log import EventLog
 from elastio.agent.executor import lost
 from elastio.agent.market import UNKNOWN
@@ -170,7 +170,7 @@ def cloud() -> Iterator[ForkWorker[Action, Outcome]]:
 def test_the_child_with_the_sdk_ends_while_nothing_is_bought_and_is_back_when_a_load_begins(
     cloud: ForkWorker[Action, Outcome],
 ) -> None:
-    rest = CloudRest(cloud, until=60.0)
+    rest = ChildRest(cloud, until=60.0)
     seen = []
     for now, is_near in ((60.0, False), (61.0, False), (62.0, True), (122.0, False), (123.0, False)):
         rest.tend(now, is_near=is_near, is_boosting=False)
@@ -182,7 +182,7 @@ def test_the_child_with_the_sdk_ends_while_nothing_is_bought_and_is_back_when_a_
 def test_the_child_with_the_sdk_stays_while_bursts_follow_one_another(
     is_boosting: bool, cloud: ForkWorker[Action, Outcome]
 ) -> None:
-    rest = CloudRest(cloud, until=60.0)
+    rest = ChildRest(cloud, until=60.0)
     rest.tend(60.0, is_near=True, is_boosting=is_boosting)
     rest.tend(600.0, is_near=False, is_boosting=False)
     assert is_there(cloud) is is_boosting
@@ -190,7 +190,7 @@ def test_the_child_with_the_sdk_stays_while_bursts_follow_one_another(
 
 def test_a_child_with_a_job_does_not_rest(cloud: ForkWorker[Action, Outcome]) -> None:
     cloud.submit(ListVolumes(), LONG_S)
-    CloudRest(cloud, until=0.0).tend(1000.0, is_near=False, is_boosting=False)
+    ChildRest(cloud, until=0.0).tend(1000.0, is_near=False, is_boosting=False)
     assert is_there(cloud)
 
 

@@ -1,4 +1,6 @@
-"""`elastio profile` of real programs on a loop device that a cgroup limits, against the scheduler's own counts.
+"""`elastio profile`, and the agent's looks, of real programs on a loop device that a cgroup limits.
+
+A profile is compared with the scheduler's own counts.
 
 Needs root, loop devices, and the io controller of cgroups, of either version: on a machine without them a test fails.
 """
@@ -12,13 +14,22 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from elastio.agent.accountant import lost
+from elastio.agent.worker import ForkWorker
 from elastio.cli.app import App
 from elastio.cli.main import main
+from elastio.core.account import Totals, account
+from elastio.core.inflection import curves_of
+from elastio.core.watched_bursts import Seen, Watch
+from elastio.host.clock import SystemClock
+from elastio.host.group_watch import GroupWatch
+from elastio.host.sysfs import Sysfs
 
 LOAD = Path(__file__).with_name("disk_load.py")
 CAP_MB_S = 8
@@ -85,3 +96,48 @@ def test_a_program_at_the_limit_waits_for_bandwidth(kind: str, options: tuple[st
         ran_s + queued_s, abs=0.1 * seconds
     )  # some thirty readings, on a machine that is busy
     assert account["bandwidth_s"] == pytest.approx(seconds - busy_s, abs=0.1 * seconds)
+
+
+def test_the_agents_looks_at_a_program_at_the_limit_show_that_it_waits_for_bandwidth(
+    limited: Limited, tmp_path: Path
+) -> None:
+    """The cgroups are a tree of files: the kernel's of version 2 need not count I/O on this machine."""
+    name, root = Path(limited.device).name, tmp_path / "root"
+    groups = root / "sys/fs/cgroup"
+    group = groups / "load.service"
+    group.mkdir(parents=True)
+    for folder in ("proc", "sys/block", "sys/class"):
+        (root / folder).symlink_to(f"/{folder}")
+    for file in ("cgroup.controllers", "cgroup.subtree_control"):
+        (groups / file).write_text("io")
+    number = Path(f"/sys/block/{name}/dev").read_text().strip()
+    (group / "io.max").write_text(f"{number} {MAX}")
+    load = [sys.executable, "-I", str(LOAD), "sync", limited.device, "30", str(limited.counts)]
+    with subprocess.Popen(
+        ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(limited.group), *load]
+    ) as program:
+        looks: ForkWorker[Watch, Seen] = ForkWorker("account", GroupWatch(Sysfs(root), SystemClock(), sleep).look, lost)
+        try:
+            (group / "cgroup.procs").write_text(f"{program.pid}")
+            found = Totals()
+            for look in range(5):
+                (group / "io.stat").write_text(f"{number} rbytes=0 wbytes={look} rios=0 wios={look}")
+                found = found.plus(
+                    answer(looks, Watch(1.0, name, None, ("*.service",))).groups.get(group.name, Totals())
+                )
+        finally:
+            looks.close(0.0)
+            program.kill()
+    assert found.seconds > 0
+    assert account(found).bandwidth_s > 0.5 * found.seconds
+    assert curves_of(found).likely.measured_mb_s == pytest.approx(CAP_MB_S, rel=0.3)
+
+
+def answer(looks: ForkWorker[Watch, Seen], watch: Watch) -> Seen:
+    looks.submit(watch, 30.0)
+    while (pipe := looks.readable_pipe()) is not None:
+        pipe.poll(30.0)
+        seen = looks.poll()
+        if seen is not None:
+            return seen
+    raise AssertionError

@@ -82,3 +82,21 @@ def test_one_that_does_not_is_refused_with_the_reason(kernel: Kernel, file: str,
     with pytest.raises(HostError) as refused:
         cgroups.check_counted(kernel)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        (("*.slice",), ("system.slice", "user.slice")),
+        (("*.slice", "system.slice/*.service"), (CRON, DB, "user.slice")),
+        (("system.slice/d*", "*/db.service"), (DB,)),
+        (("*/*/*",), ()),
+        (("/system.slice/",), ("system.slice",)),
+        ((), ()),
+    ],
+)
+def test_cgroups_are_chosen_by_the_parts_of_their_paths(
+    kernel: Kernel, patterns: tuple[str, ...], found: tuple[str, ...]
+) -> None:
+    """Those without `io.stat` are not, and none that contains another one."""
+    assert cgroups.chosen(kernel, patterns) == found

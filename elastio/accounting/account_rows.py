@@ -1,0 +1,32 @@
+"""The rows of the ledger about waits: one for each burst and cgroup. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elastio.core.account import PARTS, Totals, account, seconds_of
+
+Parts = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """One cgroup in one burst. Times are seconds since the epoch; `token`: the boost of this burst, None: none.
+
+    `is_over` False: the burst goes on, and the row will be replaced.
+    """
+
+    device_uuid: str
+    begun_wall: float
+    cgroup: str
+    ended_wall: float
+    token: str | None
+    is_over: bool
+    totals: Totals
+
+
+def parts_of(totals: Totals) -> Parts:
+    """The six parts of the account, in seconds."""
+    found = account(totals)
+    return {part: seconds_of(found, part) for part in PARTS}

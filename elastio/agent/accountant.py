@@ -1,0 +1,125 @@
+"""Keeps the account of bursts: has cgroups looked at while the device is loaded, and writes what came of it.
+
+Beside the loop: it decides nothing, and nothing waits for it. The looks run in a worker of their own, and are given up
+if they take long. At rest the only thing that it does is to compare a number with the threshold, once a sample. What
+fails is told once. A bug ends the account, and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from elastio.accounting.account_rows import AccountRow
+from elastio.agent.loop import Agent
+from elastio.config.profile import ProfileSection
+from elastio.core import backing_credits
+from elastio.core.capacity import OF_BACKING, Capacity, capacity
+from elastio.core.policy import Policy, utilization
+from elastio.core.watched_bursts import Load, Seen, Thresholds, Watch, WatchedBurst, with_load
+from elastio.ports import WorkerPort
+
+LOOK_TIMEOUT_S = 10.0
+# A burst that goes on is written so often: what a kill loses.
+WRITE_EVERY_S = 60.0
+# Different remarks that are told; they name cgroups, of which there may be any number over the years.
+MOST_TOLD = 100
+
+Keep = Callable[[Collection[AccountRow]], None]
+_log = logging.getLogger(__name__)
+
+
+def lost(watch: Watch, seconds: float) -> Seen:
+    """What a look without an answer has seen."""
+    return Seen(watch.begun_at, {}, ("a look at the tasks of cgroups was given up: the kernel did not answer in time",))
+
+
+class Accountant:
+    """One of an agent. `keep` writes rows; it logs what it cannot write, and raises nothing."""
+
+    def __init__(self, worker: WorkerPort[Watch, Seen], keep: Keep, settings: ProfileSection) -> None:
+        self.settings = settings
+        self._worker, self._keep = worker, keep
+        self._burst: WatchedBurst | None = None
+        self._token: str | None = None
+        self._sampled_at = self._written_at = float("-inf")
+        self._offset_s = 0.0  # wall clock minus CLOCK_BOOTTIME when the burst began: it names the rows
+        self._told: set[str] = set()
+        self._has_failed = False
+
+    @property
+    def is_watching(self) -> bool:
+        """A burst goes on, or a look has not ended."""
+        return self._burst is not None or self._worker.busy
+
+    def step(self, agent: Agent, *, now: float, wall: float) -> None:
+        """After each step of the agent: take what was seen, and have more looked at where there is a load."""
+        if self._has_failed:
+            return
+        try:
+            self._step(agent, now, wall - now)
+        except Exception:
+            self._has_failed = True
+            _log.exception("no account of bursts is kept until the next start: a bug")
+
+    def close(self, agent: Agent) -> None:
+        """Write what is known of the burst that goes on, before a stop: another agent begins another one."""
+        if self._burst is not None and not self._has_failed:
+            self._write(agent, self._burst, is_over=True)
+
+    def _step(self, agent: Agent, now: float, offset_s: float) -> None:
+        seen = self._worker.poll()
+        if seen is not None:
+            self._take(seen)
+        sample = agent.last_sample
+        if sample is None or sample.at <= self._sampled_at:
+            return
+        self._sampled_at = sample.at
+        policy = backing_credits.in_force(agent.policy, agent.state)
+        load = Load(sample.at, sample.seconds, utilization(sample, policy) if self.settings.enabled else 0.0)
+        before = self._burst
+        self._burst, ended = with_load(before, load, _thresholds(policy))
+        if ended is not None:
+            self._write(agent, ended, is_over=True)
+            self._token = None
+        if self._burst is None:
+            return
+        if self._burst.begun_at != (before.begun_at if before else None):
+            self._written_at, self._offset_s = now, offset_s
+        elif now - self._written_at >= WRITE_EVERY_S:
+            self._written_at = now
+            self._write(agent, self._burst, is_over=False)
+        self._look(agent, self._burst, policy)
+
+    def _take(self, seen: Seen) -> None:
+        for remark in seen.remarks:
+            if remark not in self._told and len(self._told) < MOST_TOLD:
+                self._told.add(remark)
+                _log.warning("account of bursts: %s", remark)
+        if self._burst is not None and self._burst.begun_at == seen.begun_at:
+            self._burst = self._burst.plus(seen.groups)
+
+    def _look(self, agent: Agent, burst: WatchedBurst, policy: Policy) -> None:
+        backing = agent.view.backing if agent.view else None
+        if agent.state.cycle is not None:
+            self._token = agent.state.cycle.token
+        if backing is None or backing.adaptive_name == "" or self._worker.busy:
+            return
+        found = capacity(agent.state, backing, agent.last_sample, policy)
+        # The margin of a capacity belongs to who divides it: what is used of it is not above the limit.
+        cap_mb_s = found.mb_s / OF_BACKING if isinstance(found, Capacity) else None
+        watch = Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups)
+        self._worker.submit(watch, LOOK_TIMEOUT_S)
+
+    def _write(self, agent: Agent, burst: WatchedBurst, *, is_over: bool) -> None:
+        uuid = agent.policy.backing_uuid
+        begin, end = burst.begun_at + self._offset_s, burst.loaded_until + self._offset_s
+        rows = [
+            AccountRow(uuid, begin, name, end, self._token, is_over, totals) for name, totals in burst.counted.items()
+        ]
+        if rows:
+            self._keep(rows)
+
+
+def _thresholds(policy: Policy) -> Thresholds:
+    return Thresholds(policy.utilization_threshold, policy.release_threshold, policy.inactivity_delay_s)

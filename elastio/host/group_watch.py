@@ -1,0 +1,189 @@
+"""Where the time of cgroups goes while the adaptive device is loaded: a look of about a second at some of them.
+
+Theory of operation. A cgroup that moves nothing on the device does not wait for it, and is not looked at; which ones do
+is read from `io.stat` every LIST_S. Each look reads the tasks of some cgroups READINGS times, those first that were not
+looked at for longest, and stands for the time since (`core.watched_bursts`). How many are looked at is a matter of
+processor time: what a look costs is taken from a credit that grows by SHARE of the time, so that a machine with many
+tasks is looked at more rarely, and never at a higher price. A quiet machine has saved CREDIT_S for the next burst.
+
+A task in state D waits. Whether one in state S waits for libaio or io_uring shows only to who may trace it (ptrace(2)),
+which the agent's unit may not: then it sleeps. The kernel's pressure (PSI) is not read: it misses an fsync.
+
+Reads only, and takes no lock of bcache. It runs in a worker of its own: a read that hangs delays nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+from elastio.core.account import Totals, cap_in, totals_of
+from elastio.core.waits import Instant, sample_of
+from elastio.core.watched_bursts import Seen, Watch
+from elastio.errors import HostError
+from elastio.host import cgroups
+from elastio.host.async_waits import AsyncWaits, Sleep
+from elastio.host.cgroups import Moved
+from elastio.host.disk_activity import DiskActivity
+from elastio.host.disk_limits import limits_of_cgroup
+from elastio.host.sysfs import Sysfs
+from elastio.host.task_states import CgroupMembers, TaskStates, instant_of
+from elastio.ports import Clock
+
+LOOK_S, READINGS = 1.0, 10
+SHARE, CREDIT_S = 0.0025, 0.015
+LIST_S = 5.0
+MOST_GROUPS, MOST_THREADS = 50, 100
+# What the first look at a cgroup is taken to cost, in seconds of a processor.
+UNKNOWN_COST_S = 0.002
+# Looks follow each other in no rhythm that a program could have: the fractions of its multiples fill 0 to 1 evenly.
+GOLDEN = 0.6180339887498949
+
+Tasks = Mapping[int, tuple[str, ...]]
+
+
+class _Listed:
+    """The tasks that a cgroup had at the begin of a look. `Members` for `TaskStates`."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+
+    def tasks(self) -> Tasks:
+        return self._tasks
+
+
+class _Group:
+    """What is known of a cgroup in this burst. `since`: the time that the next look stands for begins then."""
+
+    def __init__(self, sysfs: Sysfs, since: float, moved: Moved | None) -> None:
+        self.since, self.first, self.is_active = since, moved, False
+        self.cost_s = UNKNOWN_COST_S
+        self.looks = 0
+        self.asleep = AsyncWaits(sysfs, if_hidden=Sleep.ASLEEP)
+
+
+class GroupWatch:
+    """Looks at cgroups, one `Watch` at a time. `spent_s` is the processor time of this process."""
+
+    def __init__(
+        self,
+        sysfs: Sysfs,
+        clock: Clock,
+        sleep: Callable[[float], None],
+        spent_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._sysfs, self._clock, self._sleep, self._spent_s = sysfs, clock, sleep, spent_s
+        self._burst: tuple[float, str] | None = None
+        self._groups: dict[str, _Group] = {}
+        self._credit_s, self._credited_at, self._listed_at = CREDIT_S, clock.now(), float("-inf")
+        self._disk: DiskActivity | None = None
+        self._looks = 0
+
+    def look(self, watch: Watch) -> Seen:
+        """The sums of the cgroups that it was the turn of. What cannot be read is a remark, never an error."""
+        spent_s, now = self._spent_s(), self._clock.now()
+        self._credit_s = min(CREDIT_S, self._credit_s + SHARE * max(0.0, now - self._credited_at))
+        self._credited_at = now
+        try:
+            remarks = self._list(watch, now)
+            due = self._due()
+            groups, more = self._look(watch, due, self._disk) if due and self._disk else ({}, ())
+        except HostError as error:
+            groups, remarks, more = {}, (), (str(error),)
+        self._credit_s -= self._spent_s() - spent_s
+        return Seen(watch.begun_at, groups, (*remarks, *more))
+
+    def _list(self, watch: Watch, now: float) -> tuple[str, ...]:
+        """Which cgroups there are, and which of them use the device. Raises HostError where none is counted."""
+        if self._burst != (watch.begun_at, watch.device):
+            cgroups.check_counted(self._sysfs)
+            self._burst, self._groups = (watch.begun_at, watch.device), {}
+        elif self._credit_s <= 0 or (self._is_used() and now - self._listed_at < LIST_S):
+            return ()
+        self._listed_at, self._disk = now, DiskActivity(self._sysfs, watch.device)
+        number = self._sysfs.read(f"sys/block/{watch.device}/dev")
+        named = cgroups.chosen(self._sysfs, watch.patterns)
+        gone = [name for name in self._groups if name not in named]
+        for name in gone:
+            del self._groups[name]
+        for name in named[:MOST_GROUPS]:
+            moved = cgroups.moved(self._sysfs, name, number)
+            known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
+            known.is_active = known.is_active or moved != known.first
+        over = len(named) - MOST_GROUPS
+        many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
+        return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))
+
+    def _is_used(self) -> bool:
+        return any(group.is_active for group in self._groups.values())
+
+    def _due(self) -> tuple[str, ...]:
+        """Those whose turn it is, as many as there is credit for. One that no credit suffices for needs all of it."""
+        left = self._credit_s
+        waiting = sorted((g.since, name) for name, g in self._groups.items() if g.is_active)
+        found = []
+        for _, name in waiting:
+            cost_s = min(CREDIT_S, self._groups[name].cost_s)
+            if cost_s > left:
+                break
+            left -= cost_s
+            found.append(name)
+        return tuple(found)
+
+    def _look(
+        self, watch: Watch, names: tuple[str, ...], disk: DiskActivity
+    ) -> tuple[dict[str, Totals], tuple[str, ...]]:
+        """Raises HostError when the device is gone."""
+        states, remarks = self._states_of(names)
+        instants: dict[str, list[Instant]] = {name: [] for name in states}
+        costs = dict.fromkeys(states, 0.0)
+        for number in range(READINGS + 1):
+            at, (moved, others) = self._clock.now(), disk.read()
+            for name, tasks in states.items():
+                before_s = self._spent_s()
+                shown = tasks.read(at, with_times=number == READINGS)
+                instants[name].append(instant_of(at, shown, moved, others, has_delays=tasks.has_delays))
+                costs[name] += self._spent_s() - before_s
+            if number < READINGS:
+                self._looks += 1
+                self._sleep(LOOK_S / READINGS * (0.5 + self._looks * GOLDEN % 1))
+        found = {name: self._totals(watch, name, instants[name], costs[name]) for name in states}
+        return {name: totals for name, totals in found.items() if totals is not None}, remarks
+
+    def _states_of(self, names: tuple[str, ...]) -> tuple[dict[str, TaskStates], tuple[str, ...]]:
+        """Without those that are gone: the next list says so."""
+        states, remarks = {}, []
+        for name in names:
+            try:
+                states[name], remark = self._states(name)
+            except HostError:
+                continue
+            remarks += [remark] if remark else []
+        return states, tuple(remarks)
+
+    def _states(self, name: str) -> tuple[TaskStates, str]:
+        """Raises HostError when the cgroup is gone."""
+        group = self._groups[name]
+        tasks = CgroupMembers(self._sysfs, name).tasks()
+        threads = [(pid, thread) for pid, names in tasks.items() for thread in names]
+        remark = ""
+        if len(threads) > MOST_THREADS:
+            begin = group.looks * MOST_THREADS % len(threads)
+            kept: dict[int, tuple[str, ...]] = {}
+            for pid, thread in islice((*threads, *threads), begin, begin + MOST_THREADS):
+                kept[pid] = (*kept.get(pid, ()), thread)
+            tasks = kept
+            remark = f"the cgroup {name} has more than {MOST_THREADS} threads: its account is of some at a time"
+        group.looks += 1
+        return TaskStates(self._sysfs, _Listed(tasks), asleep=group.asleep), remark
+
+    def _totals(self, watch: Watch, name: str, instants: list[Instant], cost_s: float) -> Totals | None:
+        group, sample = self._groups[name], sample_of(instants)
+        group.cost_s = cost_s
+        if sample is None:
+            return None
+        limits = limits_of_cgroup(self._sysfs, watch.device, name)
+        until, since = instants[-1].at, group.since
+        group.since = until
+        return totals_of(sample, cap_in(sample, watch.cap_mb_s, limits)).standing_for(until - since)

@@ -1,0 +1,174 @@
+"""A burst with its account in the ledger: what a simulated application waited for, boosted or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elastio.accounting.account_rows import AccountRow
+from elastio.accounting.account_store import read_accounts
+from elastio.accounting.history_store import HistoryLimits
+from elastio.accounting.recorder import CostRecorder
+from elastio.config.profile import ProfileSection
+from elastio.core.account import account
+from elastio.core.inflection import curves_of
+from elastio.core.state import Phase
+from elastio.core.watched_bursts import Watch
+from elastio.sim.records import LockableLedger
+from elastio.sim.run import Simulation
+from elastio.sim.shares import READERS, WRITERS
+from elastio.sim.workload import Segment
+from tests.simulated import BURST, QUIET, assert_at_rest, machine
+
+SATURATED = (Segment(2, 0), Segment(20, 60), QUIET)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[LockableLedger]:
+    with LockableLedger(tmp_path / "ledger.db") as opened:
+        yield opened
+
+
+def kept(sim: Simulation, ledger: LockableLedger, **settings: object) -> None:
+    recorder = CostRecorder(ledger, sim.policy.backing_uuid, HistoryLimits())
+    ledger.lock_while(sim.is_ledger_locked)
+    sim.keep_accounts(recorder.keep_accounts, ProfileSection(**settings))  # type: ignore[arg-type]
+
+
+def rows(ledger: LockableLedger) -> list[AccountRow]:
+    return list(read_accounts(ledger.file, 0.0, 1e12))
+
+
+def unboosted(load: tuple[Segment, ...], faults: str = "nothing") -> Simulation:
+    """A machine that never boosts: the load is too short for that."""
+    return machine(load, faults, trigger_delay_s=3600)
+
+
+def test_a_burst_without_a_boost_has_one_row_of_who_used_the_device(ledger: LockableLedger) -> None:
+    sim = unboosted(SATURATED)
+    kept(sim, ledger)
+    sim.run_for(60)
+    (row,) = rows(ledger)
+    found = account(row.totals)
+    assert (row.cgroup, row.token, row.device_uuid) == (WRITERS, None, sim.policy.backing_uuid)
+    assert row.ended_wall - row.begun_wall == pytest.approx(20, abs=2)
+    assert row.totals.seconds == pytest.approx(20, abs=3)
+    assert found.bandwidth_s > 0.9 * found.seconds
+    assert row.totals.classes[9] > 0.9 * found.seconds
+    assert curves_of(row.totals).likely.measured_mb_s == pytest.approx(20, rel=0.05)
+
+
+def test_a_burst_with_a_boost_names_it_and_waits_less_with_the_cache(ledger: LockableLedger) -> None:
+    slow = unboosted((Segment(2, 0), Segment(40, 50), QUIET))
+    kept(slow, ledger)
+    slow.run_for(90)
+    (without,) = rows(ledger)
+    sim = machine((Segment(2, 0), Segment(40, 50), QUIET))
+    kept(sim, ledger)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
+    assert sim.state.cycle is not None
+    token = sim.state.cycle.token
+    assert_at_rest(sim)
+    boosted = [row for row in rows(ledger) if row.token == token]
+    assert [row.cgroup for row in boosted] == [WRITERS]
+    with_share = account(boosted[0].totals).bandwidth_s / boosted[0].totals.seconds
+    assert with_share < account(without.totals).bandwidth_s / without.totals.seconds - 0.2
+
+
+def test_a_program_at_half_the_bandwidth_computes_for_half_of_its_time(ledger: LockableLedger) -> None:
+    sim = unboosted((Segment(2, 0), Segment(20, 10), QUIET))
+    kept(sim, ledger)
+    sim.run_for(60)
+    (row,) = rows(ledger)
+    found = account(row.totals)
+    assert found.computing_s / found.seconds == pytest.approx(0.5, abs=0.1)
+    assert found.bandwidth_s / found.seconds == pytest.approx(0.5, abs=0.1)
+
+
+def test_readers_and_writers_have_their_own_rows(ledger: LockableLedger) -> None:
+    sim = unboosted((Segment(2, 0), Segment(20, 30, 30), QUIET))
+    kept(sim, ledger)
+    sim.run_for(60)
+    assert sorted(row.cgroup for row in rows(ledger)) == sorted([READERS, WRITERS])
+
+
+def test_two_bursts_are_two_rows_and_the_pause_is_in_none(ledger: LockableLedger) -> None:
+    sim = unboosted((*SATURATED[:2], Segment(30, 0), *SATURATED))
+    kept(sim, ledger)
+    sim.run_for(120)
+    assert [round(row.totals.seconds / 5) for row in rows(ledger)] == [4, 4]
+
+
+def test_at_rest_nothing_is_looked_at(ledger: LockableLedger) -> None:
+    sim = unboosted((Segment(1e9, 4),))
+    kept(sim, ledger)
+    sim.run_for(300)
+    assert sim.looks.looks == 0
+    assert not rows(ledger)
+
+
+def test_with_the_account_switched_off_nothing_is_looked_at(ledger: LockableLedger) -> None:
+    sim = unboosted(SATURATED)
+    kept(sim, ledger, enabled=False)
+    sim.run_for(60)
+    assert sim.looks.looks == 0
+
+
+def test_a_cgroup_that_vanishes_keeps_what_was_seen_of_it(
+    ledger: LockableLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim = unboosted(SATURATED)
+    kept(sim, ledger)
+    sim.run_for(12)
+    sim.looks.gone.add(WRITERS)
+    sim.run_for(60)
+    (row,) = rows(ledger)
+    assert 5 < row.totals.seconds < 12
+    assert len([r for r in caplog.records if r.name == "elastio.agent.accountant"]) == 1
+
+
+def test_a_look_that_hangs_delays_no_boost_and_is_told_once(
+    ledger: LockableLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = machine(BURST)
+    plain.run_until(lambda: plain.phase is Phase.BOOSTING, 120)
+    sim = machine(BURST)
+    kept(sim, ledger)
+    sim.looks.hangs = True
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
+    assert sim.world.clock.elapsed() == pytest.approx(plain.world.clock.elapsed(), abs=0.2)
+    assert_at_rest(sim)
+    assert len([r for r in caplog.records if r.name == "elastio.agent.accountant"]) == 1
+
+
+def test_a_bug_in_the_account_ends_it_and_nothing_else(
+    ledger: LockableLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(watch: Watch, timeout_s: float) -> None:
+        raise ZeroDivisionError
+
+    sim = machine(BURST)
+    kept(sim, ledger)
+    sim.looks.submit = fail  # type: ignore[method-assign, assignment]
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
+    assert_at_rest(sim)
+    assert len([r for r in caplog.records if r.levelname == "ERROR"]) == 1
+
+
+def test_a_row_that_a_locked_ledger_refused_is_written_with_the_next(ledger: LockableLedger) -> None:
+    sim = unboosted((*SATURATED[:2], Segment(30, 0), *SATURATED), "@23=locked:20")
+    kept(sim, ledger)
+    sim.run_for(50)
+    assert not rows(ledger)
+    sim.run_for(70)
+    assert len(rows(ledger)) == 2
+
+
+def test_a_burst_that_goes_on_is_written_once_a_minute(ledger: LockableLedger) -> None:
+    sim = unboosted((Segment(2, 0), Segment(1e9, 60)))
+    kept(sim, ledger)
+    sim.run_for(150)
+    (row,) = rows(ledger)
+    assert row.totals.seconds > 100

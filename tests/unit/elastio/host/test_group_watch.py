@@ -1,0 +1,203 @@
+"""Looks at the tasks of cgroups: who is looked at, what of a look is believed, and what it may cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastio.core.account import account
+from elastio.core.watched_bursts import Seen, Watch
+from elastio.host.group_watch import CREDIT_S, LIST_S, MOST_GROUPS, MOST_THREADS, SHARE, GroupWatch
+from elastio.host.io_max import CGROUPS
+from tests.fixtures.sysfs_tree import Kernel
+from tests.unit.elastio.host.test_task_states import Proc
+
+NUMBER = "252:0"
+DB, CRON = "system.slice/db.service", "system.slice/cron.service"
+PATTERNS = ("*.slice", "*.service", "system.slice/*.service")
+
+
+class Clock:
+    at = 100.0
+
+    def now(self) -> float:
+        return self.at
+
+    def wall(self) -> float:
+        return self.at
+
+
+class Counting(Kernel):
+    reads = 0
+
+    def read_or(self, name: str, default: str) -> str:
+        self.reads += 1
+        return super().read_or(name, default)
+
+
+class Machine:
+    """A tree with cgroups and their tasks. Time passes where the watch sleeps, and each read costs `cost_s`."""
+
+    def __init__(self, root: Path) -> None:
+        self.kernel, self.proc, self.clock = Counting(root), Proc(root), Clock()
+        self.cost_s = 0.0
+        self.moved = 0
+        self.kernel.lay(f"{CGROUPS}/cgroup.controllers", "cpu io")
+        self.kernel.lay(f"{CGROUPS}/cgroup.subtree_control", "io")
+        self.kernel.lay(f"{CGROUPS}/system.slice/io.stat", "")
+        self.kernel.lay("sys/block/bcache0/dev", NUMBER)
+        self.watch = GroupWatch(self.kernel, self.clock, self.sleep, self.spent)
+        self._move()
+
+    def group(self, name: str, *pids: int, used: int = 0) -> None:
+        self.kernel.lay(f"{CGROUPS}/{name}/cgroup.procs", "\n".join(map(str, pids)))
+        self.use(name, used)
+
+    def use(self, name: str, used: int) -> None:
+        shown = f"{NUMBER} rbytes=0 wbytes={used} rios=0 wios={used}" if used else ""
+        self.kernel.lay(f"{CGROUPS}/{name}/io.stat", shown)
+
+    def remove(self, name: str) -> None:
+        for path in (self.kernel.root / CGROUPS / name).iterdir():
+            path.unlink()
+        (self.kernel.root / CGROUPS / name).rmdir()
+
+    def sleep(self, seconds: float) -> None:
+        """The disk moves 10 MB/s."""
+        self.clock.at += seconds
+        self.moved += round(seconds * 10_000_000)
+        self._move()
+
+    def spent(self) -> float:
+        return self.kernel.reads * self.cost_s
+
+    def look(self, begun_at: float = 1.0, cap_mb_s: float | None = 10.0) -> Seen:
+        """One look a second, as the agent asks for them."""
+        self.clock.at += 1.0
+        return self.watch.look(Watch(begun_at, "bcache0", cap_mb_s, PATTERNS))
+
+    def _move(self) -> None:
+        sectors, busy_ms = self.moved // 512, round(self.clock.at * 1000)
+        line = f"252 0 bcache0 0 0 0 0 {self.moved // 65536} 0 {sectors} 0 0 {busy_ms} 0"
+        self.kernel.lay("proc/diskstats", line)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    made = Machine(tmp_path)
+    made.proc.task(10, "D")
+    made.proc.task(20, "R")
+    made.group(DB, 10)
+    made.group(CRON, 20)
+    return made
+
+
+def test_only_who_has_used_the_device_in_the_burst_is_looked_at(machine: Machine) -> None:
+    machine.use(CRON, 700)
+    assert machine.look().groups == {}
+    machine.use(DB, 500)
+    assert list(machine.look().groups) == [DB]
+    machine.use(CRON, 800)
+    assert list(machine.look().groups) == [DB]
+    machine.clock.at += LIST_S
+    assert list(machine.look().groups) == [CRON, DB]
+    assert machine.look(begun_at=2.0).groups == {}
+
+
+def test_a_look_stands_for_the_time_since_the_last(machine: Machine) -> None:
+    machine.look()
+    begin = machine.clock.at
+    machine.use(DB, 500)
+    seen = machine.look().groups[DB]
+    machine.clock.at += 7
+    seen = seen.plus(machine.look().groups[DB])
+    assert seen.seconds == pytest.approx(machine.clock.at - begin)
+    found = account(seen)
+    assert found.bandwidth_s == pytest.approx(seen.seconds)
+
+
+@pytest.mark.parametrize(("limit", "bandwidth"), [("max", 0.0), ("10000000", 1.0)])
+def test_a_limit_of_the_cgroup_is_the_limit_in_force(machine: Machine, limit: str, bandwidth: float) -> None:
+    machine.kernel.lay(f"{CGROUPS}/{DB}/io.max", f"{NUMBER} rbps=max wbps={limit} riops=max wiops=max")
+    machine.look()
+    machine.use(DB, 500)
+    seen = machine.look(cap_mb_s=100.0).groups[DB]
+    assert account(seen).bandwidth_s == pytest.approx(bandwidth * seen.seconds)
+
+
+def test_a_cgroup_that_is_gone_is_a_remark(machine: Machine) -> None:
+    machine.look()
+    machine.use(DB, 500)
+    machine.look()
+    machine.remove(DB)
+    machine.clock.at += LIST_S
+    seen = machine.look()
+    assert not seen.groups
+    assert len(seen.remarks) == 1
+    assert not machine.look().remarks
+
+
+def test_a_device_that_is_gone_and_a_kernel_that_counts_nothing_are_remarks(machine: Machine) -> None:
+    machine.look()
+    machine.use(DB, 500)
+    machine.kernel.lay("proc/diskstats", "")
+    seen = machine.look()
+    assert (seen.groups, len(seen.remarks)) == ({}, 1)
+    machine.kernel.lay(f"{CGROUPS}/cgroup.subtree_control", "cpu")
+    seen = machine.look(begun_at=9.0)
+    assert (seen.groups, len(seen.remarks)) == ({}, 1)
+
+
+def test_more_cgroups_than_are_looked_at_are_a_remark(machine: Machine) -> None:
+    for number in range(MOST_GROUPS):
+        machine.group(f"system.slice/many{number}.service")
+    assert len(machine.look().remarks) == 1
+
+
+def test_of_many_threads_some_are_looked_at_at_a_time(machine: Machine) -> None:
+    for tid in range(1000, 999 + 2 * MOST_THREADS):
+        machine.proc.task(10, "S", tid=tid)
+    machine.look()
+    machine.use(DB, 500)
+    first, second = machine.look(), machine.look()
+    assert [len(seen.remarks) for seen in (first, second)] == [1, 1]
+    waits = [account(seen.groups[DB]).bandwidth_s > 0 for seen in (first, second)]
+    assert sorted(waits) == [False, True]
+
+
+def test_looks_cost_no_more_than_their_share_and_come_to_all_in_turn(machine: Machine) -> None:
+    names = [f"system.slice/app{number}.service" for number in range(6)]
+    for pid, name in enumerate(names, 100):
+        machine.proc.task(pid, "D")
+        machine.group(name, pid)
+    machine.look()
+    for name in names:
+        machine.use(name, 500)
+    begin, before = machine.clock.at, machine.kernel.reads
+    machine.cost_s = 0.0004
+    seen: set[str] = set()
+    for _ in range(100):
+        seen |= machine.look().groups.keys()
+    seconds = machine.clock.at - begin
+    spent_s = (machine.kernel.reads - before) * machine.cost_s
+    one_look_s = 40 * machine.cost_s
+    assert spent_s < SHARE * seconds + CREDIT_S + one_look_s
+    assert spent_s > SHARE * seconds / 2
+    assert seen == set(names)
+
+
+def test_no_task_counts_in_two_cgroups(machine: Machine) -> None:
+    machine.look()
+    machine.use("system.slice", 900)
+    machine.use(DB, 500)
+    assert list(machine.look().groups) == [DB]
+
+
+def test_a_task_that_cannot_be_traced_sleeps_elsewhere(machine: Machine) -> None:
+    machine.proc.task(10, "S")
+    (machine.kernel.root / "proc/10/task/10/syscall").unlink()
+    machine.look()
+    machine.use(DB, 500)
+    seen = machine.look().groups[DB]
+    assert account(seen).elsewhere_s == pytest.approx(seen.seconds)

@@ -1,0 +1,97 @@
+"""Accounts of bursts in the file of the ledger: rows, sums over them, and what is kept of old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elastio.accounting.account_rows import AccountRow, parts_of
+from elastio.accounting.account_store import read_accounts, read_sums, write_accounts
+from elastio.accounting.burst_accounts import burst_accounts
+from elastio.accounting.database import LedgerFile
+from elastio.accounting.history_store import HistoryLimits
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import MOST_WAITING, CostRecorder
+from elastio.core.account import PARTS, Totals
+from tests.unit.elastio.core.wait_runs import Stretch, moments, totals
+
+CAP_MB_S = 100.0
+WAITS = totals(moments([Stretch(3, waiting=1, mb_s=99)]), CAP_MB_S)
+MIXED = totals(moments([Stretch(2, waiting=2, running=1, mb_s=99), Stretch(1, running=1), Stretch(1)]), CAP_MB_S)
+
+
+def row(
+    begun_wall: float, cgroup: str = "a", sums: Totals = MIXED, token: str | None = None, *, is_over: bool = True
+) -> AccountRow:
+    return AccountRow("dev", begun_wall, cgroup, begun_wall + 10, token, is_over, sums)
+
+
+@pytest.fixture
+def file(path: Path) -> Iterator[LedgerFile]:
+    opened = LedgerFile(path)
+    yield opened
+    opened.close()
+
+
+def test_a_row_is_read_as_it_was_written(file: LedgerFile) -> None:
+    rows = [row(5, "a", MIXED, "token"), row(5, "b", WAITS), row(9, "a", Totals(delayed_s=None))]
+    write_accounts(file, rows, 0.0)
+    assert list(read_accounts(file, 0.0, 100.0)) == rows
+
+
+def test_a_burst_that_goes_on_replaces_its_row(file: LedgerFile) -> None:
+    write_accounts(file, [row(5, sums=WAITS, is_over=False)], 0.0)
+    assert not read_sums(file)
+    for _ in range(2):
+        write_accounts(file, [row(5, sums=WAITS.plus(MIXED))], 0.0)
+    assert sum(read_sums(file)["a"].values()) == pytest.approx(WAITS.seconds + MIXED.seconds)
+    assert [each.totals for each in read_accounts(file, 0.0, 100.0)] == [WAITS.plus(MIXED)]
+
+
+@pytest.mark.parametrize(("since", "until", "found"), [(0, 5, 0), (0, 6, 1), (14, 20, 1), (15, 20, 0)])
+def test_a_period_has_the_bursts_that_overlap_it(file: LedgerFile, since: float, until: float, found: int) -> None:
+    write_accounts(file, [row(5)], 0.0)
+    assert len(read_accounts(file, since, until)) == found
+
+
+def test_what_is_deleted_stays_in_the_seconds_of_all_time(file: LedgerFile) -> None:
+    rows = [row(5, "b"), row(30, "a"), row(60, "b", WAITS), row(90, "a", WAITS)]
+    write_accounts(file, rows, 0.0)
+    before = read_sums(file)
+    assert list(before) == ["b", "a"]
+    write_accounts(file, [row(90, "a", WAITS)], 65.0)
+    write_accounts(file, [row(90, "a", WAITS)], 75.0)
+    assert [each.begun_wall for each in read_accounts(file, 0.0, 100.0)] == [90]
+    after = read_sums(file)
+    assert list(after) == ["b", "a"]
+    for name in before:
+        assert [after[name][part] for part in PARTS] == pytest.approx([before[name][part] for part in PARTS])
+    assert sum(after["b"].values()) == pytest.approx(MIXED.seconds + WAITS.seconds)
+
+
+def test_rows_of_a_cgroup_give_one_account_and_all_together_another() -> None:
+    found = burst_accounts([row(5, "a", MIXED), row(5, "b", WAITS), row(50, "a", MIXED, "token")])
+    assert (found.bursts, found.boosts) == (2, 1)
+    assert {each.cgroup: each.bursts for each in found.groups} == {"a": 2, "b": 1}
+    assert found.groups[0].account.bandwidth_s >= found.groups[1].account.bandwidth_s
+    assert found.all.totals.seconds == pytest.approx(2 * MIXED.seconds + WAITS.seconds)
+    assert parts_of(found.all.totals)["bandwidth"] == pytest.approx(
+        2 * parts_of(MIXED)["bandwidth"] + parts_of(WAITS)["bandwidth"]
+    )
+
+
+def test_rows_that_cannot_be_written_are_kept_within_bounds(path: Path) -> None:
+    with Ledger(path) as ledger:
+        recorder = CostRecorder(ledger, "dev", HistoryLimits(days=1))
+        other = Ledger(path)
+        with other.file.write():
+            recorder.keep_accounts([row(float(at)) for at in range(MOST_WAITING)])
+            recorder.keep_accounts([row(float(MOST_WAITING))])
+        other.close()
+        assert not read_accounts(ledger.file, 0.0, 1e9)
+        recorder.keep_accounts([row(float(MOST_WAITING + 1))])
+        assert len(read_accounts(ledger.file, 0.0, 1e9)) == MOST_WAITING
+        recorder.keep_accounts([row(200_000.0)])
+        assert len(read_accounts(ledger.file, 0.0, 1e9)) < MOST_WAITING
