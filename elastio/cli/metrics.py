@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from elastio import __version__
+from elastio.accounting.account_store import read_sums
 from elastio.accounting.history_store import read_loads
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.past_bursts import PAST_S
@@ -101,4 +102,5 @@ def bills_of(ledger: Ledger, device: str, wall: float, caps: Caps | None) -> Bil
         loads=read_loads(ledger.file, wall - PAST_S),
         learned_size_bytes=ledger.learned_size(device),
         caps=caps,
+        waits=read_sums(ledger.file),
     )

@@ -126,6 +126,8 @@ METRICS = (
     _billed("period_unpriced_boosts", "Of these, those without a price, which are not in any cost.", "period"),
     _billed("cap", "The cap, by its key in [caps] of the configuration: boosts, AGBs, or an amount of money.", "cap"),
     _billed("cap_used_ratio", "What was spent in the day or month, by all that share the cap, over the cap.", "cap"),
+    _counted("computing_seconds", "Time that a cgroup computed in bursts that are over.", "cgroup"),
+    _counted("wait_seconds", "Time in the other parts of the account, in bursts that are over.", "cgroup", "part"),
     _billed("ahead_purchases", "Caches bought ahead of bursts in the last 30 days, by result.", "burst", "result"),
     _billed("ahead_hit_ratio", "Share of these that a load found, of those that are decided.", "burst"),
 )

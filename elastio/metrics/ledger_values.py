@@ -8,19 +8,23 @@ run on. So the counters of cost and AGBs count only what was owed LAG_S ago: by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from elastio.accounting.account_rows import Parts
 from elastio.accounting.ahead_lines import ahead_lines
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import PAST_S
 from elastio.accounting.rows import CycleRow, spend_since
+from elastio.core.account import COMPUTING, PARTS
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.model import NO_OTHERS, Others, Period, Spend, Spent
 from elastio.core.policy import Caps
 from elastio.metrics.exposition import Value
 
 LAG_S = 60.0
+# Cgroups with series of their own, and the name of all others together.
+MOST_CGROUPS, OTHERS = 50, "others"
 # Kinds of failed cycles that are no failed boosts: what was bought, or would have been, was not wanted or not allowed.
 NO_FAILURES = (FailureKind.WITHDRAWN, FailureKind.CAPPED)
 
@@ -30,7 +34,8 @@ class Bills:
     """What the ledger has at `wall`: all cycles, the loads of those of the last PAST_S, and the learned size.
 
     `day` and `month` are those of `wall`. `caps` None: they are not known, because the configuration cannot be read.
-    `others`: what other devices have spent and reserved under shared caps.
+    `others`: what other devices have spent and reserved under shared caps. `waits`: the seconds of each part of the
+    account, by cgroup, in the order in which they were first seen.
     """
 
     wall: float
@@ -41,6 +46,7 @@ class Bills:
     learned_size_bytes: int | None = None
     caps: Caps | None = None
     others: Others = NO_OTHERS
+    waits: Mapping[str, Parts] = field(default_factory=dict)
 
 
 def ledger_values(bills: Bills) -> Iterator[Value]:
@@ -55,6 +61,7 @@ def ledger_values(bills: Bills) -> Iterator[Value]:
     yield from _owed(bills)
     yield from _periods(bills)
     yield from _ahead(bills)
+    yield from _waits(bills.waits)
 
 
 def _counters(boosts: Collection[CycleRow]) -> Iterator[Value]:
@@ -116,6 +123,20 @@ def _ahead(bills: Bills) -> Iterator[Value]:
         yield Value("elastio_ahead_purchases", line.wrong, (line.kind, "wrong"))
         if line.hit_rate is not None:
             yield Value("elastio_ahead_hit_ratio", line.hit_rate, (line.kind,))
+
+
+def _waits(waits: Mapping[str, Parts]) -> Iterator[Value]:
+    """The cgroups that were seen first have series of their own, the others one together: so none ever goes down."""
+    shown: dict[str, dict[str, float]] = {}
+    for number, (cgroup, parts) in enumerate(waits.items()):
+        known = shown.setdefault(cgroup if number < MOST_CGROUPS else OTHERS, dict.fromkeys(PARTS, 0.0))
+        for part in PARTS:
+            known[part] += parts.get(part, 0.0)
+    for cgroup, known in shown.items():
+        yield Value("elastio_computing_seconds_total", known[COMPUTING], (cgroup,))
+        for part in PARTS:
+            if part != COMPUTING:
+                yield Value("elastio_wait_seconds_total", known[part], (cgroup, part))
 
 
 def _by_currency(rows: Collection[CycleRow]) -> dict[str, list[CycleRow]]:

@@ -11,7 +11,7 @@ from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow
 from elastio.core.model import Others, Period, Spent
 from elastio.core.policy import Caps
-from elastio.metrics.ledger_values import LAG_S, Bills, ledger_values
+from elastio.metrics.ledger_values import LAG_S, MOST_CGROUPS, OTHERS, Bills, ledger_values
 
 GB = 10**9
 DAY = Period(1_000_000.0, 1_086_400.0)
@@ -104,6 +104,25 @@ def test_purchases_ahead_have_their_hit_rate() -> None:
     assert (found["ahead_purchases", "learned", "right"], found["ahead_purchases", "learned", "wrong"]) == (1, 1)
     assert found["ahead_hit_ratio", "learned"] == 0.5
     assert ("ahead_hit_ratio", "announced") not in found
+
+
+def test_the_parts_of_the_account_have_a_series_each() -> None:
+    found = values(bills(waits={"a": {"computing": 3.0, "bandwidth": 5.0}}))
+    assert found["computing_seconds_total", "a"] == 3
+    assert {key[2]: value for key, value in found.items() if key[0] == "wait_seconds_total"} == {
+        "queue": 0,
+        "bandwidth": 5,
+        "latency": 0,
+        "elsewhere": 0,
+        "unknown": 0,
+    }
+
+
+def test_cgroups_beyond_the_first_have_one_series_together() -> None:
+    seen = {f"g{number}": {"computing": 1.0} for number in range(MOST_CGROUPS + 3)}
+    found = {key[1]: value for key, value in values(bills(waits=seen)).items() if key[0] == "computing_seconds_total"}
+    assert len(found) == MOST_CGROUPS + 1
+    assert (found["g0"], found[OTHERS]) == (1, 3)
 
 
 def test_a_size_that_was_learned_is_shown() -> None:
