@@ -2,9 +2,10 @@
 
 Theory of operation. A cgroup that moves nothing on the device does not wait for it, and is not looked at; which ones do
 is read from `io.stat` every LIST_S. Each look reads the tasks of some cgroups READINGS times, those first that were not
-looked at for longest, and stands for the time since (`core.watched_bursts`). How many are looked at is a matter of
-processor time: what a look costs is taken from a credit that grows by SHARE of the time, so that a machine with many
-tasks is looked at more rarely, and never at a higher price. A quiet machine has saved CREDIT_S for the next burst.
+looked at for longest, of these who has moved most; and it stands for the time since (`core.watched_bursts`). How many
+are looked at is a matter of processor time: what a look costs is taken from a credit that grows by SHARE of the time,
+so that a machine with many tasks is looked at more rarely, and never at a higher price. A quiet machine has saved
+CREDIT_S for the next burst.
 
 A task in state D waits. Whether one in state S waits for libaio or io_uring shows only to who may trace it (ptrace(2)),
 which the agent's unit may not: then it sleeps. The kernel's pressure (PSI) is not read: it misses an fsync.
@@ -57,7 +58,7 @@ class _Group:
     """What is known of a cgroup in this burst. `since`: the time that the next look stands for begins then."""
 
     def __init__(self, sysfs: Sysfs, since: float, moved: Moved | None) -> None:
-        self.since, self.first, self.is_active = since, moved, False
+        self.since, self.first, self.used_bytes = since, moved, 0
         self.cost_s = UNKNOWN_COST_S
         self.looks = 0
         self.asleep = AsyncWaits(sysfs, if_hidden=Sleep.ASLEEP)
@@ -110,20 +111,20 @@ class GroupWatch:
         for name in named[:MOST_GROUPS]:
             moved = cgroups.moved(self._sysfs, name, number)
             known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
-            known.is_active = known.is_active or moved != known.first
+            known.used_bytes = 0 if moved is None else _bytes(moved) - _bytes(known.first or Moved())
         over = len(named) - MOST_GROUPS
         many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
         return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))
 
     def _is_used(self) -> bool:
-        return any(group.is_active for group in self._groups.values())
+        return any(group.used_bytes for group in self._groups.values())
 
     def _due(self) -> tuple[str, ...]:
         """Those whose turn it is, as many as there is credit for. One that no credit suffices for needs all of it."""
         left = self._credit_s
-        waiting = sorted((g.since, name) for name, g in self._groups.items() if g.is_active)
+        waiting = sorted((g.since, -g.used_bytes, name) for name, g in self._groups.items() if g.used_bytes)
         found = []
-        for _, name in waiting:
+        for _, _, name in waiting:
             cost_s = min(CREDIT_S, self._groups[name].cost_s)
             if cost_s > left:
                 break
@@ -187,3 +188,7 @@ class GroupWatch:
         until, since = instants[-1].at, group.since
         group.since = until
         return totals_of(sample, cap_in(sample, watch.cap_mb_s, limits)).standing_for(until - since)
+
+
+def _bytes(moved: Moved) -> int:
+    return moved.read_bytes + moved.written_bytes

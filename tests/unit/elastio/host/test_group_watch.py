@@ -187,6 +187,13 @@ def test_looks_cost_no_more_than_their_share_and_come_to_all_in_turn(machine: Ma
     assert seen == set(names)
 
 
+def test_who_has_moved_most_is_looked_at_first(machine: Machine) -> None:
+    machine.look()
+    machine.use(CRON, 900)
+    machine.use(DB, 1000)
+    assert list(machine.look().groups) == [DB, CRON]
+
+
 def test_no_task_counts_in_two_cgroups(machine: Machine) -> None:
     machine.look()
     machine.use("system.slice", 900)
