@@ -20,6 +20,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from elastio.accounting.ahead_lines import AheadLine, ahead_lines
+from elastio.accounting.burst_accounts import NO_BURSTS, BurstAccounts
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow, DeviceSpan
 from elastio.core.model import Period
@@ -104,6 +105,7 @@ class Report:
     unobserved_s: float
     priced_since: float | None = None
     ahead: tuple[AheadLine, ...] = ()
+    waits: BurstAccounts = NO_BURSTS
 
 
 def build(

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 
 from elastio.accounting import boost_picture, cost_picture
 from elastio.accounting.boost_picture import Course
+from elastio.accounting.burst_accounts import wait_table
 from elastio.accounting.markup import tag, written
 from elastio.accounting.page_style import STYLE
 from elastio.accounting.report import BoostLine, Report
@@ -32,6 +33,7 @@ MOST_PICTURES = 12
 MOST_ROWS = 2000
 MOST_STEPS = 50
 MOST_DAYS = 400
+MOST_CGROUPS = 50
 # A browser loads and runs nothing, whatever a text of the ledger contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 PHASES = ("attaching", "boosting", "flushing", "detaching")
@@ -83,6 +85,7 @@ def _content(report: Report, courses: Mapping[str, Course]) -> list[Element]:
     for title, table in (
         ("Steps of boosts, in seconds", step_table(report, MOST_STEPS)),
         ("Bought ahead of bursts", ahead_table(report)),
+        ("Where the time of bursts went", wait_table(report.waits, MOST_CGROUPS)),
     ):
         if table.rows:
             made.append(_section(title, table))

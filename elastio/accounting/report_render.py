@@ -10,13 +10,15 @@ from datetime import datetime, tzinfo
 from statistics import median
 from typing import Any, TypeVar
 
+from elastio.accounting.account_rows import parts_of
 from elastio.accounting.ahead_lines import AheadLine
+from elastio.accounting.burst_accounts import GroupAccount, wait_table
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
 from elastio.accounting.tables import Table, begun, iso, note
 from elastio.units import GIB, format_duration
 
-SHOWN_BOOSTS, SHOWN_BREAKDOWNS, SHOWN_DAYS = 12, 5, 7
+SHOWN_BOOSTS, SHOWN_BREAKDOWNS, SHOWN_DAYS, SHOWN_CGROUPS = 12, 5, 7, 5
 NO_COSTS = "No costs yet: the agent has not seen a device in this period."
 L = TypeVar("L")
 _STEPS = tuple(f.name for f in fields(StepDurations))
@@ -39,7 +41,9 @@ _AHEAD_KEYS = (
 
 
 def to_dict(report: Report) -> dict[str, Any]:
-    """The report as JSON values. Times are ISO 8601. Keys are stable: `phases` (the boosts), `days`, `vm`, `ahead`."""
+    """The report as JSON values. Times are ISO 8601. Keys are stable: `phases` (the boosts), `days`, `vm`, `ahead`,
+    `waits`.
+    """
     return {
         "since": iso(report.since, report.tz),
         "until": iso(report.until, report.tz),
@@ -48,7 +52,13 @@ def to_dict(report: Report) -> dict[str, Any]:
         "days": [{"day": d.day.isoformat(), "boosts": d.boosts, **_cost_dict(d.cost)} for d in report.days],
         "vm": _cost_dict(report.vm),
         "ahead": {line.kind: {key: getattr(line, key) for key in _AHEAD_KEYS} for line in report.ahead},
+        "waits": {each.cgroup: _waits_dict(each) for each in report.waits.groups},
     }
+
+
+def _waits_dict(group: GroupAccount) -> dict[str, Any]:
+    """In seconds; `elastio profile --since` has the rest."""
+    return {"bursts": group.bursts, "seconds": group.totals.seconds, **parts_of(group.totals)}
 
 
 def to_csv(report: Report) -> str:
@@ -73,6 +83,7 @@ def to_text(report: Report) -> str:
         step_table(report, SHOWN_BREAKDOWNS),
         day_table(report, SHOWN_DAYS),
         ahead_table(report),
+        wait_table(report.waits, SHOWN_CGROUPS),
     ):
         lines += each.lines() if each.rows else []
     return "\n".join([*lines, *notes(report)]).rstrip() + "\n"

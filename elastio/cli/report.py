@@ -12,6 +12,8 @@ from pathlib import Path
 
 import click
 
+from elastio.accounting.account_store import read_accounts
+from elastio.accounting.burst_accounts import burst_accounts
 from elastio.accounting.history_store import read_loads, read_samples
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import Report, build
@@ -72,7 +74,8 @@ def _report(ledgers: Sequence[Ledger], begin: float, end: float, zone: tzinfo) -
     rows = [row for ledger in ledgers for row in _rows(ledger, begin, end)]
     spans = sorted((s for ledger in ledgers for s in ledger.spans(begin, end)), key=lambda s: s.first_wall)
     loads = {token: load for ledger in ledgers for token, load in read_loads(ledger.file, begin).items()}
-    return build(tuple(rows), tuple(spans), begin, end, zone, loads)
+    waits = burst_accounts(row for ledger in ledgers for row in read_accounts(ledger.file, begin, end))
+    return replace(build(tuple(rows), tuple(spans), begin, end, zone, loads), waits=waits)
 
 
 def _rows(ledger: Ledger, begin: float, end: float) -> tuple[CycleRow, ...]:

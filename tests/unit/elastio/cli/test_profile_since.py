@@ -98,3 +98,19 @@ def test_what_is_for_a_measurement_is_refused(elastio: Shell, words: tuple[str, 
 def test_without_a_ledger_it_is_an_error(elastio: Shell, tmp_path: Path) -> None:
     (tmp_path / "elastio.toml").write_text(CONFIG.replace("{state}", str(tmp_path)))
     assert elastio("profile", "--since", "7d").exit_code == Exit.FAILED
+
+
+@pytest.mark.usefixtures("bursts")
+def test_the_report_has_who_waited_longest(elastio: Shell, tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        for at in range(10):
+            ledger.touch_device(UUID, 100 << 30, 60.0, 128.0, WALL + 60 * at)
+    table = elastio("report").stdout.split("\n\n")[-1].splitlines()
+    assert [line.split()[0] for line in table] == ["cgroup", DB, CRON, "all"]
+    waits = json.loads(elastio("report", "--json").stdout)["waits"]
+    assert {name: each["bursts"] for name, each in waits.items()} == {DB: 2, CRON: 1}
+    assert waits[DB]["bandwidth"] == pytest.approx(0.6 * waits[DB]["seconds"], rel=0.02)
+    page = tmp_path / "report.html"
+    assert elastio("report", "--html", str(page)).exit_code == 0
+    assert DB in page.read_text()
+    assert elastio("report", "--csv").exit_code == 0
