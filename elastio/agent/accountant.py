@@ -19,7 +19,8 @@ from elastio.core.policy import Policy, utilization
 from elastio.core.watched_bursts import Load, Seen, Thresholds, Watch, WatchedBurst, with_load
 from elastio.ports import WorkerPort
 
-LOOK_TIMEOUT_S = 10.0
+# After a look that had no answer, the next one waits.
+LOOK_TIMEOUT_S, PAUSE_S = 10.0, 60.0
 # A burst that goes on is written so often: what a kill loses.
 WRITE_EVERY_S = 60.0
 # Different remarks that are told; they name cgroups, of which there may be any number over the years.
@@ -31,7 +32,8 @@ _log = logging.getLogger(__name__)
 
 def lost(watch: Watch, seconds: float) -> Seen:
     """What a look without an answer has seen."""
-    return Seen(watch.begun_at, {}, ("a look at the tasks of cgroups was given up: the kernel did not answer in time",))
+    remark = "a look at the tasks of cgroups was given up: the kernel did not answer in time"
+    return Seen(watch.begun_at, {}, (remark,), is_lost=True)
 
 
 class Accountant:
@@ -42,7 +44,7 @@ class Accountant:
         self._worker, self._keep = worker, keep
         self._burst: WatchedBurst | None = None
         self._token: str | None = None
-        self._sampled_at = self._written_at = float("-inf")
+        self._sampled_at = self._written_at = self._looks_from = float("-inf")
         self._offset_s = 0.0  # wall clock minus CLOCK_BOOTTIME when the burst began: it names the rows
         self._told: set[str] = set()
         self._has_failed = False
@@ -71,6 +73,7 @@ class Accountant:
         seen = self._worker.poll()
         if seen is not None:
             self._take(seen)
+            self._looks_from = now + PAUSE_S if seen.is_lost else self._looks_from
         sample = agent.last_sample
         if sample is None or sample.at <= self._sampled_at:
             return
@@ -89,7 +92,8 @@ class Accountant:
         elif now - self._written_at >= WRITE_EVERY_S:
             self._written_at = now
             self._write(agent, self._burst, is_over=False)
-        self._look(agent, self._burst, policy)
+        if now >= self._looks_from:
+            self._look(agent, self._burst, policy)
 
     def _take(self, seen: Seen) -> None:
         for remark in seen.remarks:

@@ -38,11 +38,15 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of it: the sums of cgroups that were looked at. `remarks`: what could not be seen, as sentences."""
+    """What came of it: the sums of cgroups that were looked at. `remarks`: what could not be seen, as sentences.
+
+    `is_lost`: there was no answer.
+    """
 
     begun_at: float
     groups: Groups = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    is_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

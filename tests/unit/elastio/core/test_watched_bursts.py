@@ -89,6 +89,38 @@ def test_what_was_seen_after_the_last_load_counts_only_once_the_load_is_back() -
 
 
 @settings(deadline=None)
+@given(st.lists(st.sampled_from([0.0, 0.2, 0.25, 0.29, 0.3, 1.0]), max_size=80), st.integers(0, 5))
+def test_what_bursts_count_is_all_from_their_begin_to_their_last_load(uses: list[float], quiet_s: int) -> None:
+    """Against the definition, for samples of a second and one look in each."""
+    limits = Thresholds(0.3, 0.25, quiet_s)
+    burst, ended = None, []
+    for at, used in enumerate([*uses, *[0.0] * (quiet_s + 1)], 1):
+        burst = burst.plus({"a": ONE}) if burst else None
+        burst, over = with_load(burst, Load(at, 1.0, used), limits)
+        ended += [over] if over else []
+    assert burst is None
+    assert [(each.begun_at, each.loaded_until) for each in ended] == defined(uses, quiet_s)
+    for each in ended:
+        seconds = sum(totals.seconds for totals in each.counted.values())
+        assert seconds == pytest.approx((each.loaded_until - each.begun_at - 1) * ONE.seconds)
+
+
+def defined(uses: list[float], quiet_s: int) -> list[tuple[int, int]]:
+    """The bursts by their definition: a load, and every later one before which it was not quiet for so long."""
+    found: list[tuple[int, int]] = []
+    loaded = [at for at, used in enumerate(uses, 1) if used >= 0.25]
+    last = 0
+    for at in loaded:
+        goes_on = bool(found) and last == found[-1][1] and at - last <= max(1, quiet_s)
+        if goes_on:
+            found[-1] = (found[-1][0], at)
+        elif uses[at - 1] >= 0.3:
+            found.append((at - 1, at))
+        last = at
+    return found
+
+
+@settings(deadline=None)
 @given(st.lists(STRETCHES, min_size=1, max_size=6), st.lists(st.integers(0, 10), max_size=4))
 def test_any_split_of_a_burst_gives_the_same_account(parts: list[Stretch], cuts: list[int]) -> None:
     seconds = [sample for each in parts if (sample := sample_of(moments([each]))) is not None]
