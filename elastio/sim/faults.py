@@ -44,6 +44,8 @@ class Kind(StrEnum):
     KILL = "kill"  # the OOM killer kills the agent, which is restarted `seconds` later
     DISK_FULL = "disk_full"  # nothing can be written to the journal for `seconds`
     LOCKED = "locked"  # somebody holds the write lock of the ledger for `seconds`: it can be read
+    UNREADABLE = "unreadable"  # where caps are shared: the statement of another device cannot be read for `seconds`
+    UNWRITABLE = "unwritable"  # the same: the own statement cannot be written
     SWAP = "swap"  # an operator replaces the backing disk by an older copy for `seconds`
     SWAP_ALIKE = "swap_alike"  # the same, once the journal knows of a cache; the copy has the same serial
     SWAP_NAMELESS = "swap_nameless"  # the same, and the copy has no serial
@@ -132,7 +134,8 @@ SWAPS = (Kind.SWAP, *UNANNOUNCED_SWAPS)
 BY_HAND = (*SWAPS, Kind.DETACH_BY_HAND)
 RANDOM_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_FAULTS, *BY_HAND)
 MODES = (Kind.WRITEBACK, Kind.WRITETHROUGH, Kind.WRITEAROUND, Kind.UNCACHED)
-SCHEDULED_KINDS = (*RANDOM_KINDS, Kind.LOCKED, *MODES, Kind.RELOAD)
+SHARED_CAPS = (Kind.UNREADABLE, Kind.UNWRITABLE)
+SCHEDULED_KINDS = (*RANDOM_KINDS, Kind.LOCKED, *MODES, Kind.RELOAD, *SHARED_CAPS)
 STATES = ("dirty", "clean", "limited")
 FULL_MOST_S = 900.0
 

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,16 @@ from elastio.accounting.database import LedgerFile
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, MonthToDate, row_of, spend_since, spent_between
+from elastio.accounting.shared_caps import Change, SharedCaps
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Memory, recall
 from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend, Spent
+from elastio.core.spending import SharedLimits
 from elastio.core.state import AgentState
+from elastio.core.statements import Statement
 from elastio.errors import LedgerError
+from elastio.sim.faults import Kind
 
 IN_MEMORY = Path("the simulated journal")
 
@@ -74,6 +78,29 @@ class LockableLedger(Ledger):
 
     def lock_while(self, is_locked: Callable[[], bool]) -> None:
         self.file.is_locked = is_locked
+
+
+def _never(kind: Kind) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class SpoiltCaps(SharedCaps):
+    """The statements of the machine's agents, while a fault of SHARED_CAPS lasts."""
+
+    lasts: Callable[[Kind], bool] = _never
+
+    def others(self) -> tuple[Statement, ...]:
+        if self.lasts(Kind.UNREADABLE):
+            raise LedgerError("a statement cannot be read (simulated)", code="shared.unreadable")
+        return SharedCaps.others(self)
+
+    def put(
+        self, change: Change, limits: SharedLimits | None, wall: float, wait_s: float = 0.0, *, renews: bool = False
+    ) -> str:
+        if self.lasts(Kind.UNWRITABLE):
+            raise LedgerError("the statement cannot be written (simulated)", code="shared.unwritable")
+        return SharedCaps.put(self, change, limits, wall, wait_s, renews=renews)
 
 
 class MemoryRecorder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from elastio.accounting.shared_caps import SharedCaps
@@ -24,9 +25,9 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
 from elastio.ports import Adviser, Forecaster, Journal, NoAdvice, NoForecast, NoReport, Recorder, Reporter
-from elastio.sim.faults import UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import SHARED_CAPS, UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
 from elastio.sim.group_watch import SimGroupWatch
-from elastio.sim.records import MemoryJournal, MemoryRecorder
+from elastio.sim.records import MemoryJournal, MemoryRecorder, SpoiltCaps
 from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
 from elastio.units import MB
@@ -34,6 +35,8 @@ from elastio.units import MB
 # Steps are at least this long: an agent that always asked to be woken at once would stop the clock.
 LEAST_STEP_S = 0.001
 SAMPLE_S = 1.0
+# Faults of the agent's files: for so many seconds.
+LASTING = (Kind.DISK_FULL, Kind.LOCKED, *SHARED_CAPS)
 
 Point = Callable[[str], None]
 """Called with a name wherever an agent may be killed: before and after every record, effect and outcome."""
@@ -103,11 +106,10 @@ def ignore(point: str) -> None:
 class Simulation:
     """A world and its agent. `agent` is None while none runs. Journal and recorder outlive it, as files do.
 
-    So does the adviser: a real one reads the same bursts from the ledger again. `account`: the caps that it shares.
-    `edited`: the policy of the configuration as an operator changes it and back, for a reload.
+    So does the adviser: a real one reads the same bursts from the ledger again. `edited`: the policy of the
+    configuration as an operator changes it and back, for a reload.
     """
 
-    account: SharedCaps | None = None
     accountant: Accountant | None = None
     edited: Policy | None = None
 
@@ -136,7 +138,11 @@ class Simulation:
         self._recorded_at = 0.0
         self._moved: tuple[int, ...] = (0, 0, 0)
         self._boots = world.kernel.boots
-        self._stopped_until = self._restart_at = self._full_until = self._locked_until = float("-inf")
+        self._stopped_until = self._restart_at = float("-inf")
+        self._until: dict[Kind, float] = {}  # when each of LASTING ends
+        folder = world.settings.statements
+        caps = None if folder is None else SpoiltCaps(folder, policy.backing_uuid, world.clock.wall, lasts=self.lasts)
+        self.account: SharedCaps | None = caps
         world.on_agent = self.happen
         self._workers: tuple[SimWorker[Serials, HostView | str], SimWorker[Action, Outcome], SimWorker[Action, Outcome]]
         self.agent: Agent | None = None
@@ -169,7 +175,7 @@ class Simulation:
             self.policy,
             memory.state(learned_size_bytes=self.recorder.learned_size()),
             workers=self._open_workers(),
-            journal=CrashPointJournal(self.journal, self._pass, self.world.faults, self._is_disk_full),
+            journal=CrashPointJournal(self.journal, self._pass, self.world.faults, partial(self.lasts, Kind.DISK_FULL)),
             recorder=self.recorder,
             clock=clock,
             counters=self.world.counters,
@@ -212,10 +218,8 @@ class Simulation:
         elif fault.kind is Kind.KILL:
             self.kill_agent()
             self._restart_at = until
-        elif fault.kind is Kind.DISK_FULL:
-            self._full_until = until
-        elif fault.kind is Kind.LOCKED:
-            self._locked_until = until
+        elif fault.kind in LASTING:
+            self._until[fault.kind] = until
         elif fault.kind in UNANNOUNCED_SWAPS:
             self._swap_backing(fault)
         elif fault.kind is Kind.RELOAD and self.edited is not None:
@@ -234,12 +238,13 @@ class Simulation:
         if cycle is not None and cycle.times.boosted is not None:
             self.world.swap_backing(fault.seconds, fault.kind)
 
-    def _is_disk_full(self) -> bool:
-        return self.world.clock.elapsed() < self._full_until
+    def lasts(self, kind: Kind) -> bool:
+        """This fault of LASTING is not over yet."""
+        return self.world.clock.elapsed() < self._until.get(kind, float("-inf"))
 
     def is_ledger_locked(self) -> bool:
         """Somebody holds the write lock of the ledger."""
-        return self.world.clock.elapsed() < self._locked_until
+        return self.lasts(Kind.LOCKED)
 
     def power_cut(self) -> None:
         """The machine reboots, and a new agent starts."""

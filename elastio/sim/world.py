@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from elastio.core.model import CacheMode, Serial, VolumeId
 from elastio.core.tariff import Tariff
@@ -35,7 +36,10 @@ STATES_OF = {
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """`seed` decides every delay that is drawn. Volumes are sold in steps of `size_step_bytes`, at `tariff`."""
+    """`seed` decides every delay that is drawn. Volumes are sold in steps of `size_step_bytes`, at `tariff`.
+
+    `statements`: where the agents of the machine state what they have spent; None: they share no caps.
+    """
 
     kernel: KernelSettings = field(default_factory=KernelSettings)
     cloud: CloudTimes = field(default_factory=CloudTimes)
@@ -43,6 +47,7 @@ class WorldSettings:
     seed: int = 0
     size_step_bytes: int = GIB
     tariff: Tariff = TARIFF
+    statements: Path | None = None
 
 
 class SimWorld:

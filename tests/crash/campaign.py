@@ -112,9 +112,11 @@ def fewer_points(counted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
 
 def cases(scenario: str, points: int) -> Iterator[Case]:
     """All of one scenario."""
+    is_shared = SCENARIOS[scenario].policy.caps.shared
+    faults = [name for name, fault in FAULTS.items() if is_shared or not fault.is_of_shared_caps]
     for number in range(points):
         for how in HOW:
-            for fault in FAULTS:
+            for fault in faults:
                 if (
                     fault == "nothing"
                     or how == "lives"
@@ -152,6 +154,7 @@ def run_case(case: Case) -> End:
             fault.strike(scene)
         scene.may_fault |= how.may_fault
         scene.held_s += 0.0 if fault.ops == CLOUD else 2 * fault.late_s  # to be lifted, and to be seen
+        scene.caps.failing_s += fault.late_s
         scene.way.is_clock_known &= fault.kind is not Kind.WALL_JUMP
         if how.end is not None:
             raise AgentKilled(point)

@@ -19,11 +19,12 @@ from elastio.sim.run import Simulation
 from elastio.sim.workload import Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, agbs
+from tests.beside import Neighbour
 from tests.simulated import KERNEL, QUIET, edited
 
 from .known_bursts import remember_bursts
-from .scenarios import DOWN_S, LIMIT_S, Scenario
-from .watches import HumanWatch, LimitWatch, ShareWatch
+from .scenarios import DOWN_S, FEW_BLOCKS, LIMIT_S, Scenario
+from .watches import CapWatch, HumanWatch, LimitWatch, ShareWatch
 from .way import WayWatch
 
 logging.getLogger("elastio").addHandler(logging.NullHandler())  # everything is told, and nobody listens
@@ -128,7 +129,9 @@ class Run:
     def __init__(self, scenario: Scenario, crash_point: CrashPoint, recorder: Path) -> None:
         self.scenario, self.acts, self.crash_point = scenario, list(scenario.acts), crash_point
         load = Trace(scenario.load, scenario.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
-        self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=3), load)
+        statements = recorder.with_name(f"{recorder.name}.statements") if scenario.policy.caps.shared else None
+        settings = WorldSettings(kernel=KERNEL, seed=3, tariff=scenario.tariff, statements=statements)
+        self.world = SimWorld(settings, load)
         if scenario.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
@@ -143,6 +146,8 @@ class Run:
             reporter=EventLog(KERNEL.backing_uuid),
         )
         self.sim.edited = edited(scenario.policy)
+        self.beside = self._neighbour() if scenario.beside else None
+        self.caps = CapWatch(self.sims, scenario.policy.caps)
         self.ledger.lock_while(self.sim.is_ledger_locked)
         if scenario.learned_s is not None:
             remember_bursts(self.ledger, self.world.clock.wall() + scenario.learned_s)
@@ -153,6 +158,14 @@ class Run:
         self.may_fault = self.was_seen_to_fail = False
         self.human = HumanWatch(self.sim, self.needs_a_human)
         self.way = WayWatch(self.sim, scenario.load)
+
+    def _neighbour(self) -> Neighbour:
+        load = Trace(self.scenario.beside, FEW_BLOCKS * KERNEL.block_bytes, KERNEL.block_bytes)
+        return Neighbour(self.sim, self.scenario.policy, load, seed=4)
+
+    @property
+    def sims(self) -> tuple[Simulation, ...]:
+        return (self.sim,) if self.beside is None else (self.sim, self.beside.sim)
 
     def _situation(self) -> Situation | None:
         agent = self.sim.agent
@@ -165,6 +178,8 @@ class Run:
         self.ledger.close()
 
     def check(self) -> None:
+        if self.beside is not None:
+            self.beside.keep_up()
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self.sim.standing()}"
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self.sim.standing()}"
@@ -175,7 +190,7 @@ class Run:
         limited, held = self.limit.seconds()
         assert limited < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         assert held < self.held_s, f"writes stay held back: {self.sim.standing()}"
-        broken = self.way.broken() or self.shares.broken()
+        broken = self.way.broken() or self.shares.broken() or self.caps.broken()
         assert not broken, f"{broken}: {self.sim.standing()}"
         left = self.world.volumes_left()
         self.most_volumes = max(self.most_volumes, left)
@@ -208,7 +223,7 @@ class Run:
             act(self.sim)
         ends_at = sum(s.seconds for s in self.scenario.load if s is not QUIET)
         self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at + SHOWN_S, LIMIT_S)
-        self._until(lambda: is_at_rest(self.sim) and self.recorder.unrecorded == 0)
+        self._until(lambda: all(map(is_at_rest, self.sims)) and self.recorder.unrecorded == 0)
         self.sim.run_for(LET_GO_S)
 
     def _until(self, condition: Callable[[], bool]) -> None:
@@ -229,10 +244,8 @@ class Run:
         claimed, real = self.ledger_agbs(), self.world.provider.bill_agbs()
         specs = [volume.spec for volume in self.world.provider.volumes.values()]
         per_s = max((agbs(spec.bandwidth_mb_s, spec.size_bytes, 1.0) for spec in specs), default=1.0)
-        cap = self.scenario.policy.caps.max_agbs_per_day
-        if cap is not None:
-            beyond = (real - cap) / per_s
-            assert beyond <= BEYOND_S + late_s, f"{beyond:.0f} s beyond the cap"
+        beyond = self.caps.beyond_s()
+        assert beyond <= BEYOND_S + late_s, f"{beyond:.0f} s beyond the cap"
         late = (claimed - real) / per_s
         assert -1.0 / per_s <= late <= late_s, f"the ledger is {late:.2f} s late, {late_s:.2f} s are allowed"
 

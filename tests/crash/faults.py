@@ -27,6 +27,7 @@ class PointFault:
     late_s: float = 0.0
     may_fault: bool = False
     is_over_with_agent: bool = False  # an agent that is killed makes nothing more of it
+    is_of_shared_caps: bool = False  # it can happen only where caps are shared
 
     def may_strike(self, called: frozenset[str]) -> bool:
         """Whether it finds something to spoil where these operations are called; a scheduled fault needs none."""
@@ -61,6 +62,8 @@ FAULTS = {
     "the journal's disk is full": PointFault(Kind.NO_SPACE, JOURNAL, late_s=5.0),
     "the journal's disk stays full": PointFault(Kind.DISK_FULL, seconds=FULL_S, late_s=FULL_S + 70.0),
     "the ledger is locked": PointFault(Kind.LOCKED, seconds=LOCKED_S),
+    "a statement of another device cannot be read": PointFault(Kind.UNREADABLE, seconds=60.0, is_of_shared_caps=True),
+    "the own statement cannot be written": PointFault(Kind.UNWRITABLE, seconds=60.0, is_of_shared_caps=True),
     "sysfs refuses a write": PointFault(Kind.REFUSE, HOST, late_s=5.0),
     "a device is busy": PointFault(Kind.BUSY, HOST, late_s=5.0),
     "the kernel hangs": PointFault(Kind.HANG, HOST, late_s=HOST_TIMEOUT_S + 10.0),

@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 from elastio.core.model import RequestKind
 from elastio.core.policy import Ahead, Caps, Policy
 from elastio.core.state import Phase
+from elastio.core.tariff import Tariff
+from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.units import GIB, MB
 from tests import simulated
 from tests.simulated import DEAR_ROOM, QUIET, by_money
+from tests.spending import Cap
 
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 # Below the threshold, so that the cache is flushed and leaves under it.
@@ -22,6 +25,8 @@ MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
 LIMIT_S, DOWN_S, OVER_S = 900.0, 20.0, 40.0
 # The cap is reached some seconds after the attachment.
 CAP_AGBS = 8000.0
+# Two boosts fit into it, and the second ends before its load. Each second is billed, and no minute at the least.
+SHARED_CAP, SECONDLY = Cap("max_cost_per_month", 126.0), Tariff("USD", per_gib_hour=0.1)
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Scenario:
     A scenario that comes later (a resize, a stripe) is one more entry of SCENARIOS; `volumes` is how many may be there
     at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
     `learned_s`: earlier bursts are in the ledger, from which one is expected at this second of the run.
+    `beside`: the load of another device of the machine, whose agent has the same settings and is never disturbed.
     """
 
     load: tuple[Segment, ...]
@@ -40,6 +46,8 @@ class Scenario:
     policy: Policy = POLICY
     blocks: int = MANY_BLOCKS
     learned_s: float | None = None
+    beside: tuple[Segment, ...] = ()
+    tariff: Tariff = TARIFF
 
 
 def ask(kind: RequestKind) -> Callable[[Simulation], None]:
@@ -112,6 +120,13 @@ SCENARIOS = {
     "expected": Scenario((Segment(20, 0), Segment(9, 60), QUIET), ((can_boost, announce),), blocks=FEW_BLOCKS),
     "capped": Scenario(
         (Segment(2, 0), Segment(120, 60), QUIET), policy=replace(POLICY, caps=Caps(max_agbs_per_day=CAP_AGBS))
+    ),
+    "shared": Scenario(
+        (Segment(78, 0), Segment(75, 10), QUIET),
+        policy=replace(POLICY, caps=SHARED_CAP.caps(POLICY.bought_bandwidth_mb_s, SECONDLY, is_shared=True)),
+        blocks=FEW_BLOCKS,
+        beside=(Segment(1, 0), Segment(60, 8), QUIET),
+        tariff=SECONDLY,
     ),
     "held": Scenario(
         (Segment(2, 0), Segment(9, 60), Segment(60, 0), Segment(4, 60), QUIET),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from elastio.core.drain import HELD_MB_S
+from elastio.core.policy import Caps
 from elastio.core.state import Phase
+from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
+from tests.spending import beyond_s
 
 # Who waits for a human so long waits for ever.
 FOREVER_S = 100.0
 # A faulted agent lifts what is shared with its next action, the guard what a dead one left; then a step of a second.
 LEFT_S = 12.0
+# A boost without a reservation ends with the next decision, and so does one that begins with a start.
+UNCOVERED_S = 4.0
+# The release of another device takes longer than predicted.
+RESERVED_BEYOND_S = 30.0
 
 
 class HumanWatch:
@@ -50,6 +57,50 @@ class ShareWatch:
         self._since = now if may_share or shares.plan is None else self._since
         most_s = LEFT_S + (0.0 if agent is None else self._failing_s)
         return "a limit is left behind" if now - self._since > most_s else ""
+
+
+class CapWatch:
+    """What agents have bought beyond their caps, and for how long faulted ones kept volumes.
+
+    Each has the same caps; where they are shared, the bills of all count together, no boost goes on for longer than its
+    bill is reserved, and no more is reserved than the caps leave. `failing_s`: how long what an agent does may fail.
+    """
+
+    def __init__(self, sims: Sequence[Simulation], caps: Caps, failing_s: float = 0.0) -> None:
+        self._sims, self._caps, self.failing_s = sims, caps, failing_s
+        self._seen_at, self.kept_s = 0.0, 0.0
+        self._uncovered_s = dict.fromkeys(sims, 0.0)
+
+    def broken(self) -> str:
+        """The rule that is broken, asked after every step, or an empty string."""
+        before, self._seen_at = self._seen_at, self._sims[0].world.clock.elapsed()
+        for sim in self._sims:
+            if sim.phase is Phase.FAULTED and sim.world.volumes_left():
+                self.kept_s += self._seen_at - before
+        if not self._caps.shared or any(f.kind is Kind.WALL_JUMP for _, f in self._sims[0].world.happened):
+            return ""  # a clock that was set says nothing
+        reserved = {sim.world.provider: _reserved_s(sim) for sim in self._sims}
+        for sim, ahead_s in zip(self._sims, reserved.values(), strict=True):
+            self._uncovered_s[sim] = self._uncovered_s[sim] + self._seen_at - before if ahead_s < 0 else 0.0
+        if max(self._uncovered_s.values()) > UNCOVERED_S + self.failing_s:
+            return "a boost goes on beyond its reservation"
+        is_too_much = beyond_s(self._caps, reserved) > RESERVED_BEYOND_S + self.failing_s + self.kept_s
+        return "more is reserved than a shared cap leaves" if is_too_much else ""
+
+    def beyond_s(self) -> float:
+        """See `spending.beyond_s`."""
+        clouds = [sim.world.provider for sim in self._sims]
+        together = [clouds] if self._caps.shared else [[cloud] for cloud in clouds]
+        return max(beyond_s(self._caps, dict.fromkeys(some, 0.0)) for some in together)
+
+
+def _reserved_s(sim: Simulation) -> float:
+    """For how long the bill of a boost is still reserved; 0: nobody boosts, or could write down that it ends."""
+    is_away = sim.agent is None or sim.lasts(Kind.DISK_FULL)
+    if sim.account is None or is_away or sim.phase is not Phase.BOOSTING:
+        return 0.0
+    own = sim.account.own()
+    return own.reserved.until_wall - sim.world.clock.wall() if own is not None and own.reserved is not None else -1.0
 
 
 class LimitWatch:

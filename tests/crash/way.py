@@ -11,6 +11,7 @@ from typing import Any
 from elastio.core.detection import Event
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
+from elastio.sim.faults import SHARED_CAPS
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 
@@ -25,7 +26,10 @@ class WayWatch:
     """Whether a boost that was ended goes on with the same volume, and whether another is bought where none may be."""
 
     def __init__(self, sim: Simulation, load: Sequence[Segment], *, is_clock_known: bool = True) -> None:
-        """`is_clock_known`: nobody sets the time of day, so a day with a cap lasts longer than the run."""
+        """`is_clock_known`: nobody sets the time of day, so a day with a cap lasts longer than the run.
+
+        A boost that ended because statements could not be read or written may be followed by another one.
+        """
         self._sim, self.is_clock_known = sim, is_clock_known
         self._ends_at = tuple(accumulate(segment.seconds for segment in load))
         self._read, self._starts = 0, sim.starts
@@ -77,7 +81,8 @@ class WayWatch:
 
     def _bought(self) -> str:
         volumes = self._volumes()
-        if self.is_clock_known and self._capped_at is not None and volumes > self._capped_at:
+        is_remembered = self.is_clock_known and not any(f.kind in SHARED_CAPS for _, f in self._sim.world.happened)
+        if is_remembered and self._capped_at is not None and volumes > self._capped_at:
             return "another volume is bought after a cap has ended a boost"
         if self._wasted >= MOST_WASTED and volumes > self._wasted_at:
             return f"another volume is bought after {MOST_WASTED} that never became a cache"

@@ -11,7 +11,6 @@ FOREIGN_LEFT_ALONE = "tests/contract/test_provider_contract.py::test_foreign_vol
 ONE_MACHINE = "there is one machine in the simulator"
 NO_FILES = "journal and ledger of the simulator are not files that a power cut may take"
 DAEMON = "tests/unit/elastio/agent/test_daemon.py"
-TOGETHER = "tests/property/test_shared_caps.py::test_two_loads_without_an_end_use_the_cap_together_and_do_not_pass_it"
 SHARER = "tests/unit/elastio/host/test_sharer.py"
 OTHER_CLOUD = "the simulator has a cloud of its own"
 
@@ -267,28 +266,6 @@ BEYOND = (
         Patch("elastio/cli/state.py", "if refused or unknown:", "if refused:"),
         "tests/unit/elastio/cli/test_state.py",
         "no package is removed in the simulator",
-    ),
-    by_test(
-        "a boost goes on beyond its reservation",
-        "what a boost costs is reserved before it is spent",
-        Patch(
-            "elastio/core/caps.py",
-            "if others is None or others.granted_until_wall is None or until <= others.granted_until_wall:",
-            "if True:",
-        ),
-        TOGETHER,
-        ONE_MACHINE,
-    ),
-    by_test(
-        "reservations are never refused",
-        "agents that share a cap do not pass it together",
-        Patch(
-            "elastio/agent/cap_sharing.py",
-            "policy.caps.shared_limits if policy.caps.ends_boosts and state.phase not in RELEASING else None",
-            "None",
-        ),
-        TOGETHER,
-        ONE_MACHINE,
     ),
     by_test(
         "a statement is not synced",

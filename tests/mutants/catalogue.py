@@ -9,6 +9,7 @@ from __future__ import annotations
 from .beyond import BEYOND, by_test
 from .mutant import Mutant, Patch
 from .on_the_way import ON_THE_WAY
+from .spending import SPENDING
 
 STEPS, EVENTS, INVARIANTS, STATE, CYCLE, MODEL, RELEASE = (
     "elastio/core/planner.py",
@@ -313,4 +314,4 @@ WRITING_DOWN = (
         first=DISK_FULL,
     ),
 )
-MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN, *ON_THE_WAY, *BEYOND)
+MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN, *ON_THE_WAY, *SPENDING, *BEYOND)

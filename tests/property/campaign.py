@@ -32,8 +32,9 @@ from elastio.sim.records import LockableLedger
 from elastio.sim.workload import Segment
 from tests.crash.crashes import FAST
 from tests.simulated import KERNEL
+from tests.spending import CAP_KINDS, Cap
 
-from .schedule import HAPPENINGS, Happening, Schedule
+from .schedule import CAP_LEAST_S, CAP_MOST_S, HAPPENINGS, Happening, Schedule
 from .storm import CALM_S, Storm
 
 LONGEST_S = 100.0
@@ -43,7 +44,8 @@ def storm_with_ledger(schedule: Schedule) -> Storm:
     """One storm on a ledger file, with all that must hold. Raises AssertionError that begins with its schedule."""
     with tempfile.TemporaryDirectory(dir=FAST) as folder, LockableLedger(Path(folder) / "ledger") as ledger:
         recorder = CostRecorder(ledger, KERNEL.backing_uuid)
-        storm = Storm(schedule, recorder)
+        statements = Path(folder) / "statements"
+        storm = Storm(schedule, recorder, statements=statements)
         ledger.lock_while(storm.sim.is_ledger_locked)
         storm.run()
         storm.sim.run_until(lambda: recorder.unrecorded == 0, CALM_S)
@@ -75,6 +77,9 @@ SEGMENTS = st.builds(
 BURST = (Segment(1.0, 0.0), Segment(8.0, 60.0))
 
 
+CAP_S = seconds(CAP_LEAST_S, CAP_MOST_S)
+
+
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
     """A burst that buys a cache, whatever else; faults, scheduled faults and happenings in any mixture."""
@@ -84,7 +89,9 @@ def schedules(draw: st.DrawFn) -> Schedule:
     ordered = tuple(sorted(happens, key=lambda h: h.at_s))
     kinds = {kind: draw(st.booleans()) for kind in ("wild", "rewrites", "money")}
     seed, shares = draw(st.integers(0, 9999)), draw(st.sampled_from((False, False, False, True)))
-    return Schedule(seed, load, plan.spec(), ordered, **kinds, shares=shares)
+    beside = draw(st.sampled_from((False, False, False, False, True)))
+    cap = draw(st.one_of(st.none(), st.none(), st.builds(Cap, st.sampled_from(CAP_KINDS), CAP_S)))
+    return Schedule(seed, load, plan.spec(), ordered, **kinds, shares=shares, beside=beside, cap=cap)
 
 
 def search(examples: int, shard: int) -> dict[str, int]:

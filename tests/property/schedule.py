@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from elastio.sim.faults import MODES, STATES, FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import MODES, SHARED_CAPS, STATES, FaultPlan, Kind, ScheduledFault
 from elastio.sim.workload import Segment
+from tests.spending import CAP_KINDS, Cap
 
 HORIZON_S = 150
 # The share of schedules with scheduled faults in which the ledger cannot be written for a while, and in which each of
@@ -14,6 +15,11 @@ HORIZON_S = 150
 LOCKED, BY_HAND = 0.3, 0.25
 # The share of schedules in which cgroups share the device.
 SHARED = 0.25
+# The share of schedules with a cap that may be near, and of those with another device of the machine beside this one.
+CAPPED, BESIDE = 0.25, 0.2
+# Of the smallest cache: from what one boost takes at the least.
+CAP_LEAST_S, CAP_MOST_S = 60, 240
+KINDS = ("wild", "rewrites", "money", "shares", "beside")
 HAPPENINGS = (
     *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
     *("quiesce", "unquiesce", "shutdown", "recover", "gc", "expect"),
@@ -36,8 +42,9 @@ class Schedule:
     """`load` ends with quiet by itself; `faults`: see `FaultPlan.parse`. `wild`: forecasts are wrong.
 
     `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. `shares`: cgroups
-    share the device. The first, then whether the ledger is locked, the cache mode set, and the configuration reloaded,
-    and then the second are drawn last, so a seed has the load, faults and happenings that it had before.
+    share the device. `beside`: another device of the machine boosts, too; it shares the `cap`, if there is one.
+
+    What is newer is drawn later, so a seed has the load, faults and happenings that it had before.
     """
 
     seed: int
@@ -48,6 +55,8 @@ class Schedule:
     rewrites: bool = False
     money: bool = False
     shares: bool = False
+    beside: bool = False
+    cap: Cap | None = None
 
     @property
     def horizon_s(self) -> float:
@@ -57,8 +66,8 @@ class Schedule:
     def __str__(self) -> str:
         load = " ".join(f"{s.seconds:g}s:{s.write_mb_s:g}:{s.read_mb_s:g}" for s in self.load)
         happenings = " ".join(str(h) for h in self.happenings) or "nobody"
-        kinds = f"{' wild' * self.wild}{' rewrites' * self.rewrites}{' money' * self.money}{' shares' * self.shares}"
-        return f"{self.seed}{kinds} | {load} | {self.faults} | {happenings}"
+        kinds = [kind for kind in KINDS if getattr(self, kind)] + ([str(self.cap)] if self.cap else [])
+        return f"{' '.join((str(self.seed), *kinds))} | {load} | {self.faults} | {happenings}"
 
     @classmethod
     def parse(cls, line: str) -> Schedule:
@@ -70,8 +79,9 @@ class Schedule:
             words = () if happenings == "nobody" else tuple(word.split("@") for word in happenings.split())
             done = tuple(Happening(float(at), kind) for kind, at in words)
             spec = FaultPlan.parse(faults).spec()
-            drawn = {kind: kind in kinds for kind in ("wild", "rewrites", "money", "shares")}
-            return cls(int(number), segments, spec, done, **drawn)
+            drawn = {kind: kind in kinds for kind in KINDS}
+            caps = [Cap.parse(kind) for kind in kinds if kind.startswith("cap=")]
+            return cls(int(number), segments, spec, done, **drawn, cap=caps[0] if caps else None)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{line!r} is no schedule: {error}") from error
 
@@ -80,7 +90,7 @@ class Schedule:
         """So many of each, over HORIZON_S; the same for the same seed."""
         draw = Random(seed)
         plan = FaultPlan.random(seed, faults, scheduled, HORIZON_S)
-        load = _draw_load(draw)
+        load = draw_load(draw)
         happens = sorted(
             (Happening(draw.uniform(0, HORIZON_S), draw.choice(HAPPENINGS)) for _ in range(happenings)),
             key=lambda h: h.at_s,
@@ -94,10 +104,17 @@ class Schedule:
                 when = draw.choice((*STATES, str(draw.randint(1, HORIZON_S))))
                 plan = FaultPlan(plan.faults, (*plan.scheduled, ScheduledFault(when, draw.choice(kinds))))
         shares = draw.random() < SHARED
-        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money, shares)
+        beside, is_capped = draw.random() < BESIDE, draw.random() < CAPPED
+        cap = Cap(draw.choice(CAP_KINDS), float(draw.randint(CAP_LEAST_S, CAP_MOST_S))) if is_capped else None
+        if scheduled and cap is not None and beside:
+            spoilt = ScheduledFault(
+                str(draw.randint(1, HORIZON_S)), draw.choice(SHARED_CAPS), float(draw.randint(1, 120))
+            )
+            plan = FaultPlan(plan.faults, (*plan.scheduled, spoilt))
+        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money, shares, beside, cap)
 
 
-def _draw_load(draw: Random) -> tuple[Segment, ...]:
+def draw_load(draw: Random) -> tuple[Segment, ...]:
     """Bursts and pauses."""
     segments = []
     left = float(HORIZON_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from random import Random
 
 from elastio.accounting.ledger import Ledger
@@ -20,7 +21,9 @@ from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB
 from tests import simulated
+from tests.beside import Neighbour
 from tests.crash.crashes import (
+    BEYOND_S,
     HELD_S,
     LIMITED_S,
     SHOWN_S,
@@ -29,11 +32,11 @@ from tests.crash.crashes import (
     is_held_back,
     is_left_to_a_human,
 )
-from tests.crash.watches import HumanWatch, LimitWatch, ShareWatch
+from tests.crash.watches import CapWatch, HumanWatch, LimitWatch, ShareWatch
 from tests.crash.way import WayWatch
 from tests.simulated import KERNEL, by_money, edited
 
-from .schedule import Schedule
+from .schedule import Schedule, draw_load
 
 POLICY = replace(
     simulated.POLICY,
@@ -72,6 +75,9 @@ FAILED_S = 10.0
 MUTE = frozenset({Kind.HANG, Kind.LATE_SUCCESS})
 AWAY = frozenset({Kind.STOP, Kind.KILL, Kind.DISK_FULL, Kind.LOCKED, *SWAPS})
 FOREVER_S = 1e9
+OTHER_SEED = 10_007
+# A death may repeat a step of a release.
+DEATHS, STEP_AGAIN_S = frozenset({"kill", "down", "power_cut", "stop", "shutdown"}), 20.0
 # A database, or a file of checkpoints, writes the same blocks again and again; a log never does.
 FEW_BLOCKS, MANY_BLOCKS = 24, 12_000
 
@@ -93,12 +99,23 @@ class Wild:
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
-    def __init__(self, schedule: Schedule, recorder: KeptRecorder | None = None, *, policy: Policy = POLICY) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        recorder: KeptRecorder | None = None,
+        *,
+        policy: Policy = POLICY,
+        statements: Path | None = None,
+    ) -> None:
         self.schedule = schedule
         self.plan = FaultPlan.parse(schedule.faults)
         span = (FEW_BLOCKS if schedule.rewrites else MANY_BLOCKS) * KERNEL.block_bytes
         load = Trace((*schedule.load, Segment(FOREVER_S, 0)), span, KERNEL.block_bytes)
-        self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=schedule.seed), load, self.plan)
+        settings = WorldSettings(kernel=KERNEL, seed=schedule.seed, statements=statements)
+        self.world = SimWorld(settings, load, self.plan)
+        if schedule.cap is not None:
+            caps = schedule.cap.caps(policy.bought_bandwidth_mb_s, is_shared=schedule.beside and statements is not None)
+            policy = replace(policy, caps=caps)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         adviser = HindsightAdviser() if schedule.money else None
         policy = replace(policy, share_reserve=()) if schedule.shares else policy
@@ -112,15 +129,29 @@ class Storm:
             reporter=EventLog(KERNEL.backing_uuid),
         )
         self.sim.edited = edited(self.sim.policy)
+        self.beside = self._neighbour(policy) if schedule.beside else None
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
         self._shares = ShareWatch(self.sim, self._failing_s)
         self._way = WayWatch(self.sim, schedule.load, is_clock_known=not self._is_clock_wrong())
+        self.caps = CapWatch(self.sims, self.sim.policy.caps, self._failing_s)
         self.sim.on_step = self.check
+
+    def _neighbour(self, policy: Policy) -> Neighbour:
+        """The other device's load is drawn by the same rules."""
+        seed = self.schedule.seed + OTHER_SEED
+        load = Trace((*draw_load(Random(seed)), Segment(FOREVER_S, 0)), block_bytes=KERNEL.block_bytes)
+        return Neighbour(self.sim, policy, load, seed)
+
+    @property
+    def sims(self) -> tuple[Simulation, ...]:
+        return (self.sim,) if self.beside is None else (self.sim, self.beside.sim)
 
     def check(self) -> None:
         """What must never happen, after every step."""
+        if self.beside is not None:
+            self.beside.keep_up()
         left = self.world.volumes_left()
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self._where()}"
         harm = self.world.kernel.bcache.harm()
@@ -133,7 +164,7 @@ class Storm:
         limited, held = self._limit.seconds()
         assert limited < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
         assert held < HELD_S + self._failing_s, f"writes stay held back: {self._where()}"
-        broken = self._way.broken()
+        broken = self._way.broken() or self.caps.broken()
         assert not broken, f"{broken}: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
         if not left:
@@ -187,7 +218,7 @@ class Storm:
     def _is_over(self) -> bool:
         """A load waits while its device does: it may end long after the storm, and has pauses of its own."""
         is_done = self.world.workload.elapsed_s > self.schedule.horizon_s + SHOWN_S
-        return (is_at_rest(self.sim) and is_done) or self._human.is_stuck()
+        return (all(map(is_at_rest, self.sims)) and is_done) or self._human.is_stuck()
 
     def settle(self) -> None:
         """The load is over and nothing fails any more: all of it must come to rest by itself."""
@@ -198,6 +229,7 @@ class Storm:
             return
         assert not is_held_back(self.sim), f"applications are held back at rest: {self._where()}"
         assert self.world.volumes_left() == 0, self._where()
+        self._check_caps()
         assert not self.world.lost(power_cut=True), self._where()
 
     def _come_to_rest(self) -> None:
@@ -222,6 +254,14 @@ class Storm:
             text = f"the bill of {volume.id} is {late_s:.2f} s too long, {self.late_s():.0f} s may be: {self._where()}"
             assert self._is_clock_wrong() or -0.01 <= late_s <= self.late_s(), text
 
+    def _check_caps(self) -> None:
+        """Beyond a cap is only what volumes cost while nobody could release them."""
+        deaths = sum(h.kind in DEATHS for h in self.schedule.happenings)
+        may_s = BEYOND_S * len(self.sims) + deaths * (BEYOND_S + STEP_AGAIN_S) + self.failing_s() + self.caps.kept_s
+        beyond = self.caps.beyond_s()
+        text = f"{beyond:.0f} s beyond the cap, {may_s:.0f} s may be: {self._where()}"
+        assert self._is_clock_wrong() or beyond <= may_s, text
+
     def _is_clock_wrong(self) -> bool:
         return any(a.kind is Kind.WALL_JUMP for a in self.plan.scheduled)
 
@@ -233,10 +273,13 @@ class Storm:
         """How long nothing can be written down."""
         return sum(a.seconds for a in self.plan.scheduled if a.kind is Kind.DISK_FULL)
 
-    def late_s(self) -> float:
-        """By how much the end of a bill may be seen too late."""
-        late = SEEN_S
+    def failing_s(self) -> float:
+        """For how long calls fail, and scheduled faults keep the agent from its work."""
+        late = 0.0
         for fault in self.plan.faults:
             late += (MUTE_S if fault.kind in MUTE else FAILED_S) * max(1, fault.calls)
-        late += FAILED_S * len(self.plan.scheduled) + self.away_s()
-        return late + (FAILED_S + DOWN_S) * len(self.schedule.happenings)
+        return late + FAILED_S * len(self.plan.scheduled) + self.away_s()
+
+    def late_s(self) -> float:
+        """By how much the end of a bill may be seen too late."""
+        return SEEN_S + self.failing_s() + (FAILED_S + DOWN_S) * len(self.schedule.happenings)

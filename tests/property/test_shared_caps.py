@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 import pytest
 from hypothesis import settings
@@ -23,6 +24,7 @@ from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MIB, agbs
+from tests.beside import join
 from tests.simulated import KERNEL, POLICY
 from tests.values import present
 
@@ -38,31 +40,31 @@ LENGTH_S = 700
 BEYOND_S, DOWN_S, STEPS_AGAIN_S = 30.0, 15, 40.0
 
 
-class Sharing(Simulation):
+Pair: TypeAlias = tuple[Simulation, Simulation]
+
+
+def sharing(folder: Path, uuid: str, policy: Policy, load: tuple[Segment, ...], seed: int) -> Simulation:
     """An agent that shares its caps with those whose statements lie in the same directory."""
-
-    def __init__(self, folder: Path, uuid: str, policy: Policy, load: tuple[Segment, ...], seed: int) -> None:
-        kernel = replace(KERNEL, backing_uuid=uuid)
-        world = SimWorld(WorldSettings(kernel=kernel, seed=seed), Trace(load, block_bytes=4 * MIB))
-        self.account = SharedCaps(folder, uuid, wall=world.clock.wall)
-        super().__init__(world, replace(policy, backing_uuid=uuid), seed=seed)
+    settings = WorldSettings(kernel=replace(KERNEL, backing_uuid=uuid), seed=seed, statements=folder)
+    world = SimWorld(settings, Trace(load, block_bytes=4 * MIB))
+    return Simulation(world, replace(policy, backing_uuid=uuid), seed=seed)
 
 
-def pair(folder: Path, caps: Caps, loads: tuple[tuple[Segment, ...], ...], seed: int = 1) -> tuple[Sharing, Sharing]:
+def pair(folder: Path, caps: Caps, loads: tuple[tuple[Segment, ...], ...], seed: int = 1) -> Pair:
     policy = replace(SMALL, caps=replace(caps, shared=True, max_size_bytes=GIB))
     first, second = (
-        Sharing(folder, u, policy, load, seed + i) for i, (u, load) in enumerate(zip(UUIDS, loads, strict=True))
+        sharing(folder, u, policy, load, seed + i) for i, (u, load) in enumerate(zip(UUIDS, loads, strict=True))
     )
-    first.world.provider.beside, second.world.provider.beside = (second.world.provider,), (first.world.provider,)
+    join(first, second)
     return first, second
 
 
-def spent_s(agents: tuple[Sharing, Sharing]) -> float:
+def spent_s(agents: Pair) -> float:
     """What was bought together, in seconds of one volume."""
     return sum(a.world.provider.bill_agbs() for a in agents) / PER_S
 
 
-def assert_own(agents: tuple[Sharing, Sharing]) -> None:
+def assert_own(agents: Pair) -> None:
     """No agent asked to detach or delete a volume that the other has bought; no write is lost."""
     for agent in agents:
         asked = (r for r in agent.journal.records() if r["kind"] == "intent")
@@ -99,7 +101,7 @@ def test_two_agents_never_spend_more_than_the_cap_and_the_bound(seed: int, tmp_p
 LONG = (Segment(2, 0), Segment(1e9, 60))
 
 
-def together(agents: tuple[Sharing, Sharing], seconds: int) -> None:
+def together(agents: Pair, seconds: int) -> None:
     for _ in range(seconds):
         for agent in agents:
             agent.run_for(1.0)
