@@ -19,6 +19,9 @@ from elastio.core.state import AgentState
 SETTLE_S = 5.0
 # Two changes of what cgroups share are at least so far apart: each is a record on the disk.
 SHARE_S = 2.0
+# What no machine gets without a boot is asked for once; then, so that no state has an end that never comes, once a day.
+NEVER_SHARED = frozenset({"cgroup.version", "cgroup.controller", "cgroup.no_limits"})
+NEVER_S = 86_400.0
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 60.0
 POLL_FIRST_S = 0.2
@@ -55,6 +58,8 @@ def next_backoff(backoff: Backoff, outcome: Outcome, obs: Observation) -> Backof
 
 def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Observation) -> AgentState:
     """The state after an answer to `SetShares`. The next change is not due at once: what misses the cache varies."""
+    if outcome.code in NEVER_SHARED:
+        return replace(state, share_backoff=Backoff(1, obs.now + NEVER_S, outcome.error))
     if outcome.kind is not OutcomeKind.DONE:
         return replace(state, share_backoff=next_backoff(state.share_backoff, outcome, obs))
     reserve = state.share_reserve if action.plan is None else action.plan.reserve

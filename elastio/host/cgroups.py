@@ -50,6 +50,16 @@ def check_counted(sysfs: Sysfs) -> None:
         )
 
 
+def check_limitable(sysfs: Sysfs) -> None:
+    """Raises HostError, with what an operator can do, where the kernel limits no cgroup's I/O."""
+    if not any(sysfs.exists(f"{CGROUPS}/{name}/io.max") for name in sysfs.folders(CGROUPS)):
+        raise HostError(
+            "this kernel limits no cgroup's I/O (no io.max), so the device is not shared: boot one with "
+            "CONFIG_BLK_DEV_THROTTLING, or set share.enabled = false",
+            code="cgroup.no_limits",
+        )
+
+
 def counted(sysfs: Sysfs, above: str = "") -> tuple[str, ...]:
     """Every cgroup below this one whose I/O the kernel counts, by its path below the root: parents first."""
     folder = f"{CGROUPS}/{above}" if above else CGROUPS

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from elastio.errors import HostError
+from elastio.host.flock import try_lock
 from elastio.host.io_max import CGROUPS, FREE, limits_of
 from elastio.host.limit_claims import DIRECTORY
-from elastio.host.sysfs import Sysfs
+from elastio.host.sysfs import Sysfs, wait_for
 from elastio.units import MB
 
 SUFFIX = ".shares"
+LOCK_S = 1.0
 # In kB/s, then the digits that mark it as ours.
 SHARED = re.compile(r"rbps=(\d+)222 wbps=(\d+)222 riops=max wiops=max")
 
@@ -33,13 +36,13 @@ SHARED = re.compile(r"rbps=(\d+)222 wbps=(\d+)222 riops=max wiops=max")
 class Record:
     """The capacity that is shared, and the cgroups that may have a limit on the device `number` (MAJOR:MINOR).
 
-    `process` is the ID of the one that shares it.
+    `process` is the one that shares it: its ID, and when it started, because the kernel gives IDs again.
     """
 
     capacity_mb_s: float
     number: str
     groups: tuple[str, ...]
-    process: int
+    process: tuple[int, str]
 
 
 def is_share(limits: str | None) -> bool:
@@ -78,7 +81,7 @@ def record(sysfs: Sysfs, capacity_mb_s: float, number: str, groups: Collection[s
     """Replace the record by one of this process. Raises HostError if it cannot be written: then set no limit."""
     path = sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}"
     new = path.with_suffix(f"{SUFFIX}.new")
-    lines = (str(capacity_mb_s), str(os.getpid()), number, *sorted(groups))
+    lines = (str(capacity_mb_s), f"{os.getpid()} {_started(sysfs, os.getpid())}", number, *sorted(groups))
     try:
         new.write_text("".join(f"{line}\n" for line in lines))
         new.replace(path)
@@ -92,7 +95,8 @@ def recorded(sysfs: Sysfs) -> Record | None:
     lines = sysfs.read_or(f"{DIRECTORY}/{sysfs.owner}{SUFFIX}", "").splitlines()
     try:
         capacity, process, number, *groups = lines
-        return Record(float(capacity), number, tuple(groups), int(process))
+        process_id, _, started = process.partition(" ")
+        return Record(float(capacity), number, tuple(groups), (int(process_id), started))
     except ValueError:
         return None
 
@@ -102,7 +106,46 @@ def shared_mb_s(sysfs: Sysfs) -> float | None:
     found = recorded(sysfs)
     if found is None:
         return None
-    return found.capacity_mb_s if sysfs.exists(f"proc/{found.process}") else 0.0
+    process, started = found.process
+    return found.capacity_mb_s if started and _started(sysfs, process) == started else 0.0
+
+
+def is_shared_here(sysfs: Sysfs) -> bool:
+    """Whether the record is one of this process."""
+    found = recorded(sysfs)
+    return found is not None and found.process[0] == os.getpid()
+
+
+def _started(sysfs: Sysfs, process: int) -> str:
+    """When the process started, in ticks since the boot (field 22 of proc(5)'s stat); empty: there is none."""
+    # The second field, the name, may have spaces and brackets.
+    fields = sysfs.read_or(f"proc/{process}/stat", "").rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
+
+
+@contextmanager
+def alone(sysfs: Sysfs) -> Iterator[None]:
+    """Inside, nobody else writes or takes back limits of this device. Raises HostError if somebody does for LOCK_S."""
+    with _locked(sysfs) as is_alone:
+        if not is_alone:
+            raise HostError("another process takes limits of shares back; the device is not shared", code="limit.busy")
+        yield
+
+
+@contextmanager
+def _locked(sysfs: Sysfs) -> Iterator[bool]:
+    """Yields whether the lock was free in time."""
+    path = sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}.lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HostError(
+            f"cannot write {path}: {error.strerror}; the device is not shared", code="limit.claim"
+        ) from error
+    try:
+        yield wait_for(lambda: try_lock(lock), LOCK_S)
+    finally:
+        os.close(lock)
 
 
 def release_shares(sysfs: Sysfs) -> tuple[str, ...]:
@@ -110,9 +153,25 @@ def release_shares(sysfs: Sysfs) -> tuple[str, ...]:
 
     Raises HostError after trying all; the record stays then.
     """
-    found = recorded(sysfs)
-    if found is None:
+    if recorded(sysfs) is None:
         return ()
+    with _locked(sysfs) as is_alone:
+        found = recorded(sysfs)
+        if found is None:
+            return ()
+        lifted = _lifted(sysfs, found)
+        if not is_alone:
+            raise HostError("applications may still be limited: another process writes limits", code="limit.busy")
+        path = sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}"
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise HostError(f"cannot remove {path}: {error.strerror}", code="limit.claim") from error
+        return lifted
+
+
+def _lifted(sysfs: Sysfs, found: Record) -> tuple[str, ...]:
+    """The recorded cgroups that had a limit, which is lifted. Raises HostError after trying all."""
     lifted, failed = [], []
     for group in found.groups:
         try:
@@ -122,9 +181,4 @@ def release_shares(sysfs: Sysfs) -> tuple[str, ...]:
             failed.append(str(error))
     if failed:
         raise HostError(f"applications may still be limited: {failed[0]}")
-    path = sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}"
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise HostError(f"cannot remove {path}: {error.strerror}", code="limit.claim") from error
     return tuple(lifted)

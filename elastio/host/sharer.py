@@ -7,8 +7,8 @@ device. So whoever attaches, bypasses or detaches a cache calls `leave` while re
 lifted, and the agent shares again, with the capacity of then, when it has seen what came of it.
 
 Limits go whatever happens: the guard has a lease of LEASE_S, which each turn renews before it writes; see `guard`. It
-also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, lifts what
-it wrote and stops; the agent sees that nothing is shared, and begins again (see `share_limits`).
+also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, writes
+nothing and stops; the agent sees that nothing is shared, and begins again (see `share_limits`).
 
 A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts.
 """
@@ -62,16 +62,18 @@ class Sharer:
     def begin(self, plan: SharePlan, adaptive: str) -> None:
         """Share bcacheN by this plan from the next turn on; limits of an earlier plan stay until then.
 
-        Raises HostError, and shares nothing, where the kernel counts no cgroup's I/O, or the limits could not be taken
-        back.
+        Raises HostError, and shares nothing, where the kernel does not count or limit a cgroup's I/O, or the limits
+        could not be taken back.
         """
         cgroups.check_counted(self._sysfs)
+        cgroups.check_limitable(self._sysfs)
         numbers = [self._sysfs.read(f"sys/block/{name}/dev") for name in stacked(self._sysfs, adaptive)]
         claim(self._sysfs, numbers)
         if not self.is_sharing:
             share_limits.release_shares(self._sysfs)  # those of a process that was killed together with its guard
         self._guard.begin_lease(LEASE_S)
-        share_limits.record(self._sysfs, plan.capacity_mb_s, numbers[0], self._limited)
+        with share_limits.alone(self._sysfs):
+            share_limits.record(self._sysfs, plan.capacity_mb_s, numbers[0], self._limited)
         if not self.is_sharing:
             self._moved, self._division, self._turned_at = {}, Division(), self._seconds()
         self._plan, self._number, self._listed_at = plan, numbers[0], float("-inf")
@@ -107,17 +109,10 @@ class Sharer:
         if self._plan is None:
             return
         try:
-            if self._is_recorded():
-                self._turn(self._plan)
-            if not self._is_recorded():  # while the guard removes limits, none may be left that was written meanwhile
-                self._lift(self._limited)
-                self._plan, self._limited = None, set()
+            self._turn(self._plan)
         except HostError as error:
             _log.warning("the device is not shared any more: %s", error)
             self._give_up()
-
-    def _is_recorded(self) -> bool:
-        return share_limits.recorded(self._sysfs) is not None
 
     def _give_up(self) -> None:
         try:
@@ -139,8 +134,13 @@ class Sharer:
         foreign = {group for group, limit in shown.items() if limit is not None and group not in in_force}
         self._division, wanted = self._division.turn(used, self._weights, plan, in_force, foreign)
         self._guard.begin_lease(LEASE_S)
-        self._write(plan, {group: mb_s for group, mb_s in wanted.items() if mb_s != in_force.get(group)})
-        self._lift(self._limited - wanted.keys())
+        with share_limits.alone(self._sysfs):
+            if share_limits.is_shared_here(self._sysfs):
+                self._write(plan, {group: mb_s for group, mb_s in wanted.items() if mb_s != in_force.get(group)})
+                self._lift(self._limited - wanted.keys())
+            else:
+                self._lift(self._limited)
+                self._plan = None
 
     def _used(self, now: float) -> dict[str, float]:
         """MB/s of each cgroup since the last turn; one that was not there before is known from the next turn on."""

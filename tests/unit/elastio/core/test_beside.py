@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.actions import Action, BypassCache, SetShares, TuneBacking
+from elastio.core import polling
+from elastio.core.actions import Action, BypassCache, Outcome, OutcomeKind, SetShares, TuneBacking
 from elastio.core.cycle import Backoff
 from elastio.core.machine import decide
 from elastio.core.model import CacheState, Depth, HostView
+from elastio.core.shares import SharePlan
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from tests.values import (
     FORMATTED,
@@ -58,3 +60,12 @@ def test_the_depth_follows_the_load_where_nothing_waits_for_it(case: str) -> Non
 def test_shares_end_at_once_and_again_later_where_that_failed(last: Backoff, actions: tuple[Action, ...]) -> None:
     before = state(Phase.IDLE, share_backoff=last)
     assert decide(before, seen(host(backing(shared_mb_s=58.0))), POLICY).actions == actions
+
+
+@pytest.mark.parametrize(("code", "tries_again"), [("cgroup.no_limits", False), ("cgroup.disabled", True)])
+def test_what_only_another_kernel_can_do_is_asked_for_once(code: str, *, tries_again: bool) -> None:
+    action = SetShares(SharePlan(58.0))
+    failed = Outcome(action, OutcomeKind.RETRY, error="not here", code=code)
+    after = polling.after_shares(state(Phase.IDLE), action, failed, seen(host(backing())))
+    assert after.share_backoff.error
+    assert (after.share_backoff.retry_at <= NOW + polling.RETRY_MOST_S) is tries_again

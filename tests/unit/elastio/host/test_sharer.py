@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -182,6 +183,46 @@ def test_what_a_process_left_that_died_with_its_guard_shows_and_is_lifted(
     later = Sharer(tree.kernel, watch, device.now)
     later.begin(PLAN, "bcache0")
     assert limits(tree) == {}
+
+
+def test_a_process_that_only_has_the_id_of_the_one_that_shared_does_not_share(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    stat = f"proc/{os.getpid()}/stat"
+    tree.kernel.lay(stat, "1 (a (b) S" + " 0" * 18 + " 4711 0")
+    share(device, sharer)
+    assert share_limits.shared_mb_s(tree.kernel) == PLAN.capacity_mb_s
+    tree.kernel.lay(stat, "1 (a (b) S" + " 0" * 18 + " 4712 0")
+    assert share_limits.shared_mb_s(tree.kernel) == 0.0
+
+
+def test_nothing_is_written_once_another_process_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    sharer.begin(PLAN, "bcache0")
+    tree.kernel.lay("run/elastio/.shares", f"58.0\n1 4711\n{NUMBER}")
+    turns(device, sharer, 2)
+    assert (sharer.is_sharing, limits(tree)) == (False, {})
+    assert share_limits.recorded(tree.kernel) is not None
+
+
+def test_who_takes_limits_back_waits_for_the_writer_and_else_leaves_the_record(
+    tree: Tree, device: SharedDevice, sharer: Sharer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share(device, sharer)
+    monkeypatch.setattr(share_limits, "LOCK_S", 0.0)
+    with share_limits.alone(tree.kernel), refused(HostError, "limit.busy"):
+        share_limits.release_shares(tree.kernel)
+    assert limits(tree) == {}
+    assert share_limits.recorded(tree.kernel) is not None
+    share_limits.release_shares(tree.kernel)
+    assert share_limits.recorded(tree.kernel) is None
+
+
+def test_a_kernel_that_limits_no_cgroup_is_refused(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    for group in (DB, ETL, "system.slice", "user.slice"):
+        tree.kernel.path(f"{CGROUPS}/{group}/io.max").unlink()
+    with refused(HostError, "cgroup.no_limits"):
+        sharer.begin(PLAN, "bcache0")
+    assert share_limits.recorded(tree.kernel) is None
 
 
 def test_where_no_record_can_be_written_nothing_is_shared(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
