@@ -143,7 +143,9 @@ def test_a_look_that_hangs_delays_no_boost_and_is_told_once(
     assert len([r for r in caplog.records if r.name == "elastio.agent.accountant"]) == 1
 
 
-def test_after_a_look_without_an_answer_there_is_a_pause(ledger: LockableLedger) -> None:
+def test_after_a_look_without_an_answer_there_is_a_pause_and_it_is_told_once(
+    ledger: LockableLedger, caplog: pytest.LogCaptureFixture
+) -> None:
     sim = unboosted((Segment(2, 0), Segment(1e9, 60)))
     kept(sim, ledger)
     sim.looks.hangs = True
@@ -151,6 +153,9 @@ def test_after_a_look_without_an_answer_there_is_a_pause(ledger: LockableLedger)
     assert sim.looks.looks == 1
     sim.run_for(60)
     assert sim.looks.looks > 10
+    sim.looks.hangs = True
+    sim.run_for(60)
+    assert len([r for r in caplog.records if r.name == "elastio.agent.accountant"]) == 1
 
 
 def test_a_bug_in_the_account_ends_it_and_nothing_else(

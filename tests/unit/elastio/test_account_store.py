@@ -95,3 +95,12 @@ def test_rows_that_cannot_be_written_are_kept_within_bounds(path: Path) -> None:
         assert len(read_accounts(ledger.file, 0.0, 1e9)) == MOST_WAITING
         recorder.keep_accounts([row(200_000.0)])
         assert len(read_accounts(ledger.file, 0.0, 1e9)) < MOST_WAITING
+
+
+def test_what_is_written_is_not_written_again(path: Path) -> None:
+    with Ledger(path) as ledger:
+        recorder = CostRecorder(ledger, "dev", HistoryLimits(days=1))
+        for begun in (5.0, 200_000.0, 200_100.0, 200_200.0):
+            recorder.keep_accounts([row(begun, sums=WAITS)])
+        assert [each.begun_wall for each in read_accounts(ledger.file, 0.0, 1e9)] == [200_000, 200_100, 200_200]
+        assert sum(read_sums(ledger.file)["a"].values()) == pytest.approx(4 * WAITS.seconds)
