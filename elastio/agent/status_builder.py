@@ -140,10 +140,11 @@ def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Poli
 def _capacity(state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy) -> CapacityPart:
     found = capacity(state, backing, sample, policy)
     shared = backing.shared_mb_s if backing else None
+    reserve = () if shared is None else state.share_reserve
     if isinstance(found, Unknown):
         return CapacityPart(None, unknown=found.value, shared_mb_s=shared)
     why = found.limited_by.value, found.bandwidth_mb_s, found.flush_mb_s, found.missed
-    return CapacityPart(found.mb_s, *why, shared_mb_s=shared)
+    return CapacityPart(found.mb_s, *why, shared_mb_s=shared, reserve=reserve)
 
 
 def _spend(spend: Spend, policy: Policy) -> SpendPart:

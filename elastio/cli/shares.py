@@ -14,7 +14,7 @@ from elastio.accounting.tables import table
 from elastio.cli.app import App
 from elastio.control.status import CapacityPart
 from elastio.core.boost_rights import BoostRights
-from elastio.core.shares import Share, Use, divide, is_overloaded
+from elastio.core.shares import Share, SharePlan, Use, divide, is_overloaded
 from elastio.host import cgroups
 from elastio.host.io_max import limits_of
 from elastio.host.share_limits import share_mb_s
@@ -74,7 +74,7 @@ def look(app: App, sysfs: Sysfs, device: Adaptive) -> Seen:
     status = app.client().status()
     capacity = status.capacity or OLD_AGENT
     uses = [Use(sample.group, sample.used.total_mb_s, sample.waiting) for sample in samples]
-    divided = () if capacity.mb_s is None else divide(uses, weights, capacity.mb_s)
+    divided = () if capacity.mb_s is None else divide(uses, weights, SharePlan(capacity.mb_s, capacity.reserve))
     limits = {s.group: share_mb_s(limits_of(sysfs, s.group).get(device.number)) for s in samples}
     weighted = frozenset(sample.group for sample in samples if cgroups.has_weight(sysfs, sample.group))
     by_group = {share.group: share for share in divided}

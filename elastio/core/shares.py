@@ -86,19 +86,20 @@ class Share:
     wants_more: bool
 
 
-def divide(uses: Sequence[Use], weights: Mapping[str, float], capacity_mb_s: float) -> tuple[Share, ...]:
+def divide(uses: Sequence[Use], weights: Mapping[str, float], plan: SharePlan) -> tuple[Share, ...]:
     """The shares of those that are active, in their order. `weights`: of these cgroups and of all above them, by path.
 
     What is allotted is together at most the capacity, and all of it while somebody wants more.
     """
-    active = [use for use in uses if use.used_mb_s >= ACTIVE * capacity_mb_s]
-    parts = fractions(weights, [use.group for use in active])
-    is_full = sum(use.used_mb_s for use in active) >= FULL * capacity_mb_s
-    hungry = [is_full and _wants_more(use, parts[use.group] * capacity_mb_s) for use in active]
+    capacity = plan.capacity_mb_s
+    active = [use for use in uses if use.used_mb_s >= ACTIVE * capacity]
+    part = entitled(weights, [use.group for use in active], plan)
+    is_full = sum(use.used_mb_s for use in active) >= FULL * capacity
+    hungry = [is_full and _wants_more(use, part[use.group] * capacity) for use in active]
     wanted = [math.inf if more else use.used_mb_s for use, more in zip(active, hungry, strict=True)]
-    allotted = fill(capacity_mb_s, wanted, [parts[use.group] for use in active])
+    allotted = fill(capacity, wanted, [part[use.group] for use in active])
     return tuple(
-        Share(use.group, parts[use.group] * capacity_mb_s, mb_s, more)
+        Share(use.group, part[use.group] * capacity, mb_s, more)
         for use, mb_s, more in zip(active, allotted, hungry, strict=True)
     )
 
@@ -137,16 +138,20 @@ def fractions(weights: Mapping[str, float], active: Iterable[str]) -> dict[str, 
 
 
 def parts(weights: Mapping[str, float], active: Sequence[str], plan: SharePlan) -> dict[str, float]:
-    """The part of the whole (0 to 1) of each active cgroup, by reservations and weights; together 1.
+    """As `entitled`, and none is much smaller than LEAST_PART."""
+    found = {group: max(LEAST_PART, part) for group, part in entitled(weights, active, plan).items()}
+    whole = sum(found.values())
+    return {group: part / whole for group, part in found.items()}
 
-    None is much smaller than LEAST_PART.
-    """
+
+def entitled(weights: Mapping[str, float], active: Sequence[str], plan: SharePlan) -> dict[str, float]:
+    """The part of the whole (0 to 1) of each active cgroup, by reservations and weights; together 1."""
     asked = {group: sum(each.mb_s for each in plan.reserve if each.is_for(group)) for group in active}
     reserved = {group: mb_s / plan.capacity_mb_s for group, mb_s in asked.items() if mb_s > 0}
     scale = min(1.0, MOST_RESERVED / sum(reserved.values())) if reserved else 1.0
     others = fractions(weights, [group for group in active if group not in reserved])
     rest = 1.0 - scale * sum(reserved.values())
-    found = {g: max(LEAST_PART, scale * reserved[g] if g in reserved else rest * others[g]) for g in active}
+    found = {g: scale * reserved[g] if g in reserved else rest * others[g] for g in active}
     whole = sum(found.values())
     return {group: part / whole for group, part in found.items()}
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastio.core import shares
-from elastio.core.shares import Use
+from elastio.core.shares import SharePlan, Use
 
 # A machine's cgroups: services in two slices, and one slice without children.
 GROUPS = ("system.slice/a", "system.slice/b", "batch.slice/c", "batch.slice/d", "user.slice")
@@ -58,7 +58,7 @@ def test_weights_are_respected_among_the_hungry(capacity: float, groups: list[tu
 def test_what_is_allotted_is_never_more_than_the_capacity_and_all_of_it_while_overloaded(
     used: list[Use], weight: dict[str, float], capacity: float
 ) -> None:
-    found = shares.divide(used, weight, capacity)
+    found = shares.divide(used, weight, SharePlan(capacity))
     allotted = sum(share.allotted_mb_s for share in found)
     assert allotted <= capacity * (1 + ROUNDING)
     assert sum(share.entitled_mb_s for share in found) <= capacity * (1 + ROUNDING)
@@ -74,7 +74,7 @@ def test_what_is_allotted_is_never_more_than_the_capacity_and_all_of_it_while_ov
 def test_the_hungry_of_one_slice_have_it_by_their_weights(
     used: list[Use], weight: dict[str, float], capacity: float
 ) -> None:
-    hungry = [share for share in shares.divide(used, weight, capacity) if share.wants_more]
+    hungry = [share for share in shares.divide(used, weight, SharePlan(capacity)) if share.wants_more]
     for one in hungry:
         for other in hungry:
             if one.group.rpartition("/")[0] == other.group.rpartition("/")[0]:

@@ -11,6 +11,7 @@ import pytest
 from elastio.cli.shares import NO_WEIGHTS
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, Status
+from elastio.core.shares import Reserved
 from elastio.core.state import AgentState, Phase
 from elastio.host.io_max import CGROUPS
 from elastio.setup.group_sampler import READINGS
@@ -60,6 +61,15 @@ def test_the_document_has_the_same(shell: Shell) -> None:
     assert (db["share_mb_s"], db["would_get_mb_s"]) == (pytest.approx(38.8), pytest.approx(38.8))
     assert (etl["share_mb_s"], etl["wants_more"]) == (pytest.approx(19.4), True)
     assert etl["in_flight_bytes"] == pytest.approx(28e6 * 0.005)
+
+
+def test_a_reservation_that_is_in_force_counts(shell: Shell, agent: FakeAgent) -> None:
+    status = status_of(standing(Phase.IDLE))
+    assert status.capacity is not None
+    capacity = replace(status.capacity, shared_mb_s=58.2, reserve=(Reserved(ETL, 29.1),))
+    agent.statuses = [replace(status, capacity=capacity)]
+    db, etl = json.loads(shell("shares", "--json").stdout)["groups"]
+    assert (db["share_mb_s"], etl["share_mb_s"]) == (pytest.approx(29.1), pytest.approx(29.1))
 
 
 def test_weights_that_the_kernel_does_not_keep_are_not_invented(shell: Shell, machine: SharedDevice) -> None:

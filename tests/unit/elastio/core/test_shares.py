@@ -14,8 +14,15 @@ WEIGHTS = {"system.slice": 100.0, DB: 200.0, ETL: 100.0, SESSIONS: 100.0}
 CAPACITY = 60.0
 
 
-def divided(*uses: Use) -> dict[str, Share]:
-    return {share.group: share for share in shares.divide(uses, WEIGHTS, CAPACITY)}
+def divided(*uses: Use, reserve: tuple[Reserved, ...] = ()) -> dict[str, Share]:
+    return {share.group: share for share in shares.divide(uses, WEIGHTS, SharePlan(CAPACITY, reserve))}
+
+
+def test_a_reservation_is_a_part_of_the_capacity_and_the_rest_goes_by_weight() -> None:
+    found = divided(Use(DB, 30.0), Use(ETL, 15.0), Use(SESSIONS, 15.0), reserve=(Reserved("db.service", 45.0),))
+    assert {group: share.entitled_mb_s for group, share in found.items()} == pytest.approx(
+        {DB: 45, ETL: 7.5, SESSIONS: 7.5}
+    )
 
 
 # --- weights --------------------------------------------------------------------------------------------------
