@@ -15,9 +15,10 @@ JUMP_S = 1e-3
 OTHER_UUID, OTHER_SERIAL = "bbbbbbbb-0000-0000-0000-000000000000", "vol0backing0000002"
 
 
-def join(first: Simulation, second: Simulation) -> None:
-    """Both buy in one cloud, as one machine."""
+def join(first: Simulation, second: Simulation, slots: int = 2) -> None:
+    """Both buy in one cloud, as one machine that so many cache volumes can be attached to."""
     one, other = first.world.provider, second.world.provider
+    one.account, other.account = (replace(each.account, slots=slots) for each in (one, other))
     one.beside, other.beside = (other,), (one,)
 
 
@@ -32,12 +33,12 @@ def touched(sim: Simulation, lines: list[bytes], ids: set[str]) -> str:
 class Neighbour:
     """It lives through the same seconds, power cuts and jumps of the clock as the first, and fails at nothing."""
 
-    def __init__(self, first: Simulation, policy: Policy, load: Workload, seed: int) -> None:
+    def __init__(self, first: Simulation, policy: Policy, load: Workload, seed: int, slots: int = 2) -> None:
         self._first = first
         kernel = replace(first.world.settings.kernel, backing_uuid=OTHER_UUID, backing_serial=OTHER_SERIAL)
         world = SimWorld(replace(first.world.settings, kernel=kernel, seed=seed), load)
         self.sim = Simulation(world, replace(policy, backing_uuid=OTHER_UUID), seed=seed)
-        join(first, self.sim)
+        join(first, self.sim, slots)
         self.sim.on_step = self._check
         self._boots = first.world.kernel.boots
         self._read = 0

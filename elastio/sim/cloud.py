@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.tariff import Tariff
 from elastio.errors import DeviceBusyError
 from elastio.sim.disk import SimDisk
+from elastio.sim.fault_injection import Meter
 from elastio.sim.kernel import SimKernel
-from elastio.units import agbs
+from elastio.sim.prices import TARIFF
+from elastio.units import GIB, agbs
 
 FOREIGN_SERIAL = Serial("vol0foreign000000000")
 
@@ -31,6 +34,29 @@ class CloudTimes:
     shows_after: float = 0.6
     forgotten: float = 30.0
     patience: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimAccount:
+    """Who buys, for which backing device, in which steps sizes are sold, and at which prices.
+
+    `volume_limit` volumes may be in the account, and `slots` attached to the machine, whatever their devices.
+    """
+
+    backing_uuid: str
+    instance_id: str = "i-0000000000000001"
+    volume_limit: int = 20
+    slots: int = 20
+    size_step_bytes: int = GIB
+    tariff: Tariff = TARIFF
+
+
+@dataclass(frozen=True, slots=True)
+class CallTiming:
+    """`seed` decides the delays that are drawn; `meter` adds up what calls take."""
+
+    seed: int = 0
+    meter: Meter = field(default_factory=Meter)
 
 
 @dataclass(slots=True)

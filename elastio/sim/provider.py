@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 
 from elastio.core.foreign import ForeignVolume, OwnerState
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.tariff import Tariff
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
 from elastio.sim.clock import SimClock
-from elastio.sim.cloud import CloudTimes, CloudVolume, DiskSlots
-from elastio.sim.fault_injection import FaultInjector, Meter, T
+from elastio.sim.cloud import CallTiming, CloudTimes, CloudVolume, DiskSlots, SimAccount
+from elastio.sim.fault_injection import FaultInjector, T
 from elastio.sim.faults import Fault, FaultPlan, Kind
-from elastio.sim.prices import TARIFF
 from elastio.sim.settings import parse_settings
 from elastio.sim.timers import ROUNDING_S, Timers
 from elastio.units import GB, GIB
@@ -30,28 +28,10 @@ CLOUD_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.LOSE_REPLY: (TransientError, "the answer was lost"),
 }
 BESIDE_S = 0.1
+IN_SLOT = frozenset({VolumeState.ATTACHING, VolumeState.ATTACHED, VolumeState.DETACHING, VolumeState.BUSY})
 LARGEST_BYTES = 16384 * GIB
 FASTEST_MB_S = 1000.0
 SLOWEST_MB_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class SimAccount:
-    """Who buys, for which backing device, in which steps sizes are sold, and at which prices."""
-
-    backing_uuid: str
-    instance_id: str = "i-0000000000000001"
-    volume_limit: int = 20
-    size_step_bytes: int = GIB
-    tariff: Tariff = TARIFF
-
-
-@dataclass(frozen=True, slots=True)
-class CallTiming:
-    """`seed` decides the delays that are drawn; `meter` adds up what calls take."""
-
-    seed: int = 0
-    meter: Meter = field(default_factory=Meter)
 
 
 class SimProvider:
@@ -229,7 +209,7 @@ class SimProvider:
             if volume.token == token:
                 return volume.view(self.account.instance_id)
         sold = self._quote(spec).spec
-        if len(self.existing()) >= self.account.volume_limit:
+        if len([v for p in (self, *self.beside) for v in p.existing()]) >= self.account.volume_limit:
             raise QuotaError(f"{self.account.volume_limit} volumes are the limit of this account")
         volume = self._new_volume(token, sold)
         volume.tags.update(tags)
@@ -268,6 +248,8 @@ class SimProvider:
             raise TransientError(f"volume {volume_id} is {volume.state}: it cannot be attached yet")
         if volume.state is not VolumeState.AVAILABLE:
             raise RefusedError(f"volume {volume_id} is {volume.state}: it cannot be attached")
+        if sum(v.state in IN_SLOT for p in (self, *self.beside) for v in p.volumes.values()) >= self.account.slots:
+            raise QuotaError(f"{self.account.slots} volumes are attached: this machine takes no more")
         if fault is not None and fault.kind is Kind.VOLUME_ERROR:
             self._move_on(volume, VolumeState.ATTACHING, VolumeState.ERROR, self._draw(self._times.attach, None))
             return

@@ -10,13 +10,13 @@ from pathlib import Path
 from elastio.core.model import CacheMode, Serial, VolumeId
 from elastio.core.tariff import Tariff
 from elastio.sim.clock import SimClock
-from elastio.sim.cloud import CloudTimes, KernelSlots
+from elastio.sim.cloud import CallTiming, CloudTimes, KernelSlots, SimAccount
 from elastio.sim.fault_injection import Meter
 from elastio.sim.faults import MODES, FaultPlan, Kind, ScheduledFault
 from elastio.sim.host import HostTimes, SimCounters, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
 from elastio.sim.prices import TARIFF
-from elastio.sim.provider import CallTiming, SimAccount, SimProvider
+from elastio.sim.provider import SimProvider
 from elastio.sim.settings import parse_settings
 from elastio.sim.worker import Job, Result, SimWorker
 from elastio.sim.workload import Checkpointing, Profile, Workload

@@ -128,6 +128,7 @@ SCENARIOS = {
         beside=(Segment(1, 0), Segment(60, 8), QUIET),
         tariff=SECONDLY,
     ),
+    "beside": Scenario(BURST, beside=(Segment(4, 0), Segment(20, 60), QUIET), blocks=FEW_BLOCKS),
     "held": Scenario(
         (Segment(2, 0), Segment(9, 60), Segment(60, 0), Segment(4, 60), QUIET),
         policy=by_money(POLICY),

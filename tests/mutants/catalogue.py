@@ -10,6 +10,7 @@ from .beyond import BEYOND, by_test
 from .mutant import Mutant, Patch
 from .on_the_way import ON_THE_WAY
 from .spending import SPENDING
+from .together import TOGETHER
 
 STEPS, EVENTS, INVARIANTS, STATE, CYCLE, MODEL, RELEASE = (
     "elastio/core/planner.py",
@@ -314,4 +315,13 @@ WRITING_DOWN = (
         first=DISK_FULL,
     ),
 )
-MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN, *ON_THE_WAY, *SPENDING, *BEYOND)
+MUTANTS: tuple[Mutant, ...] = (
+    *DRAINING,
+    *LETTING_GO,
+    *BUYING,
+    *WRITING_DOWN,
+    *ON_THE_WAY,
+    *SPENDING,
+    *TOGETHER,
+    *BEYOND,
+)

@@ -139,10 +139,10 @@ class Storm:
         self.sim.on_step = self.check
 
     def _neighbour(self, policy: Policy) -> Neighbour:
-        """The other device's load is drawn by the same rules."""
+        """The other device's load is drawn by the same rules. If the machine has one slot, one device has a cache."""
         seed = self.schedule.seed + OTHER_SEED
         load = Trace((*draw_load(Random(seed)), Segment(FOREVER_S, 0)), block_bytes=KERNEL.block_bytes)
-        return Neighbour(self.sim, policy, load, seed)
+        return Neighbour(self.sim, policy, load, seed, slots=1 + seed % 2)
 
     @property
     def sims(self) -> tuple[Simulation, ...]:

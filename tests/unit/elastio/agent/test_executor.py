@@ -41,10 +41,10 @@ from elastio.core.model import (
 from elastio.errors import ConfigError
 from elastio.ports import VolumeProvider
 from elastio.sim.clock import SimClock
-from elastio.sim.cloud import DiskSlots
+from elastio.sim.cloud import DiskSlots, SimAccount
 from elastio.sim.faults import FaultPlan
 from elastio.sim.prices import TARIFF
-from elastio.sim.provider import SimAccount, SimProvider
+from elastio.sim.provider import SimProvider
 from elastio.sim.workload import constant
 from elastio.sim.world import SimWorld
 from elastio.units import GIB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_a_new_volume_shows_late() -> None:
     shown = present(world.provider.describe(volume.id))
     assert (shown.token, shown.backing_uuid) == ("t1", world.settings.kernel.backing_uuid)
     assert world.provider.list_owned() == (shown,)
+
+
+def test_devices_of_one_machine_share_its_slots_and_the_limit_of_the_account() -> None:
+    one, other = world_with(), SimWorld(WorldSettings(seed=4))
+    clouds = one.provider, other.provider
+    for world, beside in ((one, other), (other, one)):
+        world.provider.beside = (beside.provider,)
+        world.provider.account = replace(world.provider.account, slots=1, volume_limit=2)
+    attached(one)
+    late = bought(other)
+    with pytest.raises(QuotaError):
+        other.provider.attach(late.id)
+    for cloud in clouds:
+        with pytest.raises(QuotaError):
+            cloud.create("t2", SPEC, {})
 
 
 def test_a_deleted_volume_is_forgotten_after_a_while() -> None:
