@@ -46,7 +46,7 @@ def to_text(found: BurstAccounts, options: dict[str, Any]) -> str:
         text = "No burst has an account: the agent keeps one of loads at or above the threshold, see [profile] enabled."
         return f"{text}\n"
     rows = [cells(group) for group in (*found.groups, found.all)]
-    lines = [f"{found.bursts} bursts, {found.boosts} with a boost", "", *table(HEADS, rows, 0)]
+    lines = [f"bursts: {found.bursts}, with a boost: {found.boosts}", "", *table(HEADS, rows, 0)]
     shown = [group for group in found.groups if group.account.bandwidth_s > 0][:MOST_CURVES]
     for group in (*shown, *([found.all] if len(found.groups) > 1 else [])):
         lines += [*_group(profile_of(group, options)), ""]
