@@ -52,22 +52,26 @@ class Accountant:
     @property
     def is_watching(self) -> bool:
         """A burst goes on, or a look has not ended."""
-        return self._burst is not None or self._worker.busy
+        return not self._has_failed and (self._burst is not None or self._worker.busy)
 
     def step(self, agent: Agent, *, now: float, wall: float) -> None:
         """After each step of the agent: take what was seen, and have more looked at where there is a load."""
-        if self._has_failed:
-            return
-        try:
-            self._step(agent, now, wall - now)
-        except Exception:
-            self._has_failed = True
-            _log.exception("no account of bursts is kept until the next start: a bug")
+        self._guarded(lambda: self._step(agent, now, wall - now))
 
     def close(self, agent: Agent) -> None:
         """Write what is known of the burst that goes on, before a stop: another agent begins another one."""
-        if self._burst is not None and not self._has_failed:
-            self._write(agent, self._burst, is_over=True)
+        burst = self._burst
+        if burst is not None:
+            self._guarded(lambda: self._write(agent, burst, is_over=True))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        if self._has_failed:
+            return
+        try:
+            work()
+        except Exception:
+            self._has_failed = True
+            _log.exception("no account of bursts is kept until the next start: a bug")
 
     def _step(self, agent: Agent, now: float, offset_s: float) -> None:
         seen = self._worker.poll()

@@ -291,9 +291,8 @@ class Daemon:
             reporter.report(agent)
             is_boosting = agent.state.cycle is not None
             now = self._clock.now()
-            self._accountant.step(agent, now=now, wall=self._clock.wall())
+            self._keep_account(agent, looks_rest, now)
             cloud_rest.tend(now, is_near=is_near_boost(agent), is_boosting=is_boosting)
-            looks_rest.tend(now, is_near=self._accountant.is_watching, is_boosting=False)
             self._touch(recorder, agent)
             price_market(agent, self.config, self._market)
 
@@ -311,6 +310,12 @@ class Daemon:
         looks: ForkWorker[Watch, Seen] = ForkWorker("account", watch.look, accountant.lost, is_resident=False)
         self._accountant = Accountant(looks, recorder.keep_accounts, self.config.profile)
         return looks
+
+    def _keep_account(self, agent: Agent, rest: ChildRest, now: float) -> None:
+        self._accountant.step(agent, now=now, wall=self._clock.wall())
+        if self._accountant.is_watching:
+            rest.until = now + REST_S
+        rest.tend(now, is_near=False, is_boosting=False)
 
     def _touch(self, recorder: CostRecorder | NullRecorder, agent: Agent) -> None:
         touch_device(recorder, agent, self.config, self._pricing, self._clock.wall())

@@ -170,6 +170,20 @@ def test_a_bug_in_the_account_ends_it_and_nothing_else(
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
     assert_at_rest(sim)
     assert len([r for r in caplog.records if r.levelname == "ERROR"]) == 1
+    assert sim.accountant is not None
+    assert not sim.accountant.is_watching
+
+
+def test_a_burst_that_a_stop_cuts_off_is_written(ledger: LockableLedger) -> None:
+    sim = unboosted((Segment(2, 0), Segment(1e9, 60)))
+    kept(sim, ledger)
+    sim.run_for(30)
+    assert not rows(ledger)
+    assert sim.accountant is not None
+    assert sim.agent is not None
+    assert sim.accountant.is_watching
+    sim.accountant.close(sim.agent)
+    assert [row.is_over for row in rows(ledger)] == [True]
 
 
 def test_a_row_that_a_locked_ledger_refused_is_written_with_the_next(ledger: LockableLedger) -> None:
