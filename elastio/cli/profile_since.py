@@ -16,7 +16,16 @@ from elastio.accounting.tables import iso, table
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import begin_of, open_ledgers
-from elastio.cli.profile_view import Profile, answer, curve_table, figures, histogram, inflection, next_cache
+from elastio.cli.profile_view import (
+    FEW_READINGS,
+    Profile,
+    answer,
+    curve_table,
+    figures,
+    histogram,
+    inflection,
+    next_cache,
+)
 from elastio.core.inflection import advise, curves_of
 from elastio.setup.profiler import Measured
 
@@ -83,7 +92,15 @@ def profile_of(group: GroupAccount, options: dict[str, Any]) -> Profile:
 
 def notes(found: BurstAccounts) -> list[str]:
     """What is not known, or cannot be seen, as sentences."""
-    return [ASLEEP, QUIET, *([NO_DELAYS] if found.all.totals.delayed_s is None else [])]
+    few = [group.cgroup for group in found.groups if group.totals.instants < FEW_READINGS]
+    rough = f"Only a rough account, of fewer than {FEW_READINGS} readings: {', '.join(few[:MOST_CURVES])}"
+    more = f" and {len(few) - MOST_CURVES} more" if len(few) > MOST_CURVES else ""
+    return [
+        ASLEEP,
+        QUIET,
+        *([f"{rough}{more}."] if few else []),
+        *([NO_DELAYS] if found.all.totals.delayed_s is None else []),
+    ]
 
 
 def to_dict(found: BurstAccounts, options: dict[str, Any], begin: float, end: float, zone: tzinfo) -> dict[str, Any]:

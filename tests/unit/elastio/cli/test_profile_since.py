@@ -114,3 +114,13 @@ def test_the_report_has_who_waited_longest(elastio: Shell, tmp_path: Path) -> No
     assert elastio("report", "--html", str(page)).exit_code == 0
     assert DB in page.read_text()
     assert elastio("report", "--csv").exit_code == 0
+
+
+def test_an_account_of_few_readings_is_said_to_be_rough(elastio: Shell, tmp_path: Path) -> None:
+    short = totals(moments([Stretch(1, waiting=1, mb_s=99)]), 100.0)
+    put(tmp_path, (WALL, DB, STORAGE, None), *((WALL, f"few{number}", short, None) for number in range(7)))
+    notes = json.loads(elastio("profile", "--since", "2020-01-01", "--json").stdout)["notes"]
+    (rough,) = [note for note in notes if "few0" in note]
+    assert "few4" in rough
+    assert "few5" not in rough
+    assert DB not in rough
