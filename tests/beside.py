@@ -18,7 +18,8 @@ OTHER_UUID, OTHER_SERIAL = "bbbbbbbb-0000-0000-0000-000000000000", "vol0backing0
 def join(first: Simulation, second: Simulation, slots: int = 2) -> None:
     """Both buy in one cloud, as one machine that so many cache volumes can be attached to."""
     one, other = first.world.provider, second.world.provider
-    one.account, other.account = (replace(each.account, slots=slots) for each in (one, other))
+    one.account = replace(one.account, slots=slots)
+    other.account = replace(one.account, backing_uuid=other.account.backing_uuid)
     one.beside, other.beside = (other,), (one,)
 
 

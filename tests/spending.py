@@ -1,4 +1,4 @@
-"""What really was bought, in seconds of a volume, checked against caps: the cloud's bill is asked and no agent."""
+"""What really was bought, in seconds of a volume, compared with caps: the cloud's bill is asked and no agent."""
 
 from __future__ import annotations
 

@@ -108,6 +108,11 @@ PROVIDER_KINDS: dict[str, tuple[Kind, ...]] = {
     "describe": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
     "list_owned": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
 }
+TAKE_OVER_KINDS: dict[str, tuple[Kind, ...]] = {
+    "foreign": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
+    "take_over": CALL_KINDS,
+    "list_for_backing": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
+}
 HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
     "scan": (Kind.REFUSE, Kind.HANG),
     "tune_backing": HOST_KINDS,
@@ -125,7 +130,8 @@ HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
     "make_durable": HOST_KINDS,
 }
 AGENT_KINDS = {"journal": (Kind.NO_SPACE,)}
-OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
+RANDOM_OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
+OP_KINDS = {**RANDOM_OP_KINDS, **TAKE_OVER_KINDS}
 # Random faults end: one that does not only proves that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
 AGENT_FAULTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
@@ -160,6 +166,11 @@ class FaultPlan:
         """Let the next call of `ops` that can fail this way fail, once. Replaces a fault that was armed before."""
         self._armed_ops = frozenset(op for op in ops if kind in OP_KINDS[op])
         self._armed = Fault("any", kind, seconds=seconds)
+
+    def begin(self, plan: FaultPlan) -> None:
+        """From now on what this plan says, also what should have been before; calls are counted from zero again."""
+        self.faults, self.scheduled, self._pending = plan.faults, plan.scheduled, list(plan.scheduled)
+        self._calls.clear()
 
     @property
     def is_armed(self) -> bool:
@@ -216,8 +227,8 @@ class FaultPlan:
         draw = Random(seed)
         faults = []
         for _ in range(count):
-            op = draw.choice(tuple(OP_KINDS))
-            kind = draw.choice(OP_KINDS[op])
+            op = draw.choice(tuple(RANDOM_OP_KINDS))
+            kind = draw.choice(RANDOM_OP_KINDS[op])
             faults.append(Fault(op, kind, draw.randint(1, 3), draw.choice(RANDOM_CALLS), float(draw.randint(1, 40))))
         later = []
         for _ in range(scheduled):

@@ -185,7 +185,8 @@ def _run_case(scene: Run, case: Case, die: Callable[[], None]) -> None:
 
 def _is_clock_known(case: Case) -> bool:
     """A time of day that is set before a reboot, or before anybody knows of a volume, cannot be told from time gone."""
-    unknown = SCENARIOS[case.scenario].orphan or case.scenario == "shutdown" or "power cut" in case.how
+    played = SCENARIOS[case.scenario]
+    unknown = played.orphan or played.moved or case.scenario == "shutdown" or "power cut" in case.how
     return not (unknown and FAULTS[case.fault].kind is Kind.WALL_JUMP)
 
 

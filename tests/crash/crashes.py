@@ -20,6 +20,7 @@ from elastio.sim.workload import Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, agbs
 from tests.beside import Neighbour
+from tests.moved import Operator, die_dirty
 from tests.simulated import KERNEL, QUIET, edited
 
 from .known_bursts import remember_bursts
@@ -135,6 +136,7 @@ class Run:
         if scenario.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
+        moved = die_dirty(self.world, scenario.policy) if scenario.moved else None
         self.ledger = LockableLedger(recorder)
         self.recorder = CostRecorder(self.ledger, KERNEL.backing_uuid)
         self.sim = Simulation(
@@ -155,9 +157,10 @@ class Run:
         self.shares = ShareWatch(self.sim)
         self.sim.on_step = self.check
         self.most_volumes = self.deaths = 0
-        self.may_fault = self.was_seen_to_fail = False
+        self.may_fault, self.was_seen_to_fail = scenario.moved, False
         self.human = HumanWatch(self.sim, self.needs_a_human)
         self.way = WayWatch(self.sim, scenario.load)
+        self.operator = None if moved is None else Operator(self.sim, moved, self.way)
 
     def _neighbour(self) -> Neighbour:
         load = Trace(self.scenario.beside, FEW_BLOCKS * KERNEL.block_bytes, KERNEL.block_bytes)
@@ -193,6 +196,8 @@ class Run:
         broken = self.way.broken() or self.shares.broken() or self.caps.broken()
         assert not broken, f"{broken}: {self.sim.standing()}"
         left = self.world.volumes_left()
+        if self.operator is not None:
+            self.operator.ask()
         self.most_volumes = max(self.most_volumes, left)
         assert self.most_volumes <= self.scenario.volumes, self.sim.standing()
         assert self.may_fault or self.sim.phase is not Phase.FAULTED, self.sim.standing()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastio.sim.faults import AGENT_KINDS, HOST_OP_KINDS, OP_KINDS, PROVIDER_KINDS, Kind, ScheduledFault
+from elastio.sim.faults import (
+    AGENT_KINDS,
+    HOST_OP_KINDS,
+    OP_KINDS,
+    PROVIDER_KINDS,
+    TAKE_OVER_KINDS,
+    Kind,
+    ScheduledFault,
+)
 
 from .crashes import Run
 
@@ -41,7 +49,8 @@ class PointFault:
             play.world.happen(ScheduledFault("0", self.kind, self.seconds))
 
 
-CLOUD, HOST, JOURNAL = tuple(PROVIDER_KINDS), tuple(HOST_OP_KINDS), tuple(AGENT_KINDS)
+CLOUD = (*PROVIDER_KINDS, *TAKE_OVER_KINDS)
+HOST, JOURNAL = tuple(HOST_OP_KINDS), tuple(AGENT_KINDS)
 MUTE_S = CLOUD_TIMEOUT_S + 10.0
 
 FAULTS = {

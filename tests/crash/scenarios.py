@@ -15,6 +15,7 @@ from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.units import GIB, MB
 from tests import simulated
+from tests.moved import FIRST_LOAD
 from tests.simulated import DEAR_ROOM, QUIET, by_money
 from tests.spending import Cap
 
@@ -36,12 +37,14 @@ class Scenario:
     A scenario that comes later (a resize, a stripe) is one more entry of SCENARIOS; `volumes` is how many may be there
     at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
     `learned_s`: earlier bursts are in the ledger, from which one is expected at this second of the run.
-    `beside`: the load of another device of the machine, whose agent has the same settings and is never disturbed.
+    `moved`: another machine has died dirty, and the cache is taken over. `beside`: the load of another device of the
+    machine, whose agent has the same settings and is never disturbed.
     """
 
     load: tuple[Segment, ...]
     acts: tuple[tuple[Callable[[Simulation], bool], Callable[[Simulation], None]], ...] = ()
     orphan: bool = False
+    moved: bool = False
     volumes: int = 1
     policy: Policy = POLICY
     blocks: int = MANY_BLOCKS
@@ -142,4 +145,5 @@ SCENARIOS = {
         learned_s=25.0,
     ),
     "orphan": Scenario((QUIET,), orphan=True),
+    "taken over": Scenario((*FIRST_LOAD, Segment(6, 60), QUIET), moved=True),
 }

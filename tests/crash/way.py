@@ -38,6 +38,10 @@ class WayWatch:
         self._wasted = self._wasted_at = 0  # volumes in a row, and how many had been bought by then
         self._filled_at: tuple[int, int] | None = None  # the same, and under which load
 
+    def ends(self, token: str, why: str) -> None:
+        """No boost goes on with the volume of this cycle."""
+        self._ended[token] = why
+
     def broken(self) -> str:
         """The promise that is broken, asked after every step; empty: none is."""
         lines = self._sim.lines

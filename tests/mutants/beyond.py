@@ -8,7 +8,7 @@ from __future__ import annotations
 from .mutant import Mutant, Patch
 
 FOREIGN_LEFT_ALONE = "tests/contract/test_provider_contract.py::test_foreign_volume_is_left_alone"
-ONE_MACHINE = "there is one machine in the simulator"
+ONE_MACHINE = "no schedule has two machines at once"
 NO_FILES = "journal and ledger of the simulator are not files that a power cut may take"
 DAEMON = "tests/unit/elastio/agent/test_daemon.py"
 SHARER = "tests/unit/elastio/host/test_sharer.py"

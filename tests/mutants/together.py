@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant, Patch
 
-BESIDE = "beside/"
+BESIDE, TAKEN_OVER = "beside/", "taken over/"
 
 
 def of_several(name: str, breaks: str, file: str, old: str, new: str, first: str = "") -> Mutant:
@@ -19,5 +19,29 @@ TOGETHER = (
         "volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)",
         "volumes = outcome.value",
         first=BESIDE,
+    ),
+    of_several(
+        "a take-over whose answer was lost is refused",
+        "the same order can be given again at any time",
+        "elastio/core/foreign.py",
+        "if seen.owner_state is OwnerState.THERE:",
+        "if seen.owner_state in (OwnerState.THERE, OwnerState.SELF):",
+        first=TAKEN_OVER,
+    ),
+    of_several(
+        "a cache that was taken over gives way",
+        "what was taken over is flushed whatever the load",
+        "elastio/core/takeover.py",
+        "cycle_of(outcome.value, obs), forced=True,",
+        "cycle_of(outcome.value, obs), forced=False,",
+        first=TAKEN_OVER,
+    ),
+    of_several(
+        "what was taken over is clean",
+        "what may hold the only copy is tagged dirty in the call that takes it over",
+        "elastio/sim/provider.py",
+        "self.account.instance_id, VolumeTag.DIRTY",
+        "self.account.instance_id, VolumeTag.CLEAN",
+        first=TAKEN_OVER,
     ),
 )

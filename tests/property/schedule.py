@@ -17,9 +17,11 @@ LOCKED, BY_HAND = 0.3, 0.25
 SHARED = 0.25
 # The share of schedules with a cap that may be near, and of those with another device of the machine beside this one.
 CAPPED, BESIDE = 0.25, 0.2
+# The share of schedules that begin with the cache of a machine that is gone.
+MOVED = 0.15
 # Of the smallest cache: from what one boost takes at the least.
 CAP_LEAST_S, CAP_MOST_S = 60, 240
-KINDS = ("wild", "rewrites", "money", "shares", "beside")
+KINDS = ("wild", "rewrites", "money", "shares", "beside", "moved")
 HAPPENINGS = (
     *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
     *("quiesce", "unquiesce", "shutdown", "recover", "gc", "expect"),
@@ -43,6 +45,7 @@ class Schedule:
 
     `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. `shares`: cgroups
     share the device. `beside`: another device of the machine boosts, too; it shares the `cap`, if there is one.
+    `moved`: another machine has died before with a dirty cache, which this one takes over.
 
     What is newer is drawn later, so a seed has the load, faults and happenings that it had before.
     """
@@ -56,6 +59,7 @@ class Schedule:
     money: bool = False
     shares: bool = False
     beside: bool = False
+    moved: bool = False
     cap: Cap | None = None
 
     @property
@@ -111,7 +115,8 @@ class Schedule:
                 str(draw.randint(1, HORIZON_S)), draw.choice(SHARED_CAPS), float(draw.randint(1, 120))
             )
             plan = FaultPlan(plan.faults, (*plan.scheduled, spoilt))
-        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money, shares, beside, cap)
+        moved = draw.random() < MOVED
+        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money, shares, beside, moved, cap)
 
 
 def draw_load(draw: Random) -> tuple[Segment, ...]:

@@ -34,6 +34,7 @@ from tests.crash.crashes import (
 )
 from tests.crash.watches import CapWatch, HumanWatch, LimitWatch, ShareWatch
 from tests.crash.way import WayWatch
+from tests.moved import FIRST_LOAD, Operator, die_dirty
 from tests.simulated import KERNEL, by_money, edited
 
 from .schedule import Schedule, draw_load
@@ -96,6 +97,12 @@ class Wild:
         return Forecast(begins_at, draw.choice((-1, 0, int(draw.uniform(0, 8e9)))), draw.uniform(0.7, 1))
 
 
+def _under_cap(policy: Policy, schedule: Schedule, *, is_shared: bool) -> Policy:
+    if schedule.cap is None:
+        return policy
+    return replace(policy, caps=schedule.cap.caps(policy.bought_bandwidth_mb_s, is_shared=is_shared))
+
+
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
@@ -108,14 +115,15 @@ class Storm:
         statements: Path | None = None,
     ) -> None:
         self.schedule = schedule
+        policy = _under_cap(policy, schedule, is_shared=schedule.beside and statements is not None)
         self.plan = FaultPlan.parse(schedule.faults)
         span = (FEW_BLOCKS if schedule.rewrites else MANY_BLOCKS) * KERNEL.block_bytes
-        load = Trace((*schedule.load, Segment(FOREVER_S, 0)), span, KERNEL.block_bytes)
+        self.load = (*FIRST_LOAD, *schedule.load) if schedule.moved else schedule.load
+        load = Trace((*self.load, Segment(FOREVER_S, 0)), span, KERNEL.block_bytes)
         settings = WorldSettings(kernel=KERNEL, seed=schedule.seed, statements=statements)
-        self.world = SimWorld(settings, load, self.plan)
-        if schedule.cap is not None:
-            caps = schedule.cap.caps(policy.bought_bandwidth_mb_s, is_shared=schedule.beside and statements is not None)
-            policy = replace(policy, caps=caps)
+        self.world = SimWorld(settings, load)
+        moved = die_dirty(self.world, policy) if schedule.moved else None
+        self.world.faults.begin(self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         adviser = HindsightAdviser() if schedule.money else None
         policy = replace(policy, share_reserve=()) if schedule.shares else policy
@@ -134,7 +142,8 @@ class Storm:
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
         self._shares = ShareWatch(self.sim, self._failing_s)
-        self._way = WayWatch(self.sim, schedule.load, is_clock_known=not self._is_clock_wrong())
+        self._way = WayWatch(self.sim, self.load, is_clock_known=not self._is_clock_wrong())
+        self.operator = None if moved is None else Operator(self.sim, moved, self._way)
         self.caps = CapWatch(self.sims, self.sim.policy.caps, self._failing_s)
         self.sim.on_step = self.check
 
@@ -152,6 +161,8 @@ class Storm:
         """What must never happen, after every step."""
         if self.beside is not None:
             self.beside.keep_up()
+        if self.operator is not None:
+            self.operator.ask()
         left = self.world.volumes_left()
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self._where()}"
         harm = self.world.kernel.bcache.harm()
@@ -217,7 +228,7 @@ class Storm:
 
     def _is_over(self) -> bool:
         """A load waits while its device does: it may end long after the storm, and has pauses of its own."""
-        is_done = self.world.workload.elapsed_s > self.schedule.horizon_s + SHOWN_S
+        is_done = self.world.workload.elapsed_s > sum(s.seconds for s in self.load) + SHOWN_S
         return (all(map(is_at_rest, self.sims)) and is_done) or self._human.is_stuck()
 
     def settle(self) -> None:
