@@ -179,7 +179,7 @@ class SimHost:
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
             overflow_bytes=bcache.overflow_bytes,
-            shared_mb_s=self._kernel.shares.plan.capacity_mb_s if self._kernel.shares.plan else None,
+            shared_mb_s=self._kernel.shares.shown_mb_s,
             superblock_set=None if bcache.cache_set or bcache.state is CacheState.NO_CACHE else bcache.sb_set,
         )
 
@@ -299,7 +299,7 @@ class SimHost:
         if plan is None or not self._backing_device().running:
             shares.end()
         else:
-            shares.plan = plan
+            shares.begin(plan)
 
     def _set_flush(self, mb_s: float | None) -> None:
         self._attached_device().set_background(mb_s)

@@ -164,6 +164,7 @@ class Simulation:
 
     def start_agent(self) -> None:
         """Start a new agent from the journal."""
+        self.world.kernel.shares.is_orphaned = self.world.kernel.shares.plan is not None
         self.kill_agent()
         self._stopped_until = self._restart_at = float("-inf")
         self.starts += 1

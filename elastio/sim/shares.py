@@ -30,11 +30,15 @@ def counted(rights: BoostRights, traffic: Traffic) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class SimShares:
-    """`stayed`: how often a cache was attached, bypassed or detached while limits were in force."""
+    """`stayed`: how often a cache was attached, bypassed or detached while limits were in force.
+
+    `is_orphaned`: the process that set them has died, and the one that came after it has not taken them back yet.
+    """
 
     plan: SharePlan | None = None
     limits: dict[str, float] = field(default_factory=dict)
     stayed: int = 0
+    is_orphaned: bool = False
     _division: Division = field(default_factory=Division)
     _moved: dict[str, int] = field(default_factory=dict)
     _turns: int = 0
@@ -42,7 +46,20 @@ class SimShares:
 
     def end(self) -> None:
         """Lift all limits."""
-        self.plan, self.limits, self._division = None, {}, Division()
+        self.plan, self.limits, self._division, self.is_orphaned = None, {}, Division(), False
+
+    def begin(self, plan: SharePlan) -> None:
+        """Share by this plan. What a process left that has died is lifted before."""
+        if self.is_orphaned:
+            self.end()
+        self.plan = plan
+
+    @property
+    def shown_mb_s(self) -> float | None:
+        """The capacity that is shared, as the agent finds it."""
+        if self.plan is None:
+            return None
+        return 0.0 if self.is_orphaned else self.plan.capacity_mb_s
 
     def changed(self) -> None:
         """The cache is attached, bypassed or detached by the agent."""
@@ -50,7 +67,7 @@ class SimShares:
 
     def watch(self, now: float, *, is_attended: bool) -> None:
         """The guard looks whether the agent lives. Without it no limit is rewritten, and each stays as it is."""
-        if is_attended:
+        if is_attended and not self.is_orphaned:
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now
@@ -72,7 +89,7 @@ class SimShares:
             return
         self.rest(now)
         before, self._moved = self._moved, {WRITERS: traffic.written, READERS: traffic.read}
-        if self.plan is None or self._alone_since is not None:
+        if self.plan is None or self.is_orphaned or self._alone_since is not None:
             return
         used = {group: max(0, now - before.get(group, now)) / MB / TURN_S for group, now in self._moved.items()}
         self._division, self.limits = self._division.turn(used, WEIGHTS, self.plan, self.limits)

@@ -263,7 +263,7 @@ class Run:
     def kill_and_wait(self) -> None:
         """What was under way goes on while nobody looks."""
         self.sim.kill_agent()
-        self.world.advance(DOWN_S)
+        self.sim.run_for(DOWN_S)
         self.sim.start_agent()
 
     def power_cut(self) -> None:

@@ -144,6 +144,9 @@ SCENARIOS = {
         blocks=FEW_BLOCKS,
         learned_s=25.0,
     ),
+    "shares": Scenario(
+        (Segment(2, 0), Segment(9, 60, 20), QUIET), policy=replace(POLICY, share_reserve=()), blocks=FEW_BLOCKS
+    ),
     "orphan": Scenario((QUIET,), orphan=True),
     "taken over": Scenario((*FIRST_LOAD, Segment(6, 60), QUIET), moved=True),
 }

@@ -9,12 +9,15 @@ from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
+from elastio.sim.shares import GUARD_S
 from tests.spending import beyond_s
 
 # Who waits for a human so long waits for ever.
 FOREVER_S = 100.0
 # A faulted agent lifts what is shared with its next action, the guard what a dead one left; then a step of a second.
 LEFT_S = 12.0
+# What a dead agent left goes in any case, also where another one was there at once.
+ORPHANED_S = GUARD_S + 1.0
 # A boost without a reservation ends with the next decision, and so does one that begins with a start.
 UNCOVERED_S = 4.0
 # The release of another device takes longer than predicted.
@@ -46,6 +49,7 @@ class ShareWatch:
 
     def __init__(self, sim: Simulation, failing_s: float = 0.0) -> None:
         self._sim, self._since, self._failing_s = sim, 0.0, failing_s
+        self._orphaned_since = 0.0
 
     def broken(self) -> str:
         """The rule that is broken, or an empty string."""
@@ -55,6 +59,9 @@ class ShareWatch:
             return "a cache was attached, bypassed or detached while cgroups were limited"
         may_share = agent is not None and agent.policy.share_reserve is not None and sim.phase is not Phase.FAULTED
         self._since = now if may_share or shares.plan is None else self._since
+        self._orphaned_since = self._orphaned_since if shares.is_orphaned else now
+        if now - self._orphaned_since > ORPHANED_S:
+            return "a limit of a dead agent is left behind"
         most_s = LEFT_S + (0.0 if agent is None else self._failing_s)
         return "a limit is left behind" if now - self._since > most_s else ""
 
