@@ -1,4 +1,4 @@
-"""Services that share one adaptive device: who may cause a boost."""
+"""Services that share one adaptive device: who may cause a boost, and what each has of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.faults.fault_target import CALL_S, NOISE
+from elastio.core.capacity import OF_BACKING
+from elastio.units import MB
+from elastio_testbed.faults.fault_target import CALL_S
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import DATA
@@ -17,10 +19,11 @@ from tests.faults.conftest import SEED, Target
 
 pytestmark = pytest.mark.guest
 
-WRITES = f"while :; do dd if={NOISE} of={DATA}/$NAME bs=1M conv=notrunc status=none; sync {DATA}/$NAME; done"
+BUFFERED, DIRECT = "--bs=1m --end_fsync=1", "--bs=256k --direct=1 --ioengine=libaio --iodepth=16"
 BACKUP, DATABASE = "backup", "database"
 # Several times as long as an agent takes to see a load and to ask for a volume.
 LONG_S, BOOSTED_S, RELEASED_S = 20.0, 60.0, 180.0
+SETTLES_S, MEASURED_S = 5.0, 20.0
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +39,10 @@ def configure(lab: Lab, **share: str) -> None:
     lab.guest.check(["systemctl", "reload", "elastiod"], timeout_s=CALL_S)
 
 
-def begin(lab: Lab, name: str) -> None:
+def begin(lab: Lab, name: str, how: str) -> None:
     """A service that writes as fast as the device takes it, until `end`."""
-    lab.guest.check(["systemd-run", "--collect", f"--unit={name}", f"--setenv=NAME={name}", "sh", "-c", WRITES])
+    fio = f"fio --name={name} --filename={DATA}/{name} --rw=write --size=64m --time_based --runtime=1000 {how}"
+    lab.guest.check(["systemd-run", "--collect", f"--unit={name}", *fio.split()])
 
 
 def end(lab: Lab, name: str) -> None:
@@ -52,7 +56,7 @@ def phase(lab: Lab) -> str:
 def test_only_a_service_with_the_right_causes_a_boost(target: Target) -> None:
     lab = target.lab
     configure(lab, no_boost='["backup.service"]')
-    begin(lab, BACKUP)
+    begin(lab, BACKUP, BUFFERED)
     lab.wait_until(lambda: lab.guest.status()["load"]["write_mb_s"] > 5, CALL_S, "the load")
     until_s = lab.uptime_s() + LONG_S
     utilization = []
@@ -63,10 +67,56 @@ def test_only_a_service_with_the_right_causes_a_boost(target: Target) -> None:
     assert max(utilization) < 0.1, "nothing of it counts"
     groups = json.loads(lab.guest.check(["elastio", "shares", "--json"], timeout_s=CALL_S))["groups"]
     assert {g["cgroup"]: g["boosts"] for g in groups}["system.slice/backup.service"] is False
-    begin(lab, DATABASE)
+    begin(lab, DATABASE, BUFFERED)
     lab.wait_until(lambda: phase(lab) == "boosting", BOOSTED_S, "the boost")
     end(lab, DATABASE)
     lab.wait_until(lambda: phase(lab) == "idle", RELEASED_S, "the release beside the backup")
     end(lab, BACKUP)
     target.lab.settle(60)
     assert lab.leaked() == ()
+
+
+def moved_bytes(lab: Lab, *names: str) -> list[int]:
+    """What each service has written to the adaptive device, as the kernel counts it."""
+    number = lab.guest.check(["cat", f"/sys/block/{lab.device()}/dev"]).strip()
+    found = []
+    for name in names:
+        counts = lab.guest.check(["cat", f"/sys/fs/cgroup/system.slice/{name}.service/io.stat"]).split()
+        values = counts[counts.index(number) :]
+        found.append(int(next(word for word in values if word.startswith("wbytes=")).partition("=")[2]))
+    return found
+
+
+def rates(lab: Lab) -> tuple[float, float]:
+    """MB/s of the database and the backup over MEASURED_S, after SETTLES_S."""
+    settled_s = lab.uptime_s() + SETTLES_S
+    lab.wait_until(lambda: lab.uptime_s() >= settled_s, SETTLES_S + CALL_S, "limits that have settled")
+    begun_s, before = lab.uptime_s(), moved_bytes(lab, DATABASE, BACKUP)
+    lab.wait_until(lambda: lab.uptime_s() >= begun_s + MEASURED_S, MEASURED_S + CALL_S, "what is measured")
+    after, took_s = moved_bytes(lab, DATABASE, BACKUP), lab.uptime_s() - begun_s
+    first, second = ((new - old) / MB / took_s for old, new in zip(before, after, strict=True))
+    return first, second
+
+
+def test_two_services_share_the_slow_volume_and_the_cache_as_the_limits_say(target: Target) -> None:
+    """By a reservation, because user-mode Linux keeps no weights of cgroups: two thirds of the slow volume."""
+    lab = target.lab
+    slow_mb_s = lab.scaled.backing_bytes_s / MB
+    reserved_mb_s = OF_BACKING * slow_mb_s * 2 / 3
+    share = {"enabled": "true", "reserve": f'{{ "{DATABASE}.service" = {reserved_mb_s:.2f} }}'}
+    configure(lab, **share, may_boost='["nobody.service"]')
+    for name in (DATABASE, BACKUP):
+        begin(lab, name, DIRECT)
+    slow = rates(lab)
+    configure(lab, **share)
+    lab.wait_until(lambda: phase(lab) == "boosting", BOOSTED_S, "the boost")
+    fast = rates(lab)
+    for name in (DATABASE, BACKUP):
+        end(lab, name)
+    lab.wait_until(lambda: phase(lab) == "idle", RELEASED_S, "the release")
+    print("slow volume {:.1f} {:.1f}, boosted {:.1f} {:.1f} MB/s".format(*slow, *fast))
+    assert slow[0] / slow[1] == pytest.approx(2.0, rel=0.1)
+    assert sum(slow) > 0.9 * slow_mb_s
+    assert fast[0] > 0.9 * reserved_mb_s
+    assert sum(fast) > 2 * slow_mb_s
+    assert not lab.succeeds("sh", "-c", "grep -h 222 /sys/fs/cgroup/*/io.max /sys/fs/cgroup/*/*/io.max")
