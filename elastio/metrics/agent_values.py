@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from elastio.control.status import BackingPart, CyclePart, LoadPart, Status
+from elastio.control.status import BackingPart, CapacityPart, CyclePart, LoadPart, Status
 from elastio.core.state import FaultKind, InhibitionReason, Phase
 from elastio.metrics.exposition import Value
 from elastio.units import MB
@@ -18,6 +18,7 @@ def agent_values(seen: Status) -> Iterator[Value]:
     """Every metric of the agent that this document has a value for."""
     yield from _standing(seen)
     yield from _load(seen.load, seen.cycle)
+    yield from _capacity(seen.capacity)
     yield from _data(seen)
     yield from _volumes(seen)
 
@@ -66,6 +67,14 @@ def _load(load: LoadPart, cycle: CyclePart | None) -> Iterator[Value]:
     cache_mb_s = cycle.bandwidth_mb_s if cycle else 0.0
     yield Value("elastio_bandwidth_bytes_per_second", load.backing_bandwidth_mb_s * MB, ("backing",))
     yield Value("elastio_bandwidth_bytes_per_second", cache_mb_s * MB, ("cache",))
+
+
+def _capacity(capacity: CapacityPart | None) -> Iterator[Value]:
+    if capacity is None:
+        return
+    if capacity.mb_s is not None:
+        yield Value("elastio_capacity_bytes_per_second", capacity.mb_s * MB)
+    yield Value("elastio_shared_bytes_per_second", (capacity.shared_mb_s or 0.0) * MB)
 
 
 def _data(seen: Status) -> Iterator[Value]:

@@ -95,6 +95,14 @@ METRICS = (
         "The most that the backing volume can sustain, and that the cache volume is sold with.",
         "of",
     ),
+    _gauge(
+        "capacity_bytes_per_second",
+        "What applications can have of the adaptive device now, reads and writes together; only while it is known.",
+    ),
+    _gauge(
+        "shared_bytes_per_second",
+        "The capacity that the agent shares among cgroups by limits; 0 while it limits nobody.",
+    ),
     _gauge("credits_ratio", "The balance of the backing volume's credits over a full bucket, by the agent's model."),
     # --- data
     _gauge("backing_size_bytes", "Size of the backing device."),

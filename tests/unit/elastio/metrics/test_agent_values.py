@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastio.agent.status_builder import RuntimeInfo, status_of
-from elastio.control.status import BackingPart, CreditsPart, CyclePart, PurchasesPart, Status, VolumePart
+from elastio.control.status import BackingPart, CapacityPart, CreditsPart, CyclePart, PurchasesPart, Status, VolumePart
 from elastio.core.model import Rates, Sample, VolumeTag
 from elastio.core.observation import Observation
 from elastio.core.state import Inhibition, InhibitionReason, Phase, Waste
@@ -68,6 +68,14 @@ def test_rates_are_in_bytes_and_apart_for_each_device() -> None:
     assert list(rates) == [(of, way) for of in ("adaptive", "backing", "cache") for way in ("read", "write")]
     assert found["bandwidth_bytes_per_second", "backing"] == 20 * MB
     assert found["bandwidth_bytes_per_second", "cache"] == 80 * MB
+
+
+def test_capacity_is_told_while_it_is_known_and_what_is_shared_of_it() -> None:
+    shared = values(replace(PLAIN, capacity=CapacityPart(58.0, shared_mb_s=56.0)))
+    assert (shared[("capacity_bytes_per_second",)], shared[("shared_bytes_per_second",)]) == (58 * MB, 56 * MB)
+    unknown = values(replace(PLAIN, capacity=CapacityPart(None, unknown="no sample yet")))
+    assert ("capacity_bytes_per_second",) not in unknown
+    assert unknown[("shared_bytes_per_second",)] == 0
 
 
 def test_times_are_those_of_the_wall_clock() -> None:
