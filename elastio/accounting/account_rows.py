@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from elastio.core.account import PARTS, Totals, account, seconds_of
 
 Parts = Mapping[str, float]
+# Cgroups whose seconds are added up one by one, and the name of all others together: services come and go for years.
+MOST_SUMS, OTHERS = 50, "others"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Collection
 
-from elastio.accounting.account_rows import AccountRow, Parts, parts_of
+from elastio.accounting.account_rows import MOST_SUMS, OTHERS, AccountRow, Parts, parts_of
 from elastio.accounting.database import LedgerFile
 from elastio.codec import decode, encode
 from elastio.core.account import Totals
@@ -42,10 +42,13 @@ def _write(db: sqlite3.Connection, row: AccountRow) -> None:
 
 
 def _add(db: sqlite3.Connection, row: AccountRow) -> None:
-    known = db.execute("SELECT * FROM account_sums WHERE cgroup = ?", (row.cgroup,)).fetchone()
+    query = "SELECT * FROM account_sums WHERE cgroup = ?"
+    cgroup, known = row.cgroup, db.execute(query, (row.cgroup,)).fetchone()
+    if known is None and db.execute("SELECT count(*) FROM account_sums").fetchone()[0] >= MOST_SUMS:
+        cgroup, known = OTHERS, db.execute(query, (OTHERS,)).fetchone()
     first_wall, parts = (row.begun_wall, {}) if known is None else (known["first_wall"], json.loads(known["parts"]))
     parts = {part: parts.get(part, 0.0) + seconds for part, seconds in parts_of(row.totals).items()}
-    db.execute("INSERT OR REPLACE INTO account_sums VALUES (?, ?, ?)", (row.cgroup, first_wall, json.dumps(parts)))
+    db.execute("INSERT OR REPLACE INTO account_sums VALUES (?, ?, ?)", (cgroup, first_wall, json.dumps(parts)))
 
 
 def read_accounts(file: LedgerFile, since: float, until: float) -> tuple[AccountRow, ...]:
@@ -56,7 +59,7 @@ def read_accounts(file: LedgerFile, since: float, until: float) -> tuple[Account
 
 
 def read_sums(file: LedgerFile) -> dict[str, Parts]:
-    """Seconds by part of every cgroup in all bursts that are over, in the order in which they were first seen."""
+    """Seconds by part in all bursts that are over, of the cgroups that were seen first, and of the OTHERS together."""
     with file.rows() as db:
         found = db.execute("SELECT cgroup, parts FROM account_sums ORDER BY first_wall, cgroup")
         return {row["cgroup"]: json.loads(row["parts"]) for row in found}

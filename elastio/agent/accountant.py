@@ -16,7 +16,7 @@ from elastio.config.profile import ProfileSection
 from elastio.core import backing_credits
 from elastio.core.capacity import OF_BACKING, Capacity, capacity
 from elastio.core.policy import Policy, utilization
-from elastio.core.watched_bursts import Load, Seen, Thresholds, Watch, WatchedBurst, with_load
+from elastio.core.watched_bursts import UNSEEN_S, Load, Seen, Thresholds, Watch, WatchedBurst, with_load
 from elastio.ports import WorkerPort
 
 # After a look that had no answer, the next one waits.
@@ -52,10 +52,12 @@ class Accountant:
     @property
     def is_watching(self) -> bool:
         """A burst goes on, or a look has not ended."""
-        return not self._has_failed and (self._burst is not None or self._worker.busy)
+        return self._burst is not None or self._worker.busy
 
     def step(self, agent: Agent, *, now: float, wall: float) -> None:
         """After each step of the agent: take what was seen, and have more looked at where there is a load."""
+        if self._has_failed:
+            self._worker.poll()  # a look that was asked for before: an answer that nobody takes keeps the loop awake
         self._guarded(lambda: self._step(agent, now, wall - now))
 
     def close(self, agent: Agent) -> None:
@@ -70,7 +72,7 @@ class Accountant:
         try:
             work()
         except Exception:
-            self._has_failed = True
+            self._has_failed, self._burst = True, None
             _log.exception("no account of bursts is kept until the next start: a bug")
 
     def _step(self, agent: Agent, now: float, offset_s: float) -> None:
@@ -80,6 +82,9 @@ class Accountant:
             self._looks_from = now + PAUSE_S if seen.is_lost else self._looks_from
         sample = agent.last_sample
         if sample is None or sample.at <= self._sampled_at:
+            if self._burst is not None and now - self._sampled_at > UNSEEN_S:  # the device is gone
+                self._write(agent, self._burst, is_over=True)
+                self._burst, self._token = None, None
             return
         self._sampled_at = sample.at
         policy = backing_credits.in_force(agent.policy, agent.state)

@@ -7,7 +7,7 @@ it. What `no_boost` names has no right, whatever `may_boost` says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -50,10 +50,10 @@ class BoostRights:
         """Whose bytes count, of cgroups that are given by their paths, parents first."""
         everybody = EVERYBODY[0] in self.may
         added = () if everybody else _topmost([group for group in groups if _is_named(group, self.may)])
-        refused = _topmost([group for group in groups if _is_named(group, self.no)])
+        refused = dict.fromkeys(_topmost([group for group in groups if _is_named(group, self.no)]))
         # One that is refused as a whole is not added in part.
-        added = tuple(group for group in added if not _is_in(group, refused))
-        return Counted(everybody, added, tuple(g for g in refused if everybody or _is_in(g, added)))
+        kept = dict.fromkeys(group for group in added if not _is_in(group, refused))
+        return Counted(everybody, tuple(kept), tuple(group for group in refused if everybody or _is_in(group, kept)))
 
 
 ALL_MAY = BoostRights()
@@ -65,14 +65,14 @@ def _is_named(group: str, patterns: Sequence[str]) -> bool:
 
 
 def _topmost(groups: Sequence[str]) -> tuple[str, ...]:
-    """Those that are in no other of them."""
-    found: list[str] = []
+    """Those that are in no other of them; parents come first."""
+    found: dict[str, None] = {}
     for group in groups:
         if not _is_in(group, found):
-            found.append(group)
+            found[group] = None
     return tuple(found)
 
 
-def _is_in(group: str, above: Sequence[str]) -> bool:
+def _is_in(group: str, above: Container[str]) -> bool:
     """Whether the cgroup is one of these, or below one."""
-    return any(group == one or group.startswith(f"{one}/") for one in above)
+    return any(node in above for node in path(group))

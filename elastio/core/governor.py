@@ -19,7 +19,7 @@ loses no more than the writeback rate.
 from __future__ import annotations
 
 from elastio.core.model import BackingView, Sample
-from elastio.core.policy import Policy, utilization
+from elastio.core.policy import Policy
 
 # Share of the cache volume's bandwidth from which it counts as saturated; bcache's index and journal use the rest.
 SATURATED = 0.90
@@ -60,7 +60,8 @@ def forced_writeback_mb_s(sample: Sample, backing: BackingView | None, policy: P
 
 def _spare(sample: Sample, policy: Policy) -> float | None:
     """The writeback rate that costs applications nothing."""
-    if utilization(sample, policy) < policy.utilization_threshold:
+    # What anybody moves, also those without a right to a boost: the flush takes it from all of them.
+    if sample.adaptive.total_mb_s < policy.utilization_threshold * policy.backing_bandwidth_mb_s:
         return EVERYTHING
     flushed = flushed_mb_s(sample)
     spare_on_backing = policy.backing_bandwidth_mb_s - (sample.backing.total_mb_s - flushed)

@@ -2,7 +2,8 @@
 
 Sources: Documentation/admin-guide/cgroup-v2.rst, `io.stat`, `io.weight`, and the format "nested keyed". Only a cgroup
 without children with controllers has processes, so these are the ones that share a device. Where the io controller is
-not enabled for the children of a cgroup, the cgroup counts for them.
+not enabled for the children of a cgroup, the cgroup counts for them. A name that is no text, which whoever owns a part
+of the tree may make, could neither be written nor found again: the cgroup is left out.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def check_limitable(sysfs: Sysfs) -> None:
 def counted(sysfs: Sysfs, above: str = "") -> tuple[str, ...]:
     """Every cgroup below this one whose I/O the kernel counts, by its path below the root: parents first."""
     folder = f"{CGROUPS}/{above}" if above else CGROUPS
-    children = (f"{above}/{name}" if above else name for name in sysfs.folders(folder))
+    children = (f"{above}/{name}" if above else name for name in sysfs.folders(folder) if name.isprintable())
     found = [child for child in children if sysfs.exists(f"{CGROUPS}/{child}/io.stat")]
     return tuple(group for child in found for group in (child, *counted(sysfs, child)))
 
@@ -88,7 +89,7 @@ def chosen(sysfs: Sysfs, patterns: Iterable[str]) -> tuple[str, ...]:
 def _fitting(sysfs: Sysfs, above: str, parts: list[str]) -> Iterator[str]:
     for name in sysfs.folders(f"{CGROUPS}/{above}" if above else CGROUPS):
         group = f"{above}/{name}" if above else name
-        if not fnmatchcase(name, parts[0]) or not sysfs.exists(f"{CGROUPS}/{group}/io.stat"):
+        if not name.isprintable() or not fnmatchcase(name, parts[0]) or not sysfs.exists(f"{CGROUPS}/{group}/io.stat"):
             continue
         if parts[1:]:
             yield from _fitting(sysfs, group, parts[1:])

@@ -21,7 +21,7 @@ from operator import add, sub
 from elastio.core.boost_rights import BoostRights, Counted
 from elastio.errors import HostError
 from elastio.host import cgroups
-from elastio.host.cgroups import Moved
+from elastio.host.io_max import CGROUPS
 from elastio.host.sysfs import Sysfs
 from elastio.units import MIB
 
@@ -86,12 +86,12 @@ class CountedLoad:
         is_same = before is not None and (before.number, before.rights) == (number, rights)
         if before is None or not is_same or min(_each(sub, device, before.device)) < 0:
             counted = self._list(rights)
-            self._seen = _Seen(number, rights, device, counted, self._moved(counted, number), now)
+            self._seen = _Seen(number, rights, device, counted, self._moved(counted, number, {}), now)
             return
         counted, listed_at = before.counted, before.listed_at
         if now - listed_at >= LIST_S:
             counted, listed_at = self._list(rights), now
-        groups = self._moved(counted, number)
+        groups = self._moved(counted, number, before.groups)
         added = _sum(_grown(before.groups, groups, counted.added))
         taken = _sum(_grown(before.groups, groups, counted.subtracted))
         moved, owed = _each(sub, device, before.device), NOTHING
@@ -106,13 +106,16 @@ class CountedLoad:
         cgroups.check_counted(self.sysfs)
         return rights.counted(cgroups.counted(self.sysfs))
 
-    def _moved(self, counted: Counted, number: str) -> dict[str, Bytes]:
-        found = {group: cgroups.moved(self.sysfs, group, number) for group in (*counted.added, *counted.subtracted)}
-        return {group: _bytes_of(moved) for group, moved in found.items()}
-
-
-def _bytes_of(moved: Moved | None) -> Bytes:
-    return NOTHING if moved is None else (moved.read_bytes, moved.written_bytes)
+    def _moved(self, counted: Counted, number: str, before: Mapping[str, Bytes]) -> dict[str, Bytes]:
+        """One that is there and cannot be read has moved as much as before."""
+        found = {}
+        for group in (*counted.added, *counted.subtracted):
+            moved = cgroups.moved(self.sysfs, group, number)
+            if moved is not None:
+                found[group] = moved.read_bytes, moved.written_bytes
+            else:
+                found[group] = before.get(group, NOTHING) if self.sysfs.exists(f"{CGROUPS}/{group}") else NOTHING
+        return found
 
 
 def _grown(before: Mapping[str, Bytes], after: Mapping[str, Bytes], groups: Iterable[str]) -> list[Bytes]:

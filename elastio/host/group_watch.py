@@ -106,12 +106,13 @@ class GroupWatch:
         number = self._sysfs.read(f"sys/block/{watch.device}/dev")
         named = cgroups.chosen(self._sysfs, watch.patterns)
         gone = [name for name in self._groups if name not in named]
-        for name in gone:
-            del self._groups[name]
+        self._groups = {name: self._groups[name] for name in named[:MOST_GROUPS] if name in self._groups}
         for name in named[:MOST_GROUPS]:
             moved = cgroups.moved(self._sysfs, name, number)
             known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
             known.used_bytes = 0 if moved is None else _bytes(moved) - _bytes(known.first or Moved())
+            if not known.used_bytes:
+                known.since = now  # until now it cannot have waited for the device
         over = len(named) - MOST_GROUPS
         many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
         return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))

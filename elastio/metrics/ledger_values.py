@@ -23,8 +23,6 @@ from elastio.core.policy import Caps
 from elastio.metrics.exposition import Value
 
 LAG_S = 60.0
-# Cgroups with series of their own, and the name of all others together.
-MOST_CGROUPS, OTHERS = 50, "others"
 # Kinds of failed cycles that are no failed boosts: what was bought, or would have been, was not wanted or not allowed.
 NO_FAILURES = (FailureKind.WITHDRAWN, FailureKind.CAPPED)
 
@@ -126,17 +124,11 @@ def _ahead(bills: Bills) -> Iterator[Value]:
 
 
 def _waits(waits: Mapping[str, Parts]) -> Iterator[Value]:
-    """The cgroups that were seen first have series of their own, the others one together: so none ever goes down."""
-    shown: dict[str, dict[str, float]] = {}
-    for number, (cgroup, parts) in enumerate(waits.items()):
-        known = shown.setdefault(cgroup if number < MOST_CGROUPS else OTHERS, dict.fromkeys(PARTS, 0.0))
-        for part in PARTS:
-            known[part] += parts.get(part, 0.0)
-    for cgroup, known in shown.items():
-        yield Value("elastio_computing_seconds_total", known[COMPUTING], (cgroup,))
+    for cgroup, parts in waits.items():
+        yield Value("elastio_computing_seconds_total", parts.get(COMPUTING, 0.0), (cgroup,))
         for part in PARTS:
             if part != COMPUTING:
-                yield Value("elastio_wait_seconds_total", known[part], (cgroup, part))
+                yield Value("elastio_wait_seconds_total", parts.get(part, 0.0), (cgroup, part))
 
 
 def _by_currency(rows: Collection[CycleRow]) -> dict[str, list[CycleRow]]:

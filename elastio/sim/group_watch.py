@@ -92,6 +92,8 @@ class SimGroupWatch:
         written = self._kernel.traffic.adaptive.written
         disk = DiskCount(moved, moved // REQUEST_BYTES, self._busy_s, written)
         for name, is_waiting in waits.items():
+            if self._moved()[name] == self._first[name]:
+                self._since[name] = now
             instants = self._instants.setdefault(name, [])
             is_due = not instants or now - instants[-1].at >= READING_S - ROUNDING_S
             if is_due and name not in self.gone and self._moved()[name] != self._first[name]:

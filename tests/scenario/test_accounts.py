@@ -15,7 +15,7 @@ from elastio.config.profile import ProfileSection
 from elastio.core.account import account
 from elastio.core.inflection import curves_of
 from elastio.core.state import Phase
-from elastio.core.watched_bursts import Watch
+from elastio.core.watched_bursts import UNSEEN_S, Watch
 from elastio.sim.records import LockableLedger
 from elastio.sim.run import Simulation
 from elastio.sim.shares import READERS, WRITERS
@@ -172,6 +172,40 @@ def test_a_bug_in_the_account_ends_it_and_nothing_else(
     assert len([r for r in caplog.records if r.levelname == "ERROR"]) == 1
     assert sim.accountant is not None
     assert not sim.accountant.is_watching
+
+
+def test_a_bug_while_a_look_is_out_leaves_no_answer_that_nobody_takes(ledger: LockableLedger) -> None:
+    sim = machine(BURST)
+    kept(sim, ledger)
+    sim.looks.hangs = True
+    sim.run_until(lambda: sim.looks.busy, 120)
+    assert sim.accountant is not None
+    sim.accountant.settings = None  # type: ignore[assignment]
+    sim.run_for(2)
+    assert sim.looks.busy
+    assert sim.accountant.is_watching, "until the look is given up"
+    sim.run_for(15)
+    assert not sim.looks.busy
+    assert not sim.accountant.is_watching
+
+
+def test_a_burst_whose_device_goes_away_ends(ledger: LockableLedger) -> None:
+    sim = unboosted((Segment(2, 0), Segment(1e9, 60)))
+    kept(sim, ledger)
+    sim.run_for(30)
+    sim.world.counters.read = dict  # type: ignore[method-assign]
+    sim.run_for(UNSEEN_S + 10)
+    assert sim.accountant is not None
+    assert not sim.accountant.is_watching
+    assert [row.is_over for row in rows(ledger)] == [True] * len(rows(ledger))
+
+
+def test_who_comes_late_into_a_burst_has_not_waited_before(ledger: LockableLedger) -> None:
+    sim = unboosted((Segment(2, 0), Segment(60, 60), Segment(6, 60, 10), QUIET))
+    kept(sim, ledger)
+    sim.run_for(100)
+    seconds = {row.cgroup: row.totals.seconds for row in rows(ledger)}
+    assert seconds[READERS] < 15 < seconds[WRITERS]
 
 
 def test_a_burst_that_a_stop_cuts_off_is_written(ledger: LockableLedger) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.accounting.account_rows import AccountRow, parts_of
+from elastio.accounting.account_rows import MOST_SUMS, OTHERS, AccountRow, parts_of
 from elastio.accounting.account_store import read_accounts, read_sums, write_accounts
 from elastio.accounting.burst_accounts import burst_accounts
 from elastio.accounting.database import LedgerFile
@@ -69,6 +69,15 @@ def test_what_is_deleted_stays_in_the_seconds_of_all_time(file: LedgerFile) -> N
     for name in before:
         assert [after[name][part] for part in PARTS] == pytest.approx([before[name][part] for part in PARTS])
     assert sum(after["b"].values()) == pytest.approx(MIXED.seconds + WAITS.seconds)
+
+
+def test_cgroups_beyond_the_first_are_added_up_together(file: LedgerFile) -> None:
+    for number in range(MOST_SUMS + 3):
+        write_accounts(file, [row(5 + number, f"run-{number}", WAITS)], 0.0)
+    write_accounts(file, [row(99, "run-0", WAITS)], 0.0)
+    sums = read_sums(file)
+    assert len(sums) == MOST_SUMS + 1
+    assert (sum(sums["run-0"].values()), sum(sums[OTHERS].values())) == (2 * WAITS.seconds, 3 * WAITS.seconds)
 
 
 def test_rows_of_a_cgroup_give_one_account_and_all_together_another() -> None:

@@ -28,7 +28,7 @@ from elastio.core.account import Totals, account
 from elastio.core.watched_bursts import Seen, Watch
 from elastio.host.clock import SystemClock
 from elastio.host.group_watch import GroupWatch
-from elastio.host.sysfs import Sysfs
+from elastio.host.sysfs import Sysfs, wait_for
 
 LOAD = Path(__file__).with_name("disk_load.py")
 CAP_MB_S = 8
@@ -97,6 +97,11 @@ def test_a_program_at_the_limit_waits_for_bandwidth(kind: str, options: tuple[st
     assert account["bandwidth_s"] == pytest.approx(seconds - busy_s, abs=0.1 * seconds)
 
 
+def written(disk: str) -> int:
+    """Sectors."""
+    return int(Path(f"/sys/block/{disk}/stat").read_text().split()[6])
+
+
 def test_the_agents_looks_at_a_program_at_the_limit_show_that_it_waits_for_bandwidth(
     limited: Limited, tmp_path: Path
 ) -> None:
@@ -117,6 +122,7 @@ def test_the_agents_looks_at_a_program_at_the_limit_show_that_it_waits_for_bandw
     ) as program:
         looks: ForkWorker[Watch, Seen] = ForkWorker("account", GroupWatch(Sysfs(root), SystemClock(), sleep).look, lost)
         try:
+            assert wait_for(lambda: written(name) > 0, 20), "what it does before it writes is not looked at"
             (group / "cgroup.procs").write_text(f"{program.pid}")
             found = Totals()
             for look in range(5):

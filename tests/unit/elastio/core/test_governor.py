@@ -19,11 +19,17 @@ def sample(app: float, *, flush: float = 0.0, miss: float = 0.0, hit: float = 0.
     return Sample(10.0, 1.0, Rates(hit + miss, app), backing=Rates(miss, flush), cache=Rates(hit + flush, app))
 
 
+def uncounted(app: float) -> Sample:
+    """The load of a cgroup without a right to a boost."""
+    return replace(sample(app), counted=Rates())
+
+
 DRAINED = replace(SMALL, drain_bandwidth_mb_s=20.0)
 RATES: dict[str, tuple[Policy, Sample, float | None]] = {
     "idle: everything": (SMALL, sample(0.0), None),
     "below the threshold: everything": (SMALL, sample(5.9, flush=20.0), None),
     "what the backing volume takes": (SMALL, sample(50.0), 20.0),
+    "what does not count towards a boost uses the volumes, too": (SMALL, uncounted(95.0), 0.0),
     "and the flush does not count itself": (SMALL, sample(50.0, flush=20.0), 20.0),
     "what the cache volume leaves": (SMALL, sample(70.0), 10.0),
     "the same while that flows": (SMALL, sample(70.0, flush=10.0), 10.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def kernel(tmp_path: Path) -> Kernel:
 def test_those_share_that_are_counted_and_have_no_counted_child(kernel: Kernel) -> None:
     assert cgroups.counted(kernel) == ("system.slice", CRON, DB, "user.slice")
     assert cgroups.sharers(kernel) == (CRON, DB, "user.slice")
+
+
+def test_a_cgroup_whose_name_is_no_text_is_left_out(kernel: Kernel) -> None:
+    for name in (b"system.slice/\xff.service", b"system.slice/a\x01.service"):
+        folder = kernel.path(CGROUPS) / os.fsdecode(name)
+        folder.mkdir()
+        (folder / "io.stat").write_text("")
+    assert cgroups.sharers(kernel) == (CRON, DB, "user.slice")
+    assert cgroups.chosen(kernel, ["system.slice/*"]) == (CRON, DB)
 
 
 def test_weights_are_the_kernels_along_each_path(kernel: Kernel) -> None:

@@ -81,6 +81,17 @@ def test_what_a_cgroup_submitted_and_the_device_never_completed_is_forgotten(mac
     assert machine.counted(0, 1 + 3 * most) == (0, 2 * most)
 
 
+def test_a_reading_that_fails_is_no_counter_that_begins_again(machine: Machine) -> None:
+    machine.moved(TAR, 0, 30)
+    assert machine.counted(0, 30) == (0, 0)
+    machine.kernel.lay(f"{CGROUPS}/{TAR}/io.stat", "")
+    machine.moved(DB, 0, 5)
+    assert machine.counted(0, 35) == (0, 5)
+    machine.moved(TAR, 0, 31)
+    machine.moved(DB, 0, 25)
+    assert machine.counted(0, 56) == (0, 25)
+
+
 def test_only_what_the_named_ones_submit_counts(machine: Machine) -> None:
     machine.rights = BoostRights(("db.service",))
     machine.counted()

@@ -117,6 +117,16 @@ def test_a_look_stands_for_the_time_since_the_last(machine: Machine) -> None:
     assert found.bandwidth_s == pytest.approx(seen.seconds)
 
 
+def test_a_cgroup_that_comes_late_has_not_waited_before(machine: Machine) -> None:
+    machine.use(DB, 500)
+    for used in (600, 700, 800):
+        machine.look()
+        machine.use(DB, used)
+        machine.clock.at += 2 * LIST_S
+    machine.use(CRON, 900)
+    assert machine.look().groups[CRON].seconds < 3 * LIST_S
+
+
 @pytest.mark.parametrize(("limit", "bandwidth"), [("max", 0.0), ("10000000", 1.0)])
 def test_a_limit_of_the_cgroup_is_the_limit_in_force(machine: Machine, limit: str, bandwidth: float) -> None:
     machine.kernel.lay(f"{CGROUPS}/{DB}/io.max", f"{NUMBER} rbps=max wbps={limit} riops=max wiops=max")

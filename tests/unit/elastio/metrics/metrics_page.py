@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from elastio.accounting.account_rows import MOST_SUMS, OTHERS
 from elastio.accounting.ahead_lines import KINDS
 from elastio.core.account import COMPUTING, PARTS
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.state import FaultKind, InhibitionReason, Phase
 from elastio.metrics.catalogue import METRICS, Metric, Source
-from elastio.metrics.ledger_values import MOST_CGROUPS, NO_FAILURES, OTHERS
+from elastio.metrics.ledger_values import NO_FAILURES
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
 
@@ -47,7 +48,7 @@ LABELS = {
     "cap": tuple(f"max_{what}_per_{period}" for period in ("day", "month") for what in ("boosts", "agbs", "cost")),
     "burst": tuple(KINDS),
     "result": ("right", "wrong"),
-    "cgroup": ("the path of a cgroup below `/sys/fs/cgroup`", f"{OTHERS} (all but the {MOST_CGROUPS} seen first)"),
+    "cgroup": ("the path of a cgroup below `/sys/fs/cgroup`", f"{OTHERS} (all but the {MOST_SUMS} seen first)"),
     "part": tuple(part for part in PARTS if part != COMPUTING),
 }
 

@@ -11,7 +11,7 @@ from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow
 from elastio.core.model import Others, Period, Spent
 from elastio.core.policy import Caps
-from elastio.metrics.ledger_values import LAG_S, MOST_CGROUPS, OTHERS, Bills, ledger_values
+from elastio.metrics.ledger_values import LAG_S, Bills, ledger_values
 
 GB = 10**9
 DAY = Period(1_000_000.0, 1_086_400.0)
@@ -116,13 +116,6 @@ def test_the_parts_of_the_account_have_a_series_each() -> None:
         "elsewhere": 0,
         "unknown": 0,
     }
-
-
-def test_cgroups_beyond_the_first_have_one_series_together() -> None:
-    seen = {f"g{number}": {"computing": 1.0} for number in range(MOST_CGROUPS + 3)}
-    found = {key[1]: value for key, value in values(bills(waits=seen)).items() if key[0] == "computing_seconds_total"}
-    assert len(found) == MOST_CGROUPS + 1
-    assert (found["g0"], found[OTHERS]) == (1, 3)
 
 
 def test_a_size_that_was_learned_is_shown() -> None:
