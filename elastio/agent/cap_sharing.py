@@ -22,6 +22,8 @@ from elastio.units import agbs
 LOOK_EVERY_S = 5.0
 # Steps of a reservation beyond the end of a release that begins now, and what is left when the next one is tried.
 STEPS_S = (60.0, 15.0, 3.0)
+# What a release costs is stated whatever the caps leave. If the boost goes on after all, it keeps no more than that.
+RELEASE_STEPS_S = (15.0,)
 AGAIN = 0.5
 RELEASING = frozenset({Phase.FLUSHING, Phase.DETACHING, Phase.FAULTED})
 
@@ -92,7 +94,7 @@ class CapSharing:
         needed = wall + caps.release_s(state, policy)
         limits = policy.caps.shared_limits if policy.caps.ends_boosts and state.phase not in RELEASING else None
         full = ""
-        for step in STEPS_S:
+        for step in RELEASE_STEPS_S if state.phase in RELEASING else STEPS_S:
             if self._granted is not None and self._granted >= needed + AGAIN * step:
                 return full  # the next sample may need more than a short step
             until = needed + step

@@ -107,6 +107,14 @@ def test_every_effect_has_a_point_before_and_after_it(scenario: str) -> None:
     assert "after DeleteVolume" in points
 
 
+@pytest.mark.parametrize(
+    "case", ["shared/47/killed/the cloud refuses", "shared/59/the cache dies, then power cut/nothing"]
+)
+def test_a_release_that_gives_way_to_a_load_has_not_reserved_for_a_boost(case: str) -> None:
+    """What a release costs is stated whatever the caps leave."""
+    assert run_case(Case.parse(case)).failure == ""
+
+
 def test_dies_twice_in_one_cycle_and_comes_to_rest(tmp_path: Path) -> None:
     for number in range(0, len(points_of("boost")), 7):
         crash_point = CrashPoint(number)

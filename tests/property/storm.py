@@ -122,7 +122,7 @@ class Storm:
         load = Trace((*self.load, Segment(FOREVER_S, 0)), span, KERNEL.block_bytes)
         settings = WorldSettings(kernel=KERNEL, seed=schedule.seed, statements=statements)
         self.world = SimWorld(settings, load)
-        moved = die_dirty(self.world, policy) if schedule.moved else None
+        self.moved = moved = die_dirty(self.world, policy) if schedule.moved else None
         self.world.faults.begin(self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         adviser = HindsightAdviser() if schedule.money else None
@@ -269,9 +269,17 @@ class Storm:
         """Beyond a cap is only what volumes cost while nobody could release them."""
         deaths = sum(h.kind in DEATHS for h in self.schedule.happenings)
         may_s = BEYOND_S * len(self.sims) + deaths * (BEYOND_S + STEP_AGAIN_S) + self.failing_s() + self.caps.kept_s
+        may_s += self._taken_over_s()
         beyond = self.caps.beyond_s()
         text = f"{beyond:.0f} s beyond the cap, {may_s:.0f} s may be: {self._where()}"
         assert self._is_clock_wrong() or beyond <= may_s, text
+
+    def _taken_over_s(self) -> float:
+        """How long the volume was there that another machine had bought, and that no cap could spare."""
+        if self.moved is None:
+            return 0.0
+        volume = self.world.provider.volumes[self.moved]
+        return (volume.deleted_at or self.world.clock.elapsed()) - volume.created_at
 
     def _is_clock_wrong(self) -> bool:
         return any(a.kind is Kind.WALL_JUMP for a in self.plan.scheduled)
