@@ -31,7 +31,7 @@ from elastio.host.group_watch import GroupWatch
 from elastio.host.sysfs import Sysfs, wait_for
 
 LOAD = Path(__file__).with_name("disk_load.py")
-CAP_MB_S = 8
+CAP_MB_S, LOAD_S = 8, 2
 BLKIO, UNIFIED = Path("/sys/fs/cgroup/blkio"), Path("/sys/fs/cgroup")
 MAX = f"rbps=max wbps={CAP_MB_S}000000"
 
@@ -51,7 +51,7 @@ class Limited:
     group: Path
     counts: Path
 
-    def profile(self, *words: str, seconds: str = "2") -> tuple[dict[str, Any], tuple[float, float]]:
+    def profile(self, *words: str, seconds: str = str(LOAD_S)) -> tuple[dict[str, Any], tuple[float, float]]:
         """The answer for `disk_load.py`, and the seconds that it ran and was in the run queue."""
         *options, kind = words
         load = [sys.executable, "-I", str(LOAD), kind, self.device, seconds, str(self.counts)]
@@ -94,7 +94,8 @@ def test_a_program_at_the_limit_waits_for_bandwidth(kind: str, options: tuple[st
     assert busy_s == pytest.approx(
         ran_s + queued_s, abs=0.1 * seconds
     )  # some thirty readings, on a machine that is busy
-    assert account["bandwidth_s"] == pytest.approx(seconds - busy_s, abs=0.1 * seconds)
+    # Until it writes it starts, and may wait for the disk that it comes from: that is elsewhere.
+    assert LOAD_S - busy_s - 0.1 * seconds <= account["bandwidth_s"] <= seconds - busy_s + 0.1 * seconds
 
 
 def written(disk: str) -> int:
