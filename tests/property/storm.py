@@ -275,11 +275,12 @@ class Storm:
         assert self._is_clock_wrong() or beyond <= may_s, text
 
     def _taken_over_s(self) -> float:
-        """How long the volume was there that another machine had bought, and that no cap could spare."""
+        """For how long the volume is billed that another machine had bought, and that no cap could spare."""
         if self.moved is None:
             return 0.0
         volume = self.world.provider.volumes[self.moved]
-        return (volume.deleted_at or self.world.clock.elapsed()) - volume.created_at
+        lasted_s = (volume.deleted_at or self.world.clock.elapsed()) - volume.created_at
+        return self.world.provider.account.tariff.billed_s(lasted_s)
 
     def _is_clock_wrong(self) -> bool:
         return any(a.kind is Kind.WALL_JUMP for a in self.plan.scheduled)

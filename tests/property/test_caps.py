@@ -36,7 +36,7 @@ def test_nothing_spends_more_than_the_cap_and_the_bound(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS[::4])
 def test_boosts_are_counted_although_nothing_can_be_written_to_the_ledger(seed: int, tmp_path: Path) -> None:
-    schedule = replace(Schedule.random(seed, 0, 0, 5), moved=False)  # with one volume at the most, by the cap
+    schedule = replace(Schedule.random(seed, 0, 0, 5), moved=False, beside=False, cap=None)  # one volume, by its cap
     with LockableLedger(tmp_path / "ledger") as ledger:
         recorder = CostRecorder(ledger, KERNEL.backing_uuid)
         storm = Storm(schedule, recorder, policy=replace(POLICY, caps=Caps(max_boosts_per_day=1)))
