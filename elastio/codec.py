@@ -61,8 +61,7 @@ def _decode(kind: Any, data: Any) -> Any:
     if dataclasses.is_dataclass(kind):
         return _decode_fields(kind, data)
     if isinstance(kind, type) and issubclass(kind, tuple):  # of typing.NamedTuple
-        hints = typing.get_type_hints(kind)
-        return kind(*map(_decode, hints.values(), _require(list, data)))
+        return kind(*map(_decode, _hints(kind).values(), _require(list, data)))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
     if kind is float and type(data) is int:

@@ -7,8 +7,8 @@ device. So whoever attaches, bypasses or detaches a cache calls `leave` while re
 lifted, and the agent shares again, with the capacity of then, when it has seen what came of it.
 
 Limits go whatever happens: the guard has a lease of LEASE_S, which each turn renews before it writes; see `guard`. It
-also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, writes
-nothing and stops; the agent sees that nothing is shared, and begins again (see `share_limits`).
+also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, sets no
+limit, lifts its own, and stops; the agent sees that nothing is shared, and begins again (see `share_limits`).
 
 A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts.
 """

@@ -5,15 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from elastio.accounting.recorder import CostRecorder, NullRecorder
 from elastio.agent import daemon
 from elastio.agent.daemon import ChildRest, Daemon, LazyProvider, lost_on
 from elastio.agent.event_log import EventLog
 from elastio.agent.executor import lost
+from elastio.agent.loop import Agent, Workers
 from elastio.agent.market import UNKNOWN
 from elastio.agent.worker import ForkWorker
 from elastio.cli import elastiod
@@ -30,11 +33,13 @@ from elastio.core.actions import (
     Outcome,
     TuneBacking,
 )
+from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.errors import ConfigError, HostError, LockedError
 from elastio.host import guard, io_max, throttle
+from elastio.host.counters import DiskCounters
 from elastio.host.limit_removers import LimitRemovers
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
@@ -146,6 +151,28 @@ def test_a_second_agent_with_the_same_state_directory_does_not_start(alone: Call
     with pytest.raises(LockedError):
         Daemon(alone("11234567-89ab-cdef-0123-456789abcdef"))
     assert first.config.device.backing_uuid.startswith("0")
+
+
+class Assembled(Daemon):
+    """A daemon that ends when its agent is put together, and keeps it."""
+
+    agent: Agent
+
+    def _run(self, recorder: CostRecorder | NullRecorder, workers: Workers, *_: object) -> None:
+        self.agent = self._agent(recorder, workers)
+
+
+def test_whose_load_counts_is_what_is_in_force(alone: Callable[[str], Path]) -> None:
+    path = alone("01234567-89ab-cdef-0123-456789abcdef")
+    path.write_text(f'{path.read_text()}[share]\nno_boost = ["backup.service"]\n')
+    made = Assembled(path)
+    made.run()
+    counters = made.agent._counters
+    assert isinstance(counters, DiskCounters)
+    assert counters._load is not None
+    assert counters._load.rights() == BoostRights(no=("backup.service",))
+    made.agent.policy = replace(made.agent.policy, boost_rights=ALL_MAY)
+    assert counters._load.rights().is_everybody, "a reload changes the policy"
 
 
 def test_an_agent_that_ends_leaves_nobody_held_back(alone: Callable[[str], Path], held_back: Path) -> None:
