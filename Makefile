@@ -26,17 +26,21 @@ SPREAD_GUESTS := -n 3 --dist loadfile
 # Items of half a minute, the slowest first, one at a time to whoever is free.
 SPREAD_LONG := -n logical --dist load --maxschedchunk 1
 
-.PHONY: help setup packages fmt lint types contracts limits words unit lowest long quick check test storms mutants e2e operator faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
+.PHONY: help setup prepared packages guest-image fmt lint types contracts limits words unit lowest long quick check test storms mutants e2e operator faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --- set-up ------------------------------------------------------------------------------------------------
 
-# What guests need; the rest of the set-up is for tests.
-LABORATORY := packages $(VENV)/.installed
+# What guests need; the rest of the set-up is for tests. The image is built while the virtual environment is made.
+prepared: packages
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed guest-image
 
-setup: $(LABORATORY) $(BIN)/promtool $(BIN)/shellcheck $(CLOUD_CONFIG) ## Install everything: system packages, virtual environment, git hooks
+guest-image: packages
+	cd testbed && python3 -m elastio_testbed.image
+
+setup: prepared $(BIN)/promtool $(BIN)/shellcheck $(CLOUD_CONFIG) ## Install everything: system packages, virtual environment, git hooks
 	@if git rev-parse --git-dir >/dev/null 2>&1; then git config core.hooksPath .githooks; fi
 
 packages:
@@ -52,7 +56,7 @@ packages:
 $(VENV)/.installed: $(LOCKS) pyproject.toml testbed/pyproject.toml
 	python3 -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || python3 -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./testbed
 	touch $@
 
@@ -188,28 +192,28 @@ deb-test: packages $(VENV)/.installed ## Install, use and purge the package of o
 
 # --- the laboratory ----------------------------------------------------------------------------------------
 
-demo: $(LABORATORY) ## Three storage set-ups on real bcache, compared; result and picture in out/demo
-	$(BIN)/elastio-testbed run demo --setup all --scale 0.12 --json out/demo/result.json \
+demo: prepared ## Three storage set-ups on real bcache, compared; result and picture in out/demo
+	$(BIN)/elastio-testbed run demo --setup all --scale 0.1 --json out/demo/result.json \
 	  --png out/demo/result.png --html out/demo/result.html
 
-bench: $(LABORATORY) ## What the daemon costs at rest
+bench: prepared ## What the daemon costs at rest
 	$(BIN)/elastio-testbed bench --json out/bench/result.json
 
-faults: $(LABORATORY) ## Sixty runs of the fault campaign on a real guest (hours under emulation)
+faults: prepared ## Sixty runs of the fault campaign on a real guest (hours under emulation)
 	$(BIN)/elastio-testbed faults --runs 60 --seed 1 --guests 2 --json out/faults/result.json
 
-measure: $(LABORATORY) ## Repeat the experiments of docs/evaluation.md, and write its tables (two to three hours)
+measure: prepared ## Repeat the experiments of docs/evaluation.md, and write its tables (two to three hours)
 	$(BIN)/elastio-testbed run cm1 --scale 0.25 --side-by-side --repeat 3 --json docs/results/cm1-0.25.json
 	$(BIN)/elastio-testbed run cm1 --scale 1 --bandwidth 0.25 --setup static-fast --setup adaptive --side-by-side \
 	  --json docs/results/cm1-1.json
 	$(BIN)/elastio-testbed run lammps --scale 0.25 --repeat 3 --json docs/results/lammps-0.25.json
 	$(MAKE) --no-print-directory evaluation
 
-evaluation: $(LABORATORY) ## Write the tables of docs/evaluation.md and docs/results/faults, from docs/results
+evaluation: prepared ## Write the tables of docs/evaluation.md and docs/results/faults, from docs/results
 	$(BIN)/elastio-testbed tables docs/results/*.json --into docs/evaluation.md
 	$(BIN)/elastio-testbed tables docs/results/faults/*.json --into docs/results/faults/README.md
 
-image: $(LABORATORY) ## Build the guest image, and a bootable qcow2 in out/image
+image: prepared ## Build the guest image, and a bootable qcow2 in out/image
 	$(BIN)/elastio-testbed image --cloud out/image/elastio.qcow2
 
 clean: ## Remove what the targets above left here (not the image cache)

@@ -13,7 +13,7 @@ SC1 = ColdVolume("sc1", "gp3", first_share=0.103)
 SC1_GB, SC1_BURST_MB_S = TIB / 2 / GB, 41.94304
 
 EXPERIMENTS = {
-    # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.12.
+    # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.1.
     "demo": Experiment("demo", (4.0, 4.0, 4.0), 500.0, 50.0, 33.0, 128.0, 10.0, Dumps()),
     "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0, Dumps()),
     "lammps": Experiment("lammps", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, Lammps()),

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,11 +56,14 @@ def build_guest_image(*, extra: Sequence[str] = (), suite: str | None = None) ->
     """
     cache = cache_directory()
     release = chosen_suite(suite)
-    debian = debian_root(cache, release, (*dependencies(_CHECKOUT), *extra))
-    sources = [_CHECKOUT / name for name in _SOURCES]
-    digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
+    with ThreadPoolExecutor(1) as beside:
+        # The one waits for the network, the other computes.
+        package = beside.submit(checkout_package)
+        debian = debian_root(cache, release, (*dependencies(_CHECKOUT), *extra))
+        deb = package.result()
+    digest = digest_of([debian.parent.name, deb.parent.name, _ROOT_SIZE], [_BUILDER])
     entry = cache / f"guest-{release}-{digest}"
-    directory = cached(entry, lambda unfinished: _build(unfinished, debian, cache))
+    directory = cached(entry, lambda unfinished: _build(unfinished, debian, deb, cache))
     prune(cache, "guest-*", keep=_KEPT_IMAGES)
     return GuestImage(
         root=directory / "root.ext4",
@@ -88,13 +92,13 @@ def _build_package(directory: Path) -> None:
         shutil.move(build_package(_CHECKOUT, Path(work)), directory)
 
 
-def _build(directory: Path, debian: Path, cache: Path) -> None:
+def _build(directory: Path, debian: Path, package: Path, cache: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="elastio-root-", dir=cache) as unpacked:
         root = Path(unpacked)
         root.chmod(0o755)
         unpack = ["tar", "--extract", "--numeric-owner", "--file", str(debian), "--directory", unpacked]
         run(unpack, timeout_s=_TIMEOUT_S)
-        install(root, _CHECKOUT)
+        install(root, package)
         shutil.copyfile(root / "vmlinuz", directory / "vmlinuz")
         shutil.copyfile(root / "initrd.img", directory / "initrd.img")
         make_bootloader(root, directory / "bootx64.efi")

@@ -1,4 +1,4 @@
-"""Installation into the Debian root: configuration, and the checkout's Debian package."""
+"""Installation into the Debian root: configuration, and the Debian package of a checkout."""
 
 import shutil
 from pathlib import Path
@@ -13,12 +13,12 @@ _TIMEOUT_S = 300
 _MODULES, _SDK_DATA = "/usr/share/elastio", "/var/cache/elastio/botocore"
 
 
-def install(root: Path, checkout: Path) -> None:
-    """Install the guest's own files and elastio into the Debian root at `root`. Raises ImageError."""
+def install(root: Path, package: Path) -> None:
+    """Install the guest's own files and the package into the Debian root at `root`. Raises ImageError."""
     shutil.copytree(OVERLAY, root, dirs_exist_ok=True, copy_function=_copy_plain)
     (root / "boot/efi").mkdir(exist_ok=True)
     # After the overlay: the package's trigger makes the initramfs, which contains copies of both.
-    install_package(root, checkout)
+    install_package(root, package)
     trim = ["env", f"PYTHONPATH={_MODULES}", "python3", "-B", "-m", "elastio_aws.slim", _SDK_DATA]
     chroot(root, trim, timeout_s=_TIMEOUT_S)
     chroot(root, ["systemctl", "enable", "systemd-networkd.service", "systemd-resolved.service"], timeout_s=_TIMEOUT_S)

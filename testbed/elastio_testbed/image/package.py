@@ -1,6 +1,7 @@
 """The Debian package of a checkout: what it depends on, and how it gets into a Debian root."""
 
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -18,13 +19,13 @@ def dependencies(checkout: Path) -> list[str]:
     return [name for name in names if not name.startswith("$")]
 
 
-def install_package(root: Path, checkout: Path) -> None:
-    """Build the package and install it in the Debian root, which has its dependencies.
+def install_package(root: Path, package: Path) -> None:
+    """Install the package in the Debian root, which has its dependencies.
 
     Raises ImageError with the end of the failed program's output.
     """
     with tempfile.TemporaryDirectory(prefix="package-", dir=root / "root") as staging:
-        deb = build_package(checkout, Path(staging))
+        deb = Path(shutil.copy(package, staging))
         # Not apt: what is missing has to be an error, not a download.
         chroot(root, ["dpkg", "--install", "/" + str(deb.relative_to(root))], timeout_s=_INSTALL_S)
 
