@@ -112,10 +112,10 @@ class Link:
         self.timers.later(done_at - now, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
         return done_at - now
 
-    def set_mode(self, mode: CacheMode) -> None:
+    def set_mode(self, mode: CacheMode, *, by_hand: bool = False) -> None:
         """In force at once. The superblock is written later and delays the next write."""
         if self.bcache.mode is not mode:
-            if mode is CacheMode.NONE:
+            if mode is CacheMode.NONE and not by_hand:
                 self.shares.changed()
             self.bcache.mode = mode
             self._write_superblock()
@@ -125,7 +125,7 @@ class Link:
         if self.bcache.cache is not None:
             is_bypass = mode in (CacheMode.WRITEAROUND, CacheMode.NONE)
             self.bcache.is_forgiven |= is_bypass and self.bcache.dirty_bytes > 0
-            self.set_mode(mode)
+            self.set_mode(mode, by_hand=True)
 
     def detach(self, *, by_hand: bool = False) -> None:
         """Start a detach. It cannot be undone, and ends at an instant without I/O in flight.
