@@ -328,7 +328,7 @@ class Daemon:
         recorder.recall(bought(read_with_older(self._journal.path), self._owner))
         agent = Agent(
             self._policy,
-            memory.state(learned_size_bytes=recorder.learned_size()),
+            replace(memory.state, learned_size_bytes=recorder.learned_size()),
             workers=workers,
             journal=self._guarded_journal(),
             recorder=recorder,

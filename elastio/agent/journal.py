@@ -22,7 +22,7 @@ from elastio.codec import encode
 from elastio.core.actions import Action, Outcome
 from elastio.core.inhibition import snapshot_of
 from elastio.core.observation import NO_COURSE, Course
-from elastio.core.state import KEPT_FAULTS, AgentState, Phase
+from elastio.core.state import JOURNALLED, KEPT_FAULTS, AgentState, Phase
 from elastio.errors import JournalError
 
 ROTATE_BYTES = 4 * 1024 * 1024
@@ -189,32 +189,9 @@ def make_names_durable(directory: Path) -> None:
 
 def _remembered(state: AgentState) -> dict[str, Any]:
     is_kept = state.fault is not None and state.fault.kind in KEPT_FAULTS
-    return {
-        "phase": state.phase.value,
-        "cycle": encode(state.cycle),
-        "paused": state.paused,
-        "failures": state.failures,
-        "cool_until": state.cool_until,
-        "inhibition": encode(snapshot_of(state.inhibition)),
-        "loss_accepted_for": state.loss_accepted_for,
-        "given_up": encode(state.given_up),
-        "is_stale_accepted": state.is_stale_accepted,
-        "failed_clean_set": state.failed_clean_set,
-        **({"fault": encode(state.fault)} if is_kept else {}),
-        "create_s": state.create_s,
-        **({} if state.cutoff_percent is None else {"cutoff_percent": state.cutoff_percent}),
-        "lessons": encode(state.lessons),
-        "waste": encode(state.waste),
-        "expected": encode(state.expected),
-        "missed": state.missed,
-        "missed_forecasts": state.missed_forecasts,
-        "attach_s": list(state.attach_s),
-        "appear_s": list(state.appear_s),
-        "release_s": list(state.release_s),
-        "capped": encode(state.capped),
-        **({"has_filled": True} if state.has_filled else {}),
-        **({} if state.credits is None else {"credits": encode(state.credits)}),
-    }
+    values = {name: getattr(state, name) for name in JOURNALLED}
+    values |= {"inhibition": snapshot_of(state.inhibition), "fault": state.fault if is_kept else None}
+    return {name: encode(value) for name, value in values.items()}
 
 
 # --- reading ---------------------------------------------------------------------------------------------

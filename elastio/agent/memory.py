@@ -19,8 +19,8 @@ from elastio.agent.journal import NOBODY, Owner, read
 from elastio.codec import decode
 from elastio.core.credits import CreditBalance
 from elastio.core.cycle import Cycle, FailureKind
-from elastio.core.model import Forecast, VolumeId
-from elastio.core.state import KEPT_FAULTS, AgentState, Capped, Fault, Inhibition, Lesson, Phase, Waste
+from elastio.core.model import Forecast
+from elastio.core.state import JOURNALLED, KEPT_FAULTS, AgentState, Inhibition, Phase
 from elastio.errors import ConfigError, JournalError
 
 # Keys of release 0.1.0, and their names of today.
@@ -42,72 +42,13 @@ RENAMED = {
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the journal's last record says about the agent, and in which boot it was written.
+    """The state of an agent that starts, as the journal's last record says.
 
-    `fault` is one that no scan and no list would show again (`state.KEPT_FAULTS`), or None.
-
-    `failures` boosts in a row failed before their cache was attached; none begins before `cool_until` (CLOCK_BOOTTIME).
+    `foreign` is a sentence for people if the record is of another machine, and therefore ignored.
     """
 
-    phase: Phase = Phase.IDLE
-    cycle: Cycle | None = None
-    paused: bool = False
-    failures: int = 0
-    cool_until: float = 0.0
-    inhibition: Inhibition | None = None
-    loss_accepted_for: str = ""
-    given_up: tuple[VolumeId, ...] = ()
-    is_stale_accepted: bool = False
-    failed_clean_set: str = ""
-    fault: Fault | None = None
-    create_s: float | None = None
-    cutoff_percent: int | None = None
-    lessons: tuple[Lesson, ...] = ()
-    waste: Waste = field(default_factory=Waste)
-    expected: tuple[Forecast, ...] = ()
-    missed: int = 0
-    missed_forecasts: int = 0
-    attach_s: tuple[float, ...] = ()
-    appear_s: tuple[float, ...] = ()
-    release_s: tuple[float, ...] = ()
-    capped: Capped | None = None
-    has_filled: bool = False
-    credits: CreditBalance | None = None
-    boot_id: str = ""
-    machine: str = ""
-    foreign: str = ""  # a record of another machine was found and ignored: a sentence for people
-
-    def state(self, *, learned_size_bytes: int | None) -> AgentState:
-        """The state of an agent that has just started."""
-        return AgentState(
-            phase=self.phase,
-            cycle=self.cycle,
-            paused=self.paused,
-            failures=self.failures,
-            cool_until=self.cool_until,
-            inhibition=self.inhibition,
-            loss_accepted_for=self.loss_accepted_for,
-            given_up=self.given_up,
-            is_stale_accepted=self.is_stale_accepted,
-            failed_clean_set=self.failed_clean_set,
-            fault=self.fault,
-            create_s=self.create_s,
-            cutoff_percent=self.cutoff_percent,
-            lessons=self.lessons,
-            waste=self.waste,
-            expected=self.expected,
-            missed=self.missed,
-            missed_forecasts=self.missed_forecasts,
-            attach_s=self.attach_s,
-            appear_s=self.appear_s,
-            release_s=self.release_s,
-            capped=self.capped,
-            has_filled=self.has_filled,
-            credits=self.credits,
-            boot_id=self.boot_id,
-            machine=self.machine,
-            learned_size_bytes=learned_size_bytes,
-        )
+    state: AgentState = field(default_factory=AgentState)
+    foreign: str = ""
 
 
 def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY) -> Memory:
@@ -128,17 +69,18 @@ def recall(
         if "phase" in record:
             last = record
     if last is None:
-        return Memory(machine=owner.machine)
-    last = with_current_names(last)
+        return Memory(AgentState(machine=owner.machine))
+    last = _of_today(last)
+    nothing = AgentState(machine=owner.machine)
     try:
-        cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
+        cycle = decode(AgentState, {"cycle": last["cycle"]}).cycle
         written = Owner(str(last.get("backing") or _bought_for(cycle)), str(last.get("machine", "")))
         if not _is_same(written.machine, owner.machine):
-            return Memory(machine=owner.machine, foreign=_foreign(written, cycle, source))
+            return Memory(nothing, foreign=_foreign(written, cycle, source))
         if not _is_same(written.backing_uuid, owner.backing_uuid):
             _require_no_cycle(written, cycle, source)
-            return Memory(machine=owner.machine)
-        return replace(_memory(last, cycle, now=now, wall=wall, boot_id=boot_id), machine=owner.machine)
+            return Memory(nothing)
+        return Memory(replace(_state(last, now=now, wall=wall, boot_id=boot_id), machine=owner.machine))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalError(
             f"the last record of {source} is malformed ({error}); move the file away to start without it",
@@ -177,52 +119,40 @@ def with_current_names(value: Any) -> Any:
     return [with_current_names(part) for part in value] if isinstance(value, list) else value
 
 
-def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: float, boot_id: str) -> Memory:
+def _of_today(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record as this release writes it. 0.1.0 kept an order after it was carried out: it is not pending."""
+    today: dict[str, Any] = with_current_names(record)
+    if "given_up" not in today:
+        order = str(today.get("loss_accepted_for", ""))
+        today |= {"given_up": [order] if order else [], "is_stale_accepted": bool(order), "loss_accepted_for": ""}
+    return today
+
+
+def _state(last: Mapping[str, Any], *, now: float, wall: float, boot_id: str) -> AgentState:
     """Raises KeyError, TypeError, ValueError or OverflowError for a malformed record."""
     written_now, written_wall = float(last["now"]), float(last["wall"])
     if not math.isfinite(written_now - written_wall):
         raise ValueError("its times are not finite")
-    same_boot = last.get("boot") == boot_id
+    written = decode(AgentState, {name: last[name] for name in JOURNALLED if name in last})
+    if written.fault and (written.fault.kind not in KEPT_FAULTS or written.phase is not Phase.FAULTED):
+        raise ValueError(f"its fault {written.fault.kind} ends with a start")
+    written = replace(written, boot_id=str(last.get("boot", "")))
+    same_boot = written.boot_id == boot_id
     shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
-    inhibition = None if last.get("inhibition") is None else decode(Inhibition, last["inhibition"])
-    return Memory(
-        phase=Phase(last["phase"]),
-        cycle=cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
-        paused=bool(last.get("paused", False)),
-        failures=int(last.get("failures", 0)),
+    moved = replace(
+        written,
         # Never longer than it had left at the last record, whatever happens to the time of day.
-        cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
-        inhibition=inhibition
-        if same_boot
-        else _shift_inhibition(inhibition, shift_s, now=now, written_now=written_now),
-        **_given_up(last),
-        failed_clean_set=str(last.get("failed_clean_set", "")),
-        fault=_fault(last),
-        create_s=None if last.get("create_s") is None else float(last["create_s"]),
-        cutoff_percent=None if last.get("cutoff_percent") is None else int(last["cutoff_percent"]),
-        lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
-        waste=decode(Waste, last.get("waste", {})),
-        expected=_shift_expected(last, shift_s, now=now, written_now=written_now),
-        missed=int(last.get("missed", 0)),
-        missed_forecasts=int(last.get("missed_forecasts", 0)),
-        attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
-        appear_s=decode(tuple[float, ...], last.get("appear_s", [])),
-        release_s=decode(tuple[float, ...], last.get("release_s", [])),
-        capped=None if last.get("capped") is None else decode(Capped, last["capped"]),
-        has_filled=bool(last.get("has_filled", False)),
-        credits=_shift_credits(last, shift_s, now),
-        boot_id=str(last.get("boot", "")),
+        cool_until=min(written.cool_until + shift_s, now + max(0.0, written.cool_until - written_now)),
+        expected=_shift_expected(written.expected, shift_s, now=now, written_now=written_now),
+        credits=_shift_credits(written.credits, shift_s, now),
     )
-
-
-def _fault(record: Mapping[str, Any]) -> Fault | None:
-    """The fault that outlasts a start; records of earlier releases have none. Raises ValueError for an unknown kind."""
-    if record.get("fault") is None:
-        return None
-    fault = decode(Fault, record["fault"])
-    if fault.kind not in KEPT_FAULTS or record.get("phase") != Phase.FAULTED:
-        raise ValueError(f"its fault {fault.kind} ends with a start")
-    return fault
+    if same_boot:
+        return moved
+    return replace(
+        moved,
+        cycle=written.cycle and shift(written.cycle, shift_s, now),
+        inhibition=_shift_inhibition(written.inhibition, shift_s, now=now, written_now=written_now),
+    )
 
 
 def _is_same(written: str, here: str) -> bool:
@@ -249,23 +179,6 @@ def _require_no_cycle(written: Owner, cycle: Cycle | None, source: Path) -> None
         )
 
 
-def _given_up(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What an operator gave up. Records of 0.1.0 kept the order after it was carried out: it is not pending."""
-    order = str(record.get("loss_accepted_for", ""))
-    if "given_up" not in record:
-        return {"given_up": (VolumeId(order),) if order else (), "is_stale_accepted": bool(order)}
-    named = record["given_up"]
-    if not isinstance(named, list):
-        raise TypeError("given_up is not a list")
-    stale = bool(record.get("is_stale_accepted", False))
-    return {"loss_accepted_for": order, "given_up": tuple(VolumeId(str(v)) for v in named), "is_stale_accepted": stale}
-
-
-def _cool_s(record: Mapping[str, Any], written_now: float) -> float:
-    """Seconds of cool-down that were left when the record was written."""
-    return float(record.get("cool_until", 0.0)) - written_now
-
-
 def _shift_inhibition(
     inhibition: Inhibition | None, shift_s: float, *, now: float, written_now: float
 ) -> Inhibition | None:
@@ -277,18 +190,16 @@ def _shift_inhibition(
 
 
 def _shift_expected(
-    record: Mapping[str, Any], shift_s: float, *, now: float, written_now: float
+    bursts: tuple[Forecast, ...], shift_s: float, *, now: float, written_now: float
 ) -> tuple[Forecast, ...]:
     """The announced bursts in this boot's clock; none later than it was when it was recorded."""
-    bursts = decode(tuple[Forecast, ...], record.get("expected", []))
     return tuple(replace(b, begins_at=min(b.begins_at + shift_s, now + b.begins_at - written_now)) for b in bursts)
 
 
-def _shift_credits(record: Mapping[str, Any], shift_s: float, now: float) -> CreditBalance | None:
+def _shift_credits(balance: CreditBalance | None, shift_s: float, now: float) -> CreditBalance | None:
     """The balance in this boot's clock; none is left if the time of day says that it was recorded in the future."""
-    if record.get("credits") is None:
+    if balance is None:
         return None
-    balance = decode(CreditBalance, record["credits"])
     at = balance.at + shift_s
     if not (math.isfinite(at) and balance.balance_bytes >= 0):
         raise ValueError("its credits are not a balance")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated, TypeVar, get_type_hints
 
 from elastio.core.credits import CreditBalance
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
@@ -23,6 +24,11 @@ from elastio.core.model import (
     VolumeTag,
 )
 from elastio.core.shares import Reserved
+
+T = TypeVar("T")
+KEPT = "kept"
+Kept = Annotated[T, KEPT]
+"""A field that the journal keeps."""
 
 
 class Phase(StrEnum):
@@ -166,7 +172,7 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """Everything that `decide` keeps from one call to the next.
+    """Everything that `decide` keeps from one call to the next; what is `Kept` is in the journal.
 
     `recovered` is False until the phase has been read from the kernel after a start. `owned` is the last list of this
     agent's volumes; None until the cloud has answered after the start.
@@ -200,43 +206,43 @@ class AgentState:
     `credit_limit_mb_s` the most that they allow a flush (None: no limit).
     """
 
-    phase: Phase = Phase.IDLE
-    cycle: Cycle | None = None
+    phase: Kept[Phase] = Phase.IDLE
+    cycle: Kept[Cycle | None] = None
     load: LoadWatch = field(default_factory=LoadWatch)
     flush_mb_s: float | None = 0.0  # the writeback rate that the last sample asked for; None: no limit
     recovered: bool = False
     boot_id: str = ""  # of the journal's last record; empty: nothing is remembered
-    paused: bool = False
-    inhibition: Inhibition | None = None
-    loss_accepted_for: str = ""
-    given_up: tuple[VolumeId, ...] = ()
-    is_stale_accepted: bool = False
+    paused: Kept[bool] = False
+    inhibition: Kept[Inhibition | None] = None
+    loss_accepted_for: Kept[str] = ""
+    given_up: Kept[tuple[VolumeId, ...]] = ()
+    is_stale_accepted: Kept[bool] = False
     take_over: TakeOver | None = None
-    failed_clean_set: str = ""
-    fault: Fault | None = None
-    cool_until: float = 0.0
-    failures: int = 0  # boosts in a row that failed before their cache was attached
+    failed_clean_set: Kept[str] = ""
+    fault: Kept[Fault | None] = None
+    cool_until: Kept[float] = 0.0
+    failures: Kept[int] = 0  # boosts in a row that failed before their cache was attached
     learned_size_bytes: int | None = None
     machine: str = ""
-    create_s: float | None = None
-    cutoff_percent: int | None = None
+    create_s: Kept[float | None] = None
+    cutoff_percent: Kept[int | None] = None
     others: tuple[Volume, ...] = ()
-    lessons: tuple[Lesson, ...] = ()  # of the last boosts, the newest last
-    waste: Waste = field(default_factory=Waste)
-    expected: tuple[Forecast, ...] = ()
+    lessons: Kept[tuple[Lesson, ...]] = ()  # of the last boosts, the newest last
+    waste: Kept[Waste] = field(default_factory=Waste)
+    expected: Kept[tuple[Forecast, ...]] = ()
     awaited: Forecast | None = None
-    missed: int = 0
-    missed_forecasts: int = 0
-    attach_s: tuple[float, ...] = ()
-    appear_s: tuple[float, ...] = ()
-    release_s: tuple[float, ...] = ()
-    capped: Capped | None = None
+    missed: Kept[int] = 0
+    missed_forecasts: Kept[int] = 0
+    attach_s: Kept[tuple[float, ...]] = ()
+    appear_s: Kept[tuple[float, ...]] = ()
+    release_s: Kept[tuple[float, ...]] = ()
+    capped: Kept[Capped | None] = None
     declined_for: float | None = None
     capped_boosts: int = 0  # since the agent started: how often a cap forbade one, asked again each minute
     declined_boosts: int = 0  # since the agent started
-    has_filled: bool = False
+    has_filled: Kept[bool] = False
     full_since: float | None = None
-    credits: CreditBalance | None = None
+    credits: Kept[CreditBalance | None] = None
     credit_limit_mb_s: float | None = None
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
@@ -305,3 +311,8 @@ class AgentState:
         """Owned volumes that may be released: not kept, not being deleted, not attached to another instance."""
         left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN)
         return tuple(v for v in self.owned or () if v.state not in left_alone and not self.is_kept(v))
+
+
+_HINTS = get_type_hints(AgentState, include_extras=True)
+JOURNALLED = tuple(name for name, hint in _HINTS.items() if KEPT in getattr(hint, "__metadata__", ()))
+"""The fields that the journal keeps, each under its own name."""

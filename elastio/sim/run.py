@@ -174,7 +174,7 @@ class Simulation:
         self.recorder.recall(bought(self.journal.records(), self.journal.owner))
         self.agent = self._last = Agent(
             self.policy,
-            memory.state(learned_size_bytes=self.recorder.learned_size()),
+            replace(memory.state, learned_size_bytes=self.recorder.learned_size()),
             workers=self._open_workers(),
             journal=CrashPointJournal(self.journal, self._pass, self.world.faults, partial(self.lasts, Kind.DISK_FULL)),
             recorder=self.recorder,
@@ -235,7 +235,7 @@ class Simulation:
     def _swap_backing(self, fault: ScheduledFault) -> None:
         """Only with a journal that knows of a cache can an agent tell such a copy from the disk."""
         clock = self.world.clock
-        cycle = self.journal.remember(now=clock.now(), wall=clock.wall()).cycle
+        cycle = self.journal.remember(now=clock.now(), wall=clock.wall()).state.cycle
         if cycle is not None and cycle.times.boosted is not None:
             self.world.swap_backing(fault.seconds, fault.kind)
 

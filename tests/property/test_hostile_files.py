@@ -95,7 +95,7 @@ def test_a_journal_is_remembered_or_named_as_not_understood(
     path.write_bytes(b"\n".join(damaged))
     refused, memory = outcome(lambda: recalled(path, boot=boot), JournalError)
     assert memory is not None or str(path) in refused
-    assert memory is None or memory.cycle is None or isinstance(memory.cycle, Cycle)
+    assert memory is None or memory.state.cycle is None or isinstance(memory.state.cycle, Cycle)
 
 
 @given(st.lists(lines(), max_size=4).filter(lambda damaged: all(b"phase" not in line for line in damaged)))
@@ -105,7 +105,7 @@ def test_rubbish_around_it_does_not_change_what_the_last_record_says(
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     whole = [line.replace(b"\n", b" ").replace(b"\r", b" ") for line in damaged]
     path.write_bytes(b"\n".join([*whole, json.dumps(RECORD).encode(), *whole]) + b"\n")
-    assert recalled(path).cycle == CYCLE
+    assert recalled(path).state.cycle == CYCLE
 
 
 # --- control socket --------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def recall(uuid: str) -> Memory:
 def test_its_journal_is_remembered_and_belongs_to_the_device_that_its_volume_names() -> None:
     with pytest.raises(ConfigError):
         recall("another")
-    memory = recall(UUID)
+    memory = recall(UUID).state
     cycle = memory.cycle
     assert cycle is not None
     assert cycle.volume is not None

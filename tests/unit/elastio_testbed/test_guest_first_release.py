@@ -36,7 +36,7 @@ def test_the_agent_reads_the_cycle_that_it_had_from_the_record_of_0_1_0(phase: P
     assert list(written["cycle"]) == list(example["cycle"])
     assert list(written["cycle"]["marks"]) == list(example["cycle"]["marks"])
     now, wall = sim.world.clock.now(), sim.world.clock.wall()
-    found = remember(journal, now=now, wall=wall, boot_id=boot)
+    found = remember(journal, now=now, wall=wall, boot_id=boot).state
     cycle = present(found.cycle)
     assert (found.phase, found.inhibition, found.given_up) == (phase, None, ())
     assert (cycle.token, cycle.volume_id, cycle.cache_set) == (was.token, was.volume_id, was.cache_set)

@@ -40,7 +40,7 @@ def test_what_an_effect_waits_for_is_on_the_disk(journal: Journal, monkeypatch: 
 def test_a_note_tells_how_much_is_dirty_and_is_no_decision(journal: Journal, path: Path) -> None:
     decide(journal)
     journal.note(replace(STATE, cycle=replace(FULL, dirty_bytes=99)), now=111.0, wall=1111.0)
-    remembered = present(recall(path).cycle)
+    remembered = present(recall(path).state.cycle)
     assert remembered.dirty_bytes == 99
     assert [r["kind"] for r in read(path)] == ["decision", "note"]
 
@@ -49,7 +49,7 @@ def test_an_outcome_changes_nothing_that_is_remembered(journal: Journal, path: P
     decide(journal)
     bought = Purchase(volume(), Quote(SPEC, "USD", 0.1, 60.0, "list of 2026"))
     journal.outcome(Outcome(CREATE, OutcomeKind.DONE, bought, seconds=0.25), now=112.0, wall=1112.0)
-    assert recall(path).cycle == FULL
+    assert recall(path).state.cycle == FULL
     assert list(read(path))[-1] == {
         "seq": 2,
         "kind": "outcome",
@@ -83,7 +83,7 @@ def test_a_torn_last_line_is_cut_off_and_written_over(journal: Journal, path: Pa
     journal.close()
     with path.open("ab") as file:
         file.write(b'{"seq":2,"kind":"decision","phase":"idle","cyc')
-    assert recall(path).phase is Phase.BOOSTING
+    assert recall(path).state.phase is Phase.BOOSTING
     journal.open()
     decide(journal, reason="second")
     assert reasons(path) == ["first", "second"]
@@ -118,13 +118,13 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_line(journal: Journal, path:
             decide(journal, AgentState(), reason="half")
         assert full.value.code == "ENOSPC"
         assert path.stat().st_size == size + 40
-        assert recall(path).phase is Phase.BOOSTING
+        assert recall(path).state.phase is Phase.BOOSTING
         with pytest.raises(JournalError):
             decide(journal, AgentState(), reason="none")
     decide(journal, AgentState(phase=Phase.DETACHING), reason="second")
     decide(journal, AgentState(phase=Phase.DETACHING), reason="third")
     assert reasons(path) == ["first", "second", "third"]
-    assert recall(path).phase is Phase.DETACHING
+    assert recall(path).state.phase is Phase.DETACHING
 
 
 def test_a_malformed_sequence_number_does_not_prevent_the_start(path: Path) -> None:
@@ -148,14 +148,14 @@ def test_a_place_where_no_journal_can_be_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ROTATE_BYTES", 4200)
+    monkeypatch.setattr(module, "ROTATE_BYTES", 4600)
 
 
 @pytest.mark.usefixtures("small")
 def test_rotation_keeps_the_memory_and_one_older_file(journal: Journal, path: Path) -> None:
     for number in range(20):
         decide(journal, reason=str(number))
-        assert recall(path).cycle == FULL
+        assert recall(path).state.cycle == FULL
     older = path.with_suffix(".old")
     assert sorted(p.name for p in path.parent.iterdir()) == ["journal.jsonl", "journal.old"]
     assert path.stat().st_size < 4096 + 2048
@@ -198,7 +198,7 @@ def test_a_crash_between_two_steps_of_a_rotation_loses_nothing(journal: Journal,
     for number in range(10):
         if path.stat().st_ino == before:
             decide(journal, reason=str(number))
-    assert recall(path).cycle == FULL
+    assert recall(path).state.cycle == FULL
     older = reasons(path.with_suffix(".old"))
     assert older == ["first", *(str(number) for number in range(len(older) - 1))]
     assert reasons(path) == older[-1:]

@@ -39,16 +39,16 @@ def test_a_journal_that_is_not_there_remembers_nothing(path: Path) -> None:
 
 def test_remembers_a_cycle_and_its_phase(journal: Journal, path: Path) -> None:
     decide(journal)
-    assert recall(path) == Memory(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1")
+    assert recall(path) == Memory(AgentState(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1"))
 
 
 def test_a_journal_of_another_machine_is_not_believed(journal: Journal, path: Path) -> None:
     """It came with a machine image: its volume is the cache of the machine that the image was made of."""
     decide(journal)
     told = recall(path, owner=Owner("uuid-1", "i-2"))
-    assert (told.phase, told.cycle, told.paused, told.machine) == (Phase.IDLE, None, False, "i-2")
+    assert told.state == AgentState(machine="i-2")
     assert VOLUME_ID in told.foreign
-    assert recall(path, owner=OWNER) == replace(recall(path), machine="i-1")
+    assert recall(path, owner=OWNER).state == replace(recall(path).state, machine="i-1")
 
 
 def test_an_open_cycle_of_another_backing_device_stops_the_start(journal: Journal, path: Path) -> None:
@@ -56,32 +56,27 @@ def test_an_open_cycle_of_another_backing_device_stops_the_start(journal: Journa
     with pytest.raises(ConfigError):
         recall(path, owner=Owner("uuid-2", "i-1"))
     decide(journal, AgentState(paused=True))
-    assert recall(path, owner=Owner("uuid-2", "i-1")) == Memory(machine="i-1")
+    assert recall(path, owner=Owner("uuid-2", "i-1")) == Memory(AgentState(machine="i-1"))
 
 
 def test_remembers_an_inhibition_for_a_snapshot_and_no_other(journal: Journal, path: Path) -> None:
     for reason in InhibitionReason:
         decide(journal, replace(STATE, inhibition=Inhibition(reason, 200.0)))
-        assert (recall(path).inhibition is not None) == (reason is InhibitionReason.SNAPSHOT)
+        assert (recall(path).state.inhibition is not None) == (reason is InhibitionReason.SNAPSHOT)
 
 
 def test_an_inhibition_is_not_longer_after_a_boot_than_it_had_left(journal: Journal, path: Path) -> None:
     decide(journal, replace(STATE, inhibition=Inhibition(InhibitionReason.SNAPSHOT, 200.0)))  # 90 s are left
-    later = recall(path, boot_id="boot-2", now=5.0, wall=1150.0).inhibition
+    later = recall(path, boot_id="boot-2", now=5.0, wall=1150.0).state.inhibition
     assert later == Inhibition(InhibitionReason.SNAPSHOT, 55.0)  # 40 s of them went by
-    wrong = recall(path, boot_id="boot-2", now=5.0, wall=-1e9).inhibition
+    wrong = recall(path, boot_id="boot-2", now=5.0, wall=-1e9).state.inhibition
     assert wrong == Inhibition(InhibitionReason.SNAPSHOT, 95.0)
 
 
 def test_remembers_what_an_operator_gave_up_and_in_which_boot(journal: Journal, path: Path) -> None:
     decide(journal, replace(STATE, loss_accepted_for="vol-1", given_up=(VolumeId("vol-0"),), is_stale_accepted=True))
-    state = recall(path, boot_id="boot-2").state(learned_size_bytes=3)
-    assert (state.loss_accepted_for, state.boot_id, state.learned_size_bytes, state.recovered) == (
-        "vol-1",
-        "boot-1",
-        3,
-        False,
-    )
+    state = recall(path, boot_id="boot-2").state
+    assert (state.loss_accepted_for, state.boot_id, state.recovered) == ("vol-1", "boot-1", False)
     assert (state.given_up, state.is_stale_accepted) == (("vol-0",), True)
 
 
@@ -91,9 +86,9 @@ def test_remembers_the_fault_of_a_broken_rule_and_no_other(kind: FaultKind, jour
     fault = Fault(kind, "a sentence")
     decide(journal, replace(STATE, phase=Phase.FAULTED, fault=fault))
     kept = fault if kind is FaultKind.RULE_BROKEN else None
-    assert (recall(path).fault, recall(path, boot_id="boot-2").state(learned_size_bytes=None).fault) == (kept, kept)
+    assert (recall(path).state.fault, recall(path, boot_id="boot-2").state.fault) == (kept, kept)
     decide(journal, STATE)
-    assert recall(path).fault is None
+    assert recall(path).state.fault is None
 
 
 @pytest.mark.parametrize("fault", [{"kind": "unheard of", "text": ""}, {"kind": "cache missing", "text": ""}, "rule"])
@@ -111,7 +106,7 @@ def test_what_an_earlier_release_recorded_as_given_up_is_kept_and_orders_nothing
     del record["given_up"], record["is_stale_accepted"], record["cycle"]["dirty_boot"]
     for accepted, given_up in (("vol-1", ("vol-1",)), ("", ())):
         path.write_text(json.dumps({**record, "accepted": accepted}) + "\n")
-        memory = recall(path)
+        memory = recall(path).state
         assert (memory.loss_accepted_for, memory.given_up, memory.is_stale_accepted) == ("", given_up, bool(accepted))
         assert memory.cycle == replace(FULL, dirty_boot="")
 
@@ -121,11 +116,11 @@ def test_an_inhibition_for_a_snapshot_is_remembered_under_another_one(journal: J
     stop = Inhibition(InhibitionReason.STOP, 120.0, under=snapshot)
     for hold in (stop, Inhibition(InhibitionReason.NOTICE, 900.0, under=stop)):
         decide(journal, replace(STATE, inhibition=hold))
-        assert recall(path).inhibition == snapshot
+        assert recall(path).state.inhibition == snapshot
     (record, *_) = read(path)
     del record["inhibition"]["under"]
     path.write_text(json.dumps(record) + "\n")
-    assert recall(path).inhibition == snapshot
+    assert recall(path).state.inhibition == snapshot
 
 
 @pytest.mark.parametrize(
@@ -151,13 +146,13 @@ def test_a_last_record_that_is_not_understood_is_for_the_operator(path: Path, la
 
 def test_within_one_boot_times_stay_as_they_are(journal: Journal, path: Path) -> None:
     decide(journal)
-    assert recall(path, now=500.0, wall=9000.0).cycle == FULL
+    assert recall(path, now=500.0, wall=9000.0).state.cycle == FULL
 
 
 def test_after_a_reboot_times_are_moved_into_the_new_boot(journal: Journal, path: Path) -> None:
     """The record was written at 110 s of its boot; 400 s later this boot is 20 s old."""
     decide(journal)
-    cycle = present(recall(path, now=20.0, wall=1510.0, boot_id="boot-2").cycle)
+    cycle = present(recall(path, now=20.0, wall=1510.0, boot_id="boot-2").state.cycle)
     assert cycle.started_at == 99.0 - 490.0
     assert cycle.create_unconfirmed_at == 101.0 - 490.0
     assert cycle.times == Timestamps(*(100.0 + n - 490.0 for n in range(len(dataclasses.fields(Timestamps)))))
@@ -174,31 +169,29 @@ def test_what_has_not_happened_stays_so() -> None:
 def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, path: Path) -> None:
     """The clock of this boot is a day behind the one that wrote: nothing may wait for tomorrow."""
     decide(journal)
-    cycle = present(recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").cycle)
+    cycle = present(recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").state.cycle)
     assert (cycle.started_at, cycle.create_unconfirmed_at, cycle.times.decided) == (20.0, 20.0, 20.0)
 
 
 def test_credits_survive_a_restart_with_the_time_at_which_they_were_counted(journal: Journal, path: Path) -> None:
     decide(journal)
-    assert recall(path).credits is None
-    assert "credits" not in list(read(path))[-1]
+    assert recall(path).state.credits is None
     decide(journal, replace(STATE, credits=CreditBalance(5e9, 109.0)))
-    assert recall(path, now=500.0, wall=9000.0).credits == CreditBalance(5e9, 109.0)
-    moved = recall(path, now=20.0, wall=1510.0, boot_id="boot-2")
+    assert recall(path, now=500.0, wall=9000.0).state.credits == CreditBalance(5e9, 109.0)
+    moved = recall(path, now=20.0, wall=1510.0, boot_id="boot-2").state
     assert moved.credits == CreditBalance(5e9, 109.0 - 490.0)
-    assert moved.state(learned_size_bytes=None).credits == moved.credits
 
 
 def test_credits_that_were_recorded_in_the_future_count_as_used(journal: Journal, path: Path) -> None:
     decide(journal, replace(STATE, credits=CreditBalance(5e9, 109.0)))
-    behind = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2")
+    behind = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").state
     assert behind.credits == CreditBalance(0.0, 20.0)
 
 
 def test_times_of_the_cloud_survive_a_restart(journal: Journal, path: Path) -> None:
     known = AgentState(attach_s=(4.5, 3.5), appear_s=(3.0,), cutoff_percent=70)
     journal.decision(Phase.IDLE, known, "idle", now=110.0, wall=1110.0)
-    state = recall(path).state(learned_size_bytes=None)
+    state = recall(path).state
     assert (state.attach_s, state.appear_s, state.cutoff_percent) == ((4.5, 3.5), (3.0,), 70)
 
 
@@ -206,7 +199,7 @@ def test_lessons_and_useless_boosts_survive_a_restart(journal: Journal, path: Pa
     lessons = (Lesson(5, 4), Lesson(7, 6))
     waste = Waste((UselessBoost(0.4, 2.0, 1000.0),), 3, "nothing came of it")
     journal.decision(Phase.IDLE, AgentState(lessons=lessons, waste=waste), "idle", now=110.0, wall=1110.0)
-    started = recall(path, boot_id="boot-2").state(learned_size_bytes=7)
+    started = recall(path, boot_id="boot-2").state
     assert (started.lessons, started.waste) == (lessons, waste)
 
 
@@ -224,7 +217,5 @@ def test_failed_boosts_keep_the_load_alone_over_a_restart(
 ) -> None:
     failed = AgentState(failures=3, cool_until=cool_until)
     journal.decision(Phase.ATTACHING, failed, "refused", now=110.0, wall=1110.0)
-    memory = recall(path, now=now, wall=wall, boot_id=boot)
-    assert (memory.failures, memory.cool_until) == (3, until)
-    started = memory.state(learned_size_bytes=7)
-    assert (started.failures, started.cool_until, started.learned_size_bytes) == (3, until, 7)
+    started = recall(path, now=now, wall=wall, boot_id=boot).state
+    assert (started.failures, started.cool_until) == (3, until)
