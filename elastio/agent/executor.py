@@ -48,10 +48,10 @@ from elastio.core.actions import (
 from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
 from elastio.core.model import NoticeView, Purchase, Quote, Serial, Volume
+from elastio.core.policy import quote_refusal
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
 from elastio.optional_ports import ListsForBacking, TagsVolumes, TakesOver, TellsNotices
 from elastio.ports import CacheHost, NoReservations, Reservations, VolumeProvider
-from elastio.units import format_size
 
 # Errors for which a retry within this boost will not help.
 FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
@@ -65,21 +65,15 @@ ReadAction: TypeAlias = DescribeVolume | Identify | ListVolumes | ListForBacking
 
 
 def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
-    if action.needs_price and not quote.price_known:
-        text = (
-            f"a cap in currency ([caps], max_cost_per_day or max_cost_per_month) cannot be kept: {quote.price_source}"
-        )
-        raise RefusedError(text, code="caps.max_cost_per_day")
-    least = quote.price_per_hour * max(quote.minimum_s, action.least_s) / 3600
-    if action.most_cost is not None and least > action.most_cost:
-        text = f"this volume costs at least {least:.4f} {quote.currency}, more than the caps leave ([caps])"
-        raise RefusedError(text, code="caps.max_cost")
-    if quote.spec.size_bytes > action.max_size_bytes:
-        provisioned, cap = format_size(quote.spec.size_bytes), format_size(action.max_size_bytes)
-        raise RefusedError(
-            f"the smallest suitable volume has {provisioned}, above the cap of {cap} (cache.max_size_gib)",
-            code="cache.max_size_gib",
-        )
+    code, text = quote_refusal(
+        quote,
+        needs_price=action.needs_price,
+        most_cost=action.most_cost,
+        least_s=action.least_s,
+        max_size_bytes=action.max_size_bytes,
+    )
+    if code:
+        raise RefusedError(text, code=code)
 
 
 class Executor:

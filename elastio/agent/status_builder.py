@@ -87,6 +87,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         purchases=_purchases(state),
         take_over=_take_over(state),
         capacity=_capacity(state, backing if runtime.host_responsive else None, sample, policy),
+        least_boost_s=caps.least_s(state, policy),
     )
 
 

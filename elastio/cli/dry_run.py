@@ -15,7 +15,7 @@ from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
 from elastio.core.model import Quote, Spend, Spent, VolumeSpec
-from elastio.core.policy import Caps, Policy, cost_left, next_size, refusal
+from elastio.core.policy import Caps, Policy, cost_left, next_size, quote_refusal, refusal
 from elastio.errors import ConfigError, ElastioError
 from elastio.units import format_duration, format_size
 
@@ -24,18 +24,22 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BoostQuote:
-    """What a boost now would buy. `left_s`: until local midnight. `refused`: the cap that forbids it, or empty."""
+    """What a boost now would buy, and for how long its volume would exist at the least (`least_boost_s`).
+
+    `left_s`: until local midnight. `refused`: the cap that forbids it, or empty.
+    """
 
     quote: Quote
     policy: Policy
     spend: Spend
+    least_boost_s: float
     left_s: float
     refused: str
 
     @property
     def least_s(self) -> float:
-        """The shortest time that is billed: a boost ends after the inactivity delay at the earliest."""
-        return max(self.quote.minimum_s, self.policy.inactivity_delay_s)
+        """The shortest time that is billed."""
+        return max(self.quote.minimum_s, self.least_boost_s)
 
     def cost(self, seconds: float) -> float | None:
         """The bill for so long; None: the price is not known."""
@@ -63,6 +67,7 @@ def ask(app: App, size_bytes: int | None, now_wall: float) -> BoostQuote:
         status = None
     config = config_of(app, status)
     policy = config.policy()
+    least_s = policy.least_boost_s if status is None or status.least_boost_s is None else status.least_boost_s
     if status is not None:
         learned, spend = status.learned_size_bytes, _spend_of(status)
     else:
@@ -72,20 +77,19 @@ def ask(app: App, size_bytes: int | None, now_wall: float) -> BoostQuote:
     quote = provider.quote(VolumeSpec(size, policy.bought_bandwidth_mb_s, policy.cache_iops))
     zone = local_zone()
     left_s = split_days(now_wall, now_wall + 2 * DAY_S, zone)[local_day(now_wall, zone)][1] - now_wall
-    return BoostQuote(quote, policy, spend, left_s, _why_not(quote, size, spend, policy))
+    return BoostQuote(quote, policy, spend, least_s, left_s, _why_not(quote, spend, policy, least_s))
 
 
-def _why_not(quote: Quote, size_bytes: int, spend: Spend, policy: Policy) -> str:
+def _why_not(quote: Quote, spend: Spend, policy: Policy, least_s: float) -> str:
     """The cap that forbids the boost, as the agent checks it; or empty."""
-    if quote.spec.size_bytes > policy.caps.max_size_bytes:
-        size_bytes = quote.spec.size_bytes
-    if policy.caps.needs_price and not quote.price_known:
-        return f"a cap in currency cannot be kept: {quote.price_source}"
-    least, left = quote.price_per_hour * policy.least_billed_s(quote.minimum_s) / 3600, cost_left(spend, policy.caps)
-    if left is not None and left > 0 and least > left:
-        text = f"this volume costs at least {least:.4f} {quote.currency}, more than the caps leave"
-        return f"{text} (caps.max_cost_per_day, caps.max_cost_per_month)"
-    return refusal(size_bytes, spend, policy)
+    _, text = quote_refusal(
+        quote,
+        needs_price=policy.caps.needs_price,
+        most_cost=cost_left(spend, policy.caps),
+        least_s=least_s,
+        max_size_bytes=policy.caps.max_size_bytes,
+    )
+    return refusal(quote.spec.size_bytes, spend, policy, least_s) or text
 
 
 def config_of(app: App, status: Status | None) -> Config:

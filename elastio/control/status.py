@@ -261,7 +261,8 @@ class Status:
     has ended a boost, so that no other begins. `fault_kind` is the kind of the fault, for programs; empty: none.
     `credits` None: the backing volume has none, or no sample was taken yet. `last_error` is that of what does not work
     now, and `last_error_wall` since when; both are empty (None) once it works again. `device_uuid`: that of the
-    backing device. `capacity` None: the agent is of a release that does not publish it.
+    backing device. `least_boost_s`: for how long the next volume exists at the least. It and `capacity` are None if the
+    agent is of a release that does not publish them.
     """
 
     wall: float
@@ -292,6 +293,7 @@ class Status:
     purchases: PurchasesPart = PurchasesPart()
     take_over: TakeOverPart | None = None
     capacity: CapacityPart | None = None
+    least_boost_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

@@ -12,11 +12,11 @@ from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
 from elastio.core.market import Market
-from elastio.core.model import Forecast, Sample, Spend, Spent
+from elastio.core.model import Forecast, Quote, Sample, Spend, Spent
 from elastio.core.shares import Reserved
 from elastio.core.spending import Limits, SharedLimits
 from elastio.core.state import LoadWatch
-from elastio.units import GIB, MB, agbs
+from elastio.units import GIB, MB, agbs, format_size
 
 # An expected burst may begin so much later than was said: an idle cache is paid for, whatever the burst would write.
 BEGIN_S = 300.0
@@ -170,10 +170,6 @@ class Policy:
         """
         return self.lead_s + self.inactivity_delay_s + self.release_s
 
-    def least_billed_s(self, minimum_s: float) -> float:
-        """Seconds for which a boost is billed at the least, by a tariff that bills at least `minimum_s`."""
-        return max(minimum_s, self.least_boost_s)
-
 
 # --- when ------------------------------------------------------------------------------------------------
 
@@ -260,6 +256,29 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy, least_s: float | None
     least = agbs(policy.bought_bandwidth_mb_s, size_bytes, seconds)
     today, month = spend.under_caps_today, spend.under_caps_this_month
     return _refusal("day", caps.per_day, today, least) or _refusal("month", caps.per_month, month, least)
+
+
+def quote_refusal(
+    quote: Quote, *, needs_price: bool, most_cost: float | None, least_s: float, max_size_bytes: int
+) -> tuple[str, str]:
+    """Why the caps forbid a volume at this quote, as a code for programs and a sentence; both empty: they do not.
+
+    `most_cost` is what the caps on cost leave (None: no limit), `least_s` for how long the volume exists at the least.
+    """
+    if needs_price and not quote.price_known:
+        text = (
+            f"a cap in currency (caps.max_cost_per_day, caps.max_cost_per_month) cannot be kept: {quote.price_source}"
+        )
+        return "caps.max_cost_per_day", text
+    least = quote.price_per_hour * max(quote.minimum_s, least_s) / 3600
+    if most_cost is not None and least > most_cost:
+        text = f"this volume costs at least {least:.4f} {quote.currency}, more than the caps leave"
+        return "caps.max_cost", f"{text} (caps.max_cost_per_day, caps.max_cost_per_month)"
+    if quote.spec.size_bytes > max_size_bytes:
+        provisioned, cap = format_size(quote.spec.size_bytes), format_size(max_size_bytes)
+        text = f"the smallest suitable volume has {provisioned}, above the cap of {cap} (cache.max_size_gib)"
+        return "cache.max_size_gib", text
+    return "", ""
 
 
 def _refusal(period: str, limits: Limits, spent: Spent, least_agbs: float) -> str:

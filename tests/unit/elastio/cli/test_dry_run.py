@@ -93,7 +93,7 @@ def test_the_running_agent_is_asked_for_its_status_only(configure: Configure, ag
     assert [message["command"] for message in agent.asked] == ["status"]
     assert shown["size_bytes"] == 8 * GIB  # what is sold for the learned 6 GiB
     assert (shown["price_per_hour"], shown["currency"]) == (pytest.approx(0.008), "EUR")
-    assert shown["least_cost"] == pytest.approx(0.008 * 60 / 3600)
+    assert shown["least_cost"] == pytest.approx(0.008 * shown["least_s"] / 3600)
     assert shown["most_today"] == pytest.approx(0.008 * shown["left_today_s"] / 3600)
     assert 0 < shown["left_today_s"] <= 86_400
 
@@ -131,6 +131,21 @@ def test_a_cap_that_forbids_the_boost_is_named(
     assert result.exit_code == Exit.REFUSED
     assert key in result.stdout
     assert json.loads(elastio("boost", "--dry-run", "--json").stdout)["refused"] != ""
+
+
+def test_the_least_cost_is_of_the_time_that_the_agent_has_measured(
+    configure: Configure, agent: FakeAgent, elastio: Shell
+) -> None:
+    configure(caps="max_cost_per_month = 3")
+    shown = json.loads(elastio("boost", "--dry-run", "--json").stdout)
+    seen = published(standing(Phase.IDLE))
+    measured = 36_000.0
+    agent.statuses = [replace(seen, least_boost_s=measured)]
+    slow = json.loads(elastio("boost", "--dry-run", "--json").stdout)
+    assert (shown["least_s"], slow["least_s"]) == (seen.least_boost_s, measured)
+    assert slow["least_cost"] == pytest.approx(slow["price_per_hour"] * measured / 3600)
+    agent.statuses = [replace(seen, least_boost_s=3600 * 4 / slow["price_per_hour"])]
+    assert elastio("boost", "--dry-run").exit_code == Exit.REFUSED
 
 
 def test_what_other_devices_have_spent_counts_under_shared_caps(
@@ -176,7 +191,7 @@ def quoted(caps: Caps, cost_today: float = 0.12) -> BoostQuote:
     """A quiet morning: 0.0236 USD an hour, and 33,660 s left of the day."""
     quote = Quote(VolumeSpec(10 * GIB, 560.98816, 3000), "USD", 0.0236, 60.0, "a price list; us-east-1; 2026-11-20")
     spend = Spend(2, 1234.5, cost_today, month=Spent(31, 40000.0, 1.25))
-    return BoostQuote(quote, Policy(60.0, 500.0, 60.0, caps=caps), spend, 33_660.0, "")
+    return BoostQuote(quote, Policy(60.0, 500.0, 60.0, caps=caps), spend, 90.0, 33_660.0, "")
 
 
 @pytest.mark.parametrize(
