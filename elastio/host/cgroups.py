@@ -9,9 +9,9 @@ of the tree may make, could neither be written nor found again: the cgroup is le
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from elastio.core.moved import Moved
 from elastio.core.shares import path
 from elastio.errors import HostError
 from elastio.host.io_max import CGROUPS
@@ -19,14 +19,6 @@ from elastio.host.sysfs import Sysfs
 
 # The kernel's, and systemd's.
 DEFAULT_WEIGHT = 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Bytes that a cgroup, with all below it, has read and written of one device since it exists."""
-
-    read_bytes: int = 0
-    written_bytes: int = 0
 
 
 def check_counted(sysfs: Sysfs) -> None:
@@ -98,11 +90,16 @@ def _fitting(sysfs: Sysfs, above: str, parts: list[str]) -> Iterator[str]:
 
 
 def moved(sysfs: Sysfs, group: str, number: str) -> Moved | None:
-    """What the cgroup has moved of the device MAJOR:MINOR; None: nothing, or it is gone."""
+    """What the cgroup has moved of the device MAJOR:MINOR since it exists; None: nothing, or it is gone."""
     counts = by_device(sysfs, group, "io.stat").get(number, {})
     if "rbytes" not in counts or "wbytes" not in counts:
         return None
     return Moved(int(counts["rbytes"]), int(counts["wbytes"]))
+
+
+def all_moved(sysfs: Sysfs, groups: Iterable[str], number: str) -> dict[str, Moved]:
+    """`moved` by cgroup; without those that have moved nothing, or are gone."""
+    return {group: found for group in groups if (found := moved(sysfs, group, number)) is not None}
 
 
 def weight(sysfs: Sysfs, group: str) -> float:

@@ -15,10 +15,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import add, sub
 
 from elastio.core.boost_rights import BoostRights, Counted
+from elastio.core.moved import Moved
 from elastio.errors import HostError
 from elastio.host import cgroups
 from elastio.host.io_max import CGROUPS
@@ -43,7 +44,7 @@ class _Seen:
     rights: BoostRights
     device: Bytes
     counted: Counted
-    groups: Mapping[str, Bytes]
+    groups: Mapping[str, Moved]
     listed_at: float
     owed: Bytes = NOTHING
 
@@ -92,8 +93,8 @@ class CountedLoad:
         if now - listed_at >= LIST_S:
             counted, listed_at = self._list(rights), now
         groups = self._moved(counted, number, before.groups)
-        added = _sum(_grown(before.groups, groups, counted.added))
-        taken = _sum(_grown(before.groups, groups, counted.subtracted))
+        added = _grown(before.groups, groups, counted.added)
+        taken = _grown(before.groups, groups, counted.subtracted)
         moved, owed = _each(sub, device, before.device), NOTHING
         if counted.everybody:
             owed = _each(add, before.owed, taken)
@@ -106,26 +107,19 @@ class CountedLoad:
         cgroups.check_counted(self.sysfs)
         return rights.counted(cgroups.counted(self.sysfs))
 
-    def _moved(self, counted: Counted, number: str, before: Mapping[str, Bytes]) -> dict[str, Bytes]:
+    def _moved(self, counted: Counted, number: str, before: Mapping[str, Moved]) -> dict[str, Moved]:
         """One that is there and cannot be read has moved as much as before."""
-        found = {}
-        for group in (*counted.added, *counted.subtracted):
-            moved = cgroups.moved(self.sysfs, group, number)
-            if moved is not None:
-                found[group] = moved.read_bytes, moved.written_bytes
-            else:
-                found[group] = before.get(group, NOTHING) if self.sysfs.exists(f"{CGROUPS}/{group}") else NOTHING
-        return found
+        groups = (*counted.added, *counted.subtracted)
+        found = cgroups.all_moved(self.sysfs, groups, number)
+        kept = {group: before[group] for group in groups if group not in found and group in before}
+        return {**found, **{group: moved for group, moved in kept.items() if self.sysfs.exists(f"{CGROUPS}/{group}")}}
 
 
-def _grown(before: Mapping[str, Bytes], after: Mapping[str, Bytes], groups: Iterable[str]) -> list[Bytes]:
-    """What each has moved since. One that was not there has begun at 0, as one whose counter has decreased has."""
-    steps = ((before.get(group, NOTHING), after[group]) for group in groups)
-    return [_each(sub, new, old) if min(_each(sub, new, old)) >= 0 else new for old, new in steps]
-
-
-def _sum(parts: Iterable[Bytes]) -> Bytes:
-    return reduce(partial(_each, add), parts, NOTHING)
+def _grown(before: Mapping[str, Moved], after: Mapping[str, Moved], groups: Iterable[str]) -> Bytes:
+    """What they have moved since. One that was not there has begun at 0."""
+    none = Moved()
+    found = reduce(Moved.plus, (after.get(group, none).since(before.get(group, none)) for group in groups), none)
+    return found.read_bytes, found.written_bytes
 
 
 def _each(operation: Callable[[int, int], int], a: Bytes, b: Bytes) -> Bytes:

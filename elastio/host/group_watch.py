@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 
 from elastio.core.account import Totals, cap_in, totals_of
+from elastio.core.moved import Moved
 from elastio.core.waits import Instant, sample_of
 from elastio.core.watched_bursts import Seen, Watch
 from elastio.errors import HostError
 from elastio.host import cgroups
 from elastio.host.async_waits import AsyncWaits, Sleep
-from elastio.host.cgroups import Moved
 from elastio.host.disk_activity import DiskActivity
 from elastio.host.disk_limits import limits_of_cgroup
 from elastio.host.sysfs import Sysfs
@@ -58,7 +58,7 @@ class _Group:
     """What is known of a cgroup in this burst. `since`: the time that the next look stands for begins then."""
 
     def __init__(self, sysfs: Sysfs, since: float, moved: Moved | None) -> None:
-        self.since, self.first, self.used_bytes = since, moved, 0
+        self.since, self.moved, self.used_bytes = since, moved or Moved(), 0
         self.cost_s = UNKNOWN_COST_S
         self.looks = 0
         self.asleep = AsyncWaits(sysfs, if_hidden=Sleep.ASLEEP)
@@ -110,7 +110,8 @@ class GroupWatch:
         for name in named[:MOST_GROUPS]:
             moved = cgroups.moved(self._sysfs, name, number)
             known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
-            known.used_bytes = 0 if moved is None else _bytes(moved) - _bytes(known.first or Moved())
+            known.moved, step = moved or known.moved, (moved or known.moved).since(known.moved)
+            known.used_bytes += step.total_bytes
             if not known.used_bytes:
                 known.since = now  # until now it cannot have waited for the device
         over = len(named) - MOST_GROUPS
@@ -189,7 +190,3 @@ class GroupWatch:
         until, since = instants[-1].at, group.since
         group.since = until
         return totals_of(sample, cap_in(sample, watch.cap_mb_s, limits)).standing_for(until - since)
-
-
-def _bytes(moved: Moved) -> int:
-    return moved.read_bytes + moved.written_bytes

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from elastio.core.division import Division
+from elastio.core.moved import Moved
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
 from elastio.host import cgroups, share_limits
@@ -50,7 +51,7 @@ class Sharer:
         self._number = ""
         self._groups: tuple[str, ...] = ()
         self._weights: dict[str, float] = {}
-        self._moved: dict[str, int] = {}
+        self._moved: dict[str, Moved] = {}
         self._division = Division()
         self._limited: set[str] = set()  # may have a limit
         self._listed_at = self._turned_at = float("-inf")
@@ -145,16 +146,9 @@ class Sharer:
     def _used(self, now: float) -> dict[str, float]:
         """MB/s of each cgroup since the last turn; one that was not there before is known from the next turn on."""
         seconds, self._turned_at = now - self._turned_at, now
-        before, self._moved = self._moved, self._bytes_moved()
+        before, self._moved = self._moved, cgroups.all_moved(self._sysfs, self._groups, self._number)
         known = [group for group in self._groups if group in before and group in self._moved] if seconds > 0 else []
-        return {group: max(0, self._moved[group] - before[group]) / MB / seconds for group in known}
-
-    def _bytes_moved(self) -> dict[str, int]:
-        return {group: found for group in self._groups if (found := self._bytes(group)) is not None}
-
-    def _bytes(self, group: str) -> int | None:
-        found = cgroups.moved(self._sysfs, group, self._number)
-        return None if found is None else found.read_bytes + found.written_bytes
+        return {group: self._moved[group].since(before[group]).total_bytes / MB / seconds for group in known}
 
     def _write(self, plan: SharePlan, limit_mb_s: dict[str, float]) -> None:
         if not limit_mb_s.keys() <= self._limited:

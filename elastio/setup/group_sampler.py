@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from elastio.core.model import Rates
+from elastio.core.moved import Moved
 from elastio.errors import HostError
 from elastio.host import cgroups
-from elastio.host.cgroups import Moved
 from elastio.host.sysfs import Sysfs
 from elastio.host.task_states import CgroupMembers, TaskStates
 from elastio.host.view import find_backing
@@ -70,26 +70,20 @@ def find_adaptive(sysfs: Sysfs, backing_uuid: str) -> Adaptive:
 
 def sample_groups(sysfs: Sysfs, device: Adaptive, clock: Clock, sleep: Callable[[float], None]) -> list[GroupSample]:
     """Those that used the device in the next SAMPLE_S. One that begins or ends meanwhile is left out."""
-    before = _moved(sysfs, cgroups.sharers(sysfs), device)
+    before = cgroups.all_moved(sysfs, cgroups.sharers(sysfs), device.number)
     reads, writes = _finished(sysfs, device, READ_FIELDS), _finished(sysfs, device, WRITE_FIELDS)
     begun = clock.now()
     waiting = _waiting(sysfs, before, clock, sleep)
     seconds = clock.now() - begun
-    after = _moved(sysfs, before, device)
+    after = cgroups.all_moved(sysfs, before, device.number)
     read_s = _mean_s(reads, _finished(sysfs, device, READ_FIELDS))
     write_s = _mean_s(writes, _finished(sysfs, device, WRITE_FIELDS))
-    rates = {group: _rates(before[group], after[group], seconds) for group in before if group in after}
+    rates = {group: _rates(moved.since(before[group]), seconds) for group, moved in after.items()}
     return [
         GroupSample(group, used, _in_flight(used, read_s, write_s), waiting.get(group, 0.0))
         for group, used in rates.items()
         if used.total_mb_s > 0
     ]
-
-
-def _moved(sysfs: Sysfs, groups: Iterable[str], device: Adaptive) -> dict[str, Moved]:
-    """By cgroup; without those that have moved nothing, or are gone."""
-    found = ((group, cgroups.moved(sysfs, group, device.number)) for group in groups)
-    return {group: each for group, each in found if each is not None}
 
 
 def _waiting(sysfs: Sysfs, groups: Iterable[str], clock: Clock, sleep: Callable[[float], None]) -> Mapping[str, float]:
@@ -107,10 +101,8 @@ def _waiting(sysfs: Sysfs, groups: Iterable[str], clock: Clock, sleep: Callable[
     return {group: count / READINGS for group, count in counts.items()}
 
 
-def _rates(before: Moved, after: Moved, seconds: float) -> Rates:
-    """Counters that fell belong to a new cgroup of the same name, of which less than a second is known: nothing."""
-    read, written = after.read_bytes - before.read_bytes, after.written_bytes - before.written_bytes
-    return Rates(max(0, read) / MB / seconds, max(0, written) / MB / seconds)
+def _rates(moved: Moved, seconds: float) -> Rates:
+    return Rates(moved.read_bytes / MB / seconds, moved.written_bytes / MB / seconds)
 
 
 def _finished(sysfs: Sysfs, device: Adaptive, fields: tuple[int, int]) -> Requests:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from elastio.core.moved import Moved
 from elastio.errors import HostError
 from elastio.host import cgroups
-from elastio.host.cgroups import Moved
 from elastio.host.io_max import CGROUPS
 from tests.fixtures.sysfs_tree import Kernel
 

@@ -8,7 +8,7 @@ import pytest
 
 from elastio.errors import HostError
 from elastio.host.io_max import CGROUPS
-from elastio.setup.group_sampler import Adaptive, GroupSample, find_adaptive, sample_groups
+from elastio.setup.group_sampler import READINGS, Adaptive, GroupSample, find_adaptive, sample_groups
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
 from tests.fixtures.sysfs_tree import BACKING_UUID, Tree, build
 
@@ -65,11 +65,15 @@ def test_a_cgroup_that_vanishes_meanwhile_is_left_out(machine: SharedDevice) -> 
     assert list(sampled(machine)) == [DB]
 
 
-def test_a_new_cgroup_of_the_same_name_has_no_negative_rate(machine: SharedDevice) -> None:
-    machine.loads = {DB: (5.0, -2.0), ETL: (0.0, -28.0)}
-    found = sampled(machine)
-    assert list(found) == [DB]
-    assert found[DB].used.write_mb_s == 0.0
+def test_a_new_cgroup_of_the_same_name_has_begun_at_nothing(machine: SharedDevice) -> None:
+    def begin_again() -> None:
+        if machine.sleeps == READINGS + 8:
+            machine.remove(ETL)
+            machine.loads[ETL] = (0.0, 28.0)
+
+    machine.on_sleep = begin_again
+    assert sampled(machine)[ETL].used.write_mb_s == pytest.approx(28.0)
+    assert sampled(machine)[ETL].used.write_mb_s == pytest.approx(5.6)
 
 
 def test_who_does_nothing_is_left_out(machine: SharedDevice) -> None:

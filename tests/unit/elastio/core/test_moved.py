@@ -1,0 +1,25 @@
+"""What a cgroup has moved since a reading."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.core.moved import Moved
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "since"),
+    [
+        (Moved(), Moved(3, 5), Moved(3, 5)),
+        (Moved(3, 5), Moved(3, 9), Moved(0, 4)),
+        (Moved(3, 5), Moved(4, 2), Moved(4, 2)),
+        (Moved(3, 5), Moved(1, 7), Moved(1, 7)),
+    ],
+)
+def test_a_counter_that_has_decreased_has_begun_at_nothing(before: Moved, after: Moved, since: Moved) -> None:
+    assert after.since(before) == since
+
+
+def test_what_was_moved_adds_up() -> None:
+    assert Moved(1, 2).plus(Moved(10, 20)) == Moved(11, 22)
+    assert Moved(11, 22).total_bytes == 33
