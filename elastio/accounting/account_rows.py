@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastio.core.account import PARTS, Totals, account, seconds_of
+from elastio.core.moved import Moved
 
 Parts = Mapping[str, float]
-# Cgroups whose seconds are added up one by one, and the name of all others together: services come and go for years.
+# Cgroups that are added up one by one, and the name of all others together: services come and go for years.
 MOST_SUMS, OTHERS = 50, "others"
 
 
@@ -26,6 +27,10 @@ class AccountRow:
     token: str | None
     is_over: bool
     totals: Totals
+
+
+# What cgroups have moved in boosts, by the token and the cgroup.
+Moves = Mapping[tuple[str, str], Moved]
 
 
 def parts_of(totals: Totals) -> Parts:

@@ -1,5 +1,7 @@
 """Where the time of cgroups went, burst by burst, in the file of the ledger.
 
+With it, what cgroups have moved in boosts, kept with these: `group_costs` divides their bills by it.
+
 A row has the sums over what was seen, from which `core.account` makes an account: sums of several rows can be added,
 accounts cannot. Rows are kept as long as samples. For counters, which never go down, the seconds of bursts that are
 over are added up beside them, for ever.
@@ -11,10 +13,11 @@ import json
 import sqlite3
 from collections.abc import Collection
 
-from elastio.accounting.account_rows import MOST_SUMS, OTHERS, AccountRow, Parts, parts_of
+from elastio.accounting.account_rows import MOST_SUMS, OTHERS, AccountRow, Moves, Parts, parts_of
 from elastio.accounting.database import LedgerFile
 from elastio.codec import decode, encode
 from elastio.core.account import Totals
+from elastio.core.moved import Moved
 
 # What is too old is deleted in several transactions, so that each stays short.
 MOST_DELETED = 500
@@ -22,12 +25,24 @@ MOST_DELETED = 500
 _DELETE = """DELETE FROM accounts WHERE (device_uuid, begun_wall, cgroup) IN (
     SELECT device_uuid, begun_wall, cgroup FROM accounts WHERE ended_wall < ? ORDER BY begun_wall LIMIT ?)"""
 
+# So many cgroups of a boost have a row, those that came first.
+_ADD_MOVED = f"""INSERT INTO cycle_cgroups SELECT ?1, ?2, ?3, ?4
+    WHERE EXISTS (SELECT 1 FROM cycle_cgroups WHERE token = ?1 AND cgroup = ?2)
+       OR (SELECT count(*) FROM cycle_cgroups WHERE token = ?1) < {MOST_SUMS}
+    ON CONFLICT DO UPDATE SET
+    read_bytes = read_bytes + excluded.read_bytes, written_bytes = written_bytes + excluded.written_bytes"""
 
-def write_accounts(file: LedgerFile, rows: Collection[AccountRow], oldest_wall: float) -> None:
-    """Write the rows; one of the same burst and cgroup is replaced. Those that ended before then are deleted."""
+
+def write_accounts(file: LedgerFile, rows: Collection[AccountRow], moves: Moves, oldest_wall: float) -> None:
+    """Write the rows; one of the same burst and cgroup is replaced. Those that ended before then are deleted.
+
+    What `moves` has is added to what is known of the boost.
+    """
     with file.write() as db:
         for row in rows:
             _write(db, row)
+        figures = [(*key, moved.read_bytes, moved.written_bytes) for key, moved in moves.items()]
+        db.executemany(_ADD_MOVED, figures)
         db.execute(_DELETE, (oldest_wall, MOST_DELETED))
 
 
@@ -56,6 +71,17 @@ def read_accounts(file: LedgerFile, since: float, until: float) -> tuple[Account
     query = "SELECT * FROM accounts WHERE begun_wall < ? AND ended_wall > ? ORDER BY begun_wall, cgroup"
     with file.rows() as db:
         return tuple(_row(row) for row in db.execute(query, (until, since)))
+
+
+def read_moved(file: LedgerFile, since: float = 0.0) -> dict[str, dict[str, Moved]]:
+    """What cgroups have moved in each boost that began since then, by its token and the cgroup."""
+    query = """SELECT token, cgroup, read_bytes, written_bytes FROM cycle_cgroups LEFT JOIN cycles USING (token)
+               WHERE started_wall IS NULL OR started_wall >= ?"""
+    found: dict[str, dict[str, Moved]] = {}
+    with file.rows() as db:
+        for token, cgroup, read_bytes, written_bytes in db.execute(query, (since,)):
+            found.setdefault(token, {})[cgroup] = Moved(read_bytes, written_bytes)
+    return found
 
 
 def read_sums(file: LedgerFile) -> dict[str, Parts]:

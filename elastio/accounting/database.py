@@ -108,6 +108,15 @@ MIGRATIONS: Sequence[Statements] = (
             parts TEXT NOT NULL
         ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE cycle_cgroups (
+            token TEXT NOT NULL,
+            cgroup TEXT NOT NULL,
+            read_bytes INTEGER NOT NULL,
+            written_bytes INTEGER NOT NULL,
+            PRIMARY KEY (token, cgroup)
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 

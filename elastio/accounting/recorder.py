@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from elastio.accounting.account_rows import AccountRow
+from elastio.accounting.account_rows import AccountRow, Moves
 from elastio.accounting.account_store import write_accounts
 from elastio.accounting.history import SampleRun
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples, read_loads
@@ -20,6 +20,7 @@ from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
 from elastio.core.learned import NOTHING_KNOWN, Past
 from elastio.core.model import Quote, Sample, Spend, VolumeSpec
+from elastio.core.moved import Moved
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 
@@ -53,6 +54,7 @@ class CostRecorder:
         self._limits = limits or HistoryLimits()
         self._history = HistoryWriter(ledger.file, backing_uuid, self._limits)
         self._accounts: dict[tuple[float, str], AccountRow] = {}  # what is not written yet, by burst and cgroup
+        self._moves: dict[tuple[str, str], Moved] = {}  # what is not written yet, by token and cgroup
         self._touched = float("-inf")
         self._spend = Spend(known=False)
         self._unrecorded: dict[str, tuple[Cycle, float]] = {}  # by token; with wall clock minus CLOCK_BOOTTIME
@@ -131,14 +133,19 @@ class CostRecorder:
         with _logged("the history is not written yet"):
             self._history.sampled(sample, state, now=now, wall=wall)
 
-    def keep_accounts(self, rows: Collection[AccountRow]) -> None:
-        """Write the rows of a burst, again if it goes on; with them those that could not be written before."""
+    def keep_accounts(self, rows: Collection[AccountRow], moves: Moves) -> None:
+        """Write the rows of a burst, again if it goes on, and what cgroups have moved in boosts since the last call.
+
+        With them goes what could not be written before.
+        """
         self._accounts |= {(row.begun_wall, row.cgroup): row for row in rows}
         self._accounts = dict(tuple(self._accounts.items())[-MOST_WAITING:])
-        oldest = max(row.ended_wall for row in rows) - self._limits.days * DAY_S
+        self._moves |= {key: moved.plus(self._moves.get(key, Moved())) for key, moved in moves.items()}
+        self._moves = dict(tuple(self._moves.items())[-MOST_WAITING:])
+        oldest = max((row.ended_wall for row in rows), default=float("-inf")) - self._limits.days * DAY_S
         with _logged("the account of a burst is not in the ledger yet"):
-            write_accounts(self._ledger.file, self._accounts.values(), oldest)
-            self._accounts = {}
+            write_accounts(self._ledger.file, self._accounts.values(), self._moves, oldest)
+            self._accounts, self._moves = {}, {}
 
     def flush(self, *, wall: float) -> None:
         """Write the unfinished batch of the history, before a stop."""
@@ -235,7 +242,7 @@ class NullRecorder:
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
         """There is no history."""
 
-    def keep_accounts(self, rows: Collection[AccountRow]) -> None:
+    def keep_accounts(self, rows: Collection[AccountRow], moves: Moves) -> None:
         """There is no table of accounts."""
 
     def flush(self, *, wall: float) -> None:

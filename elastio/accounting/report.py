@@ -21,6 +21,7 @@ from operator import attrgetter
 
 from elastio.accounting.ahead_lines import AheadLine, ahead_lines
 from elastio.accounting.burst_accounts import NO_BURSTS, BurstAccounts
+from elastio.accounting.group_costs import GroupCost, Moves, boost_costs, total_costs
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow, DeviceSpan
 from elastio.core.model import Period
@@ -73,11 +74,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class BoostLine:
-    """One boost; `cost` and `billed_s` of the part that lies in the period."""
+    """One boost; `cost` and `billed_s` of the part that lies in the period, which `groups` divides among cgroups."""
 
     row: CycleRow
     billed_s: float
     cost: Cost
+    groups: tuple[GroupCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,21 @@ class Report:
     priced_since: float | None = None
     ahead: tuple[AheadLine, ...] = ()
     waits: BurstAccounts = NO_BURSTS
+    groups: tuple[GroupCost, ...] = ()
 
 
 def build(
-    cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo, loads: Mapping[str, CycleLoad] | None = None
+    cycles: Rows,
+    spans: Spans,
+    since: float,
+    until: float,
+    tz: tzinfo,
+    loads: Mapping[str, CycleLoad] | None = None,
+    moved: Mapping[str, Moves] | None = None,
 ) -> Report:
     """The report of one VM from `since` to `until`; an open bill ends at `until`. `loads` are those of the cycles.
+
+    `moved`: what cgroups moved in each.
 
     Accounted is the time during which the agent saw the device, and the time during which a cache volume was billed
     while the agent was down. Other gaps are excluded from both sides of every comparison; `unobserved_s` is their sum.
@@ -125,12 +136,19 @@ def build(
     boosts = []
     for row in cycles:
         own = _cut(_touching(of_device.get(row.device_uuid, []), *row.span(until)), *row.span(until))
-        boosts.append(BoostLine(row, row.billed_s(since, until), account([row], own, since, until)))
+        cost = account([row], own, since, until)
+        groups = boost_costs((moved or {}).get(row.token, {}), (loads or {}).get(row.token), cost.cache_agbs, cost.cost)
+        boosts.append(BoostLine(row, row.billed_s(since, until), cost, () if row.opened_wall is None else groups))
     days = _day_lines(cycles, seen, since, until, tz)
     gaps = sum(b.first_wall - a.last_wall for a, b in pairwise(seen) if a.device_uuid == b.device_uuid)
     vm = account(cycles, seen, since, until)
     ahead = ahead_lines(cycles, loads or {}, since, until)
-    return Report(since, until, tz, tuple(boosts), days, vm, gaps, _priced_since(seen), ahead)
+    by_group = _in_one_currency(total_costs(boost.groups for boost in boosts), vm)
+    return Report(since, until, tz, tuple(boosts), days, vm, gaps, _priced_since(seen), ahead, groups=by_group)
+
+
+def _in_one_currency(groups: tuple[GroupCost, ...], vm: Cost) -> tuple[GroupCost, ...]:
+    return groups if vm.cost is not None else tuple(replace(each, cost=None) for each in groups)
 
 
 def _priced_since(seen: Spans) -> float | None:

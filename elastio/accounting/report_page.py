@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element
 from elastio.accounting import boost_picture, cost_picture
 from elastio.accounting.boost_picture import Course
 from elastio.accounting.burst_accounts import wait_table
+from elastio.accounting.group_costs import cost_table
 from elastio.accounting.markup import tag, written
 from elastio.accounting.page_style import STYLE
 from elastio.accounting.report import BoostLine, Report
@@ -86,6 +87,7 @@ def _content(report: Report, courses: Mapping[str, Course]) -> list[Element]:
         ("Steps of boosts, in seconds", step_table(report, MOST_STEPS)),
         ("Bought ahead of bursts", ahead_table(report)),
         ("Where the time of bursts went", wait_table(report.waits, MOST_CGROUPS)),
+        ("Whom the boosts were for", cost_table(report.groups, report.vm.currency, MOST_CGROUPS)),
     ):
         if table.rows:
             made.append(_section(title, table))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from elastio.accounting.account_rows import parts_of
 from elastio.accounting.ahead_lines import AheadLine
 from elastio.accounting.burst_accounts import GroupAccount, wait_table
+from elastio.accounting.group_costs import GroupCost, cost_table
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
 from elastio.accounting.tables import Table, begun, iso, note
@@ -42,7 +43,7 @@ _AHEAD_KEYS = (
 
 def to_dict(report: Report) -> dict[str, Any]:
     """The report as JSON values. Times are ISO 8601. Keys are stable: `phases` (the boosts), `days`, `vm`, `ahead`,
-    `waits`.
+    `waits`, `cgroups`.
     """
     return {
         "since": iso(report.since, report.tz),
@@ -53,6 +54,15 @@ def to_dict(report: Report) -> dict[str, Any]:
         "vm": _cost_dict(report.vm),
         "ahead": {line.kind: {key: getattr(line, key) for key in _AHEAD_KEYS} for line in report.ahead},
         "waits": {each.cgroup: _waits_dict(each) for each in report.waits.groups},
+        "cgroups": _costs_dict(report.groups),
+    }
+
+
+def _costs_dict(groups: Sequence[GroupCost]) -> dict[str, Any]:
+    """By cgroup; the sums are those of the caches."""
+    return {
+        each.cgroup: {"boosts": each.boosts, **asdict(each.moved), "agbs": each.agbs, "cost": each.cost}
+        for each in groups
     }
 
 
@@ -84,6 +94,7 @@ def to_text(report: Report) -> str:
         day_table(report, SHOWN_DAYS),
         ahead_table(report),
         wait_table(report.waits, SHOWN_CGROUPS),
+        cost_table(report.groups, report.vm.currency, SHOWN_CGROUPS),
     ):
         lines += each.lines() if each.rows else []
     return "\n".join([*lines, *notes(report)]).rstrip() + "\n"
@@ -178,7 +189,7 @@ def _step_cells(steps: Sequence[StepDurations]) -> tuple[str, ...]:
 
 
 def _boost_dict(boost: BoostLine, tz: tzinfo) -> dict[str, Any]:
-    row = asdict(boost.row)
+    row = {**asdict(boost.row), "cgroups": _costs_dict(boost.groups)}
     keys = {"begun": "started_wall", "opened": "opened_wall", "closed": "closed_wall"}
     times = {name: iso(row.pop(key), tz) for name, key in keys.items()}
     return {**row, **times, "open": boost.row.is_open, "billed_s": boost.billed_s, **_cost_dict(boost.cost)}

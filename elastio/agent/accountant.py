@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from elastio.accounting.account_rows import AccountRow
+from elastio.accounting.account_rows import AccountRow, Moves
 from elastio.agent.loop import Agent
 from elastio.config.profile import ProfileSection
 from elastio.core import backing_credits
 from elastio.core.capacity import OF_BACKING, Capacity, capacity
+from elastio.core.moved import Moved
 from elastio.core.policy import Policy, utilization
 from elastio.core.watched_bursts import UNSEEN_S, Load, Seen, Thresholds, Watch, WatchedBurst, with_load
 from elastio.ports import WorkerPort
@@ -26,7 +27,7 @@ WRITE_EVERY_S = 60.0
 # Different remarks that are told; they name cgroups, of which there may be any number over the years.
 MOST_TOLD = 100
 
-Keep = Callable[[Collection[AccountRow]], None]
+Keep = Callable[[Collection[AccountRow], Moves], None]
 _log = logging.getLogger(__name__)
 
 
@@ -46,6 +47,7 @@ class Accountant:
         self._token: str | None = None
         self._sampled_at = self._written_at = self._looks_from = float("-inf")
         self._offset_s = 0.0  # wall clock minus CLOCK_BOOTTIME when the burst began: it names the rows
+        self._moves: dict[tuple[str, str], Moved] = {}  # what is not written yet
         self._told: set[str] = set()
         self._has_failed = False
 
@@ -63,7 +65,7 @@ class Accountant:
     def close(self, agent: Agent) -> None:
         """Write what is known of the burst that goes on, before a stop: another agent begins another one."""
         burst = self._burst
-        if burst is not None:
+        if burst is not None or self._moves:
             self._guarded(lambda: self._write(agent, burst, is_over=True))
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -79,6 +81,8 @@ class Accountant:
         seen = self._worker.poll()
         if seen is not None:
             self._take(seen)
+            if self._moves and seen.token != _token(agent):  # it has ended: its bill is divided soon
+                self._keep_all(())
             self._looks_from = now + PAUSE_S if seen.is_lost else self._looks_from
         sample = agent.last_sample
         if sample is None or sample.at <= self._sampled_at:
@@ -112,26 +116,42 @@ class Accountant:
         if self._burst is not None and self._burst.begun_at == seen.begun_at:
             self._burst = self._burst.plus(seen.groups)
 
+        if seen.token is not None:
+            for cgroup, moved in seen.moved.items():
+                key = seen.token, cgroup
+                self._moves[key] = moved.plus(self._moves.get(key, Moved()))
+
     def _look(self, agent: Agent, burst: WatchedBurst, policy: Policy) -> None:
         backing = agent.view.backing if agent.view else None
-        if agent.state.cycle is not None:
-            self._token = agent.state.cycle.token
+        token = _token(agent)
+        self._token = token or self._token
         if backing is None or backing.adaptive_name == "" or self._worker.busy:
             return
         found = capacity(agent.state, backing, agent.last_sample, policy)
         # The margin of a capacity belongs to who divides it: what is used of it is not above the limit.
         cap_mb_s = found.mb_s / OF_BACKING if isinstance(found, Capacity) else None
-        watch = Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups)
+        watch = Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups, token)
         self._worker.submit(watch, LOOK_TIMEOUT_S)
 
-    def _write(self, agent: Agent, burst: WatchedBurst, *, is_over: bool) -> None:
-        uuid = agent.policy.backing_uuid
-        begin, end = burst.begun_at + self._offset_s, burst.loaded_until + self._offset_s
-        rows = [
-            AccountRow(uuid, begin, name, end, self._token, is_over, totals) for name, totals in burst.counted.items()
-        ]
-        if rows:
-            self._keep(rows)
+    def _write(self, agent: Agent, burst: WatchedBurst | None, *, is_over: bool) -> None:
+        rows: list[AccountRow] = []
+        if burst is not None:
+            uuid = agent.policy.backing_uuid
+            begin, end = burst.begun_at + self._offset_s, burst.loaded_until + self._offset_s
+            rows = [
+                AccountRow(uuid, begin, name, end, self._token, is_over, each) for name, each in burst.counted.items()
+            ]
+        if rows or self._moves:
+            self._keep_all(rows)
+
+    def _keep_all(self, rows: Collection[AccountRow]) -> None:
+        moves, self._moves = self._moves, {}
+        self._keep(rows, moves)
+
+
+def _token(agent: Agent) -> str | None:
+    """That of the boost that is there."""
+    return agent.state.cycle.token if agent.state.cycle is not None else None
 
 
 def _thresholds(policy: Policy) -> Thresholds:

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from elastio import __version__
-from elastio.accounting.account_store import read_sums
+from elastio.accounting.account_store import read_moved, read_sums
 from elastio.accounting.history_store import read_loads
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.past_bursts import PAST_S
 from elastio.accounting.report import periods
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
@@ -99,8 +98,9 @@ def bills_of(ledger: Ledger, device: str, wall: float, caps: Caps | None) -> Bil
         day=day,
         month=month,
         rows=ledger.cycles(float("-inf"), float("inf"), with_steps=False),
-        loads=read_loads(ledger.file, wall - PAST_S),
+        loads=read_loads(ledger.file),
         learned_size_bytes=ledger.learned_size(device),
         caps=caps,
         waits=read_sums(ledger.file),
+        moved=read_moved(ledger.file),
     )

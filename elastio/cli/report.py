@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from elastio.accounting.account_store import read_accounts
+from elastio.accounting.account_store import read_accounts, read_moved
 from elastio.accounting.burst_accounts import burst_accounts
 from elastio.accounting.history_store import read_loads, read_samples
 from elastio.accounting.ledger import Ledger
@@ -73,9 +73,11 @@ def report(app: App, as_json: bool, as_csv: bool, html_path: Path | None, since:
 def _report(ledgers: Sequence[Ledger], begin: float, end: float, zone: tzinfo) -> Report:
     rows = [row for ledger in ledgers for row in _rows(ledger, begin, end)]
     spans = sorted((s for ledger in ledgers for s in ledger.spans(begin, end)), key=lambda s: s.first_wall)
-    loads = {token: load for ledger in ledgers for token, load in read_loads(ledger.file, begin).items()}
+    first = min((row.started_wall for row in rows), default=begin)
+    loads = {token: load for ledger in ledgers for token, load in read_loads(ledger.file, first).items()}
+    moved = {token: each for ledger in ledgers for token, each in read_moved(ledger.file, first).items()}
     waits = burst_accounts(row for ledger in ledgers for row in read_accounts(ledger.file, begin, end))
-    return replace(build(tuple(rows), tuple(spans), begin, end, zone, loads), waits=waits)
+    return replace(build(tuple(rows), tuple(spans), begin, end, zone, loads, moved), waits=waits)
 
 
 def _rows(ledger: Ledger, begin: float, end: float) -> tuple[CycleRow, ...]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from elastio.core.account import Totals
+from elastio.core.moved import Moved
 
 Groups = Mapping[str, Totals]
 # Without samples for so long nobody saw how the burst went on: the machine slept, or the agent was stopped.
@@ -27,26 +28,29 @@ UNSEEN_S = 60.0
 class Watch:
     """What is to be looked at: cgroups by patterns of their paths, and the device whose bandwidth limit is in force.
 
-    `begun_at` tells one burst from another. `cap_mb_s` None: the limit is not known.
+    `begun_at` tells one burst from another. `cap_mb_s` None: the limit is not known. `token`: the boost that is there.
     """
 
     begun_at: float
     device: str
     cap_mb_s: float | None
     patterns: tuple[str, ...]
+    token: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What came of it: the sums of cgroups that were looked at. `remarks`: what could not be seen, as sentences.
 
-    `is_lost`: there was no answer.
+    `moved`: what cgroups moved since the reading before, in the boost `token`. `is_lost`: there was no answer.
     """
 
     begun_at: float
     groups: Groups = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     is_lost: bool = False
+    token: str | None = None
+    moved: Mapping[str, Moved] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ are looked at is a matter of processor time: what a look costs is taken from a c
 so that a machine with many tasks is looked at more rarely, and never at a higher price. A quiet machine has saved
 CREDIT_S for the next burst.
 
+What each cgroup moves is counted with the list, and once more when a boost begins or ends: its bytes are those of the
+boost in which they were moved, within a second or two.
+
 A task in state D waits. Whether one in state S waits for libaio or io_uring shows only to who may trace it (ptrace(2)),
 which the agent's unit may not: then it sleeps. The kernel's pressure (PSI) is not read: it misses an fsync.
 
@@ -76,7 +79,9 @@ class GroupWatch:
     ) -> None:
         self._sysfs, self._clock, self._sleep, self._spent_s = sysfs, clock, sleep, spent_s
         self._burst: tuple[float, str] | None = None
+        self._token: str | None = None
         self._groups: dict[str, _Group] = {}
+        self._steps: dict[str, Moved] = {}
         self._credit_s, self._credited_at, self._listed_at = CREDIT_S, clock.now(), float("-inf")
         self._disk: DiskActivity | None = None
         self._looks = 0
@@ -85,7 +90,7 @@ class GroupWatch:
         """The sums of the cgroups that it was the turn of. What cannot be read is a remark, never an error."""
         spent_s, now = self._spent_s(), self._clock.now()
         self._credit_s = min(CREDIT_S, self._credit_s + SHARE * max(0.0, now - self._credited_at))
-        self._credited_at = now
+        self._credited_at, self._steps, token = now, {}, self._token
         try:
             remarks = self._list(watch, now)
             due = self._due()
@@ -93,15 +98,16 @@ class GroupWatch:
         except HostError as error:
             groups, remarks, more = {}, (), (str(error),)
         self._credit_s -= self._spent_s() - spent_s
-        return Seen(watch.begun_at, groups, (*remarks, *more))
+        return Seen(watch.begun_at, groups, (*remarks, *more), token=token, moved=self._steps)
 
     def _list(self, watch: Watch, now: float) -> tuple[str, ...]:
         """Which cgroups there are, and which of them use the device. Raises HostError where none is counted."""
         if self._burst != (watch.begun_at, watch.device):
             cgroups.check_counted(self._sysfs)
             self._burst, self._groups = (watch.begun_at, watch.device), {}
-        elif self._credit_s <= 0 or (self._is_used() and now - self._listed_at < LIST_S):
+        elif watch.token == self._token and not self._is_due(now):
             return ()
+        self._token = watch.token
         self._listed_at, self._disk = now, DiskActivity(self._sysfs, watch.device)
         number = self._sysfs.read(f"sys/block/{watch.device}/dev")
         named = cgroups.chosen(self._sysfs, watch.patterns)
@@ -112,14 +118,17 @@ class GroupWatch:
             known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
             known.moved, step = moved or known.moved, (moved or known.moved).since(known.moved)
             known.used_bytes += step.total_bytes
+            if step.total_bytes:
+                self._steps[name] = step
             if not known.used_bytes:
                 known.since = now  # until now it cannot have waited for the device
         over = len(named) - MOST_GROUPS
         many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
         return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))
 
-    def _is_used(self) -> bool:
-        return any(group.used_bytes for group in self._groups.values())
+    def _is_due(self, now: float) -> bool:
+        is_used = any(group.used_bytes for group in self._groups.values())
+        return self._credit_s > 0 and (not is_used or now - self._listed_at >= LIST_S)
 
     def _due(self) -> tuple[str, ...]:
         """Those whose turn it is, as many as there is credit for. One that no credit suffices for needs all of it."""

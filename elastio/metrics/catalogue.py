@@ -136,6 +136,11 @@ METRICS = (
     _billed("cap_used_ratio", "What was spent in the day or month, by all that share the cap, over the cap.", "cap"),
     _counted("computing_seconds", "Time that a cgroup computed in bursts that are over.", "cgroup"),
     _counted("wait_seconds", "Time in the other parts of the account, in bursts that are over.", "cgroup", "part"),
+    _counted(
+        "cgroup_cost", "Part of a cgroup in what caches have cost, in boosts that are over.", "cgroup", "currency"
+    ),
+    _counted("cgroup_agbs", "Part of a cgroup in the AGBs of caches, in boosts that are over.", "cgroup"),
+    _counted("cgroup_bytes", "Bytes that a cgroup moved in boosts that are over.", "cgroup", "direction"),
     _billed("ahead_purchases", "Caches bought ahead of bursts in the last 30 days, by result.", "burst", "result"),
     _billed("ahead_hit_ratio", "Share of these that a load found, of those that are decided.", "burst"),
 )

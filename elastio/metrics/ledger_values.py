@@ -7,12 +7,13 @@ run on. So the counters of cost and AGBs count only what was owed LAG_S ago: by 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elastio.accounting.account_rows import Parts
+from elastio.accounting.account_rows import MOST_SUMS, OTHERS, Parts
 from elastio.accounting.ahead_lines import ahead_lines
+from elastio.accounting.group_costs import Moves, boost_costs
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import PAST_S
 from elastio.accounting.rows import CycleRow, spend_since
@@ -29,7 +30,7 @@ NO_FAILURES = (FailureKind.WITHDRAWN, FailureKind.CAPPED)
 
 @dataclass(frozen=True, slots=True)
 class Bills:
-    """What the ledger has at `wall`: all cycles, the loads of those of the last PAST_S, and the learned size.
+    """What the ledger has at `wall`: all cycles, their loads, what cgroups moved in them, and the learned size.
 
     `day` and `month` are those of `wall`. `caps` None: they are not known, because the configuration cannot be read.
     `others`: what other devices have spent and reserved under shared caps. `waits`: the seconds of each part of the
@@ -45,6 +46,7 @@ class Bills:
     caps: Caps | None = None
     others: Others = NO_OTHERS
     waits: Mapping[str, Parts] = field(default_factory=dict)
+    moved: Mapping[str, Moves] = field(default_factory=dict)
 
 
 def ledger_values(bills: Bills) -> Iterator[Value]:
@@ -60,6 +62,7 @@ def ledger_values(bills: Bills) -> Iterator[Value]:
     yield from _periods(bills)
     yield from _ahead(bills)
     yield from _waits(bills.waits)
+    yield from _groups(bills)
 
 
 def _counters(boosts: Collection[CycleRow]) -> Iterator[Value]:
@@ -129,6 +132,30 @@ def _waits(waits: Mapping[str, Parts]) -> Iterator[Value]:
         for part in PARTS:
             if part != COMPUTING:
                 yield Value("elastio_wait_seconds_total", parts.get(part, 0.0), (cgroup, part))
+
+
+def _groups(bills: Bills) -> Iterator[Value]:
+    """Of the cgroups that were seen first, and of the OTHERS: in boosts whose bills have been closed for LAG_S."""
+    ended = [
+        (row.closed_wall, row) for row in bills.rows if row.closed_wall is not None and row.opened_wall is not None
+    ]
+    names: dict[str, None] = {}
+    found: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    for closed_wall, row in sorted(ended, key=lambda each: (each[0], each[1].token)):
+        if closed_wall > bills.wall - LAG_S:
+            continue
+        amounts = row.agbs(float("-inf"), closed_wall), row.cost(float("-inf"), closed_wall)
+        for each in boost_costs(bills.moved.get(row.token, {}), bills.loads.get(row.token), *amounts):
+            if len(names) < MOST_SUMS and each.cgroup != OTHERS:
+                names[each.cgroup] = None
+            name = each.cgroup if each.cgroup in names else OTHERS
+            found["agbs", name] += each.agbs
+            found["bytes", name, "read"] += each.moved.read_bytes
+            found["bytes", name, "write"] += each.moved.written_bytes
+            if each.cost is not None:
+                found["cost", name, row.currency] += each.cost
+    for (what, *labels), amount in found.items():
+        yield Value(f"elastio_cgroup_{what}_total", amount, tuple(labels))
 
 
 def _by_currency(rows: Collection[CycleRow]) -> dict[str, list[CycleRow]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from elastio.core.account import Limit, Totals, cap_in, totals_of
+from elastio.core.moved import Moved
 from elastio.core.waits import DiskCount, Instant, sample_of
 from elastio.core.watched_bursts import Seen, Watch
 from elastio.sim.flows import Load
@@ -18,7 +19,7 @@ from elastio.sim.kernel import SimKernel
 from elastio.sim.shares import READERS, WRITERS
 from elastio.units import KIB
 
-LOOK_S, READING_S = 1.0, 0.1
+LOOK_S, READING_S, LIST_S = 1.0, 0.1, 5.0
 REQUEST_BYTES = 512 * KIB
 ROUNDING_S = 1e-6
 
@@ -39,6 +40,11 @@ class SimGroupWatch:
         self._first: dict[str, int] = {}
         self._since: dict[str, float] = {}
         self._instants: dict[str, list[Instant]] = {}
+        self._listed: dict[str, int] = {}
+        self._listed_at = float("-inf")
+        self._steps: dict[str, Moved] = {}
+        self._token: str | None = None
+        self._steps_token: str | None = None
         self._busy_s, self._busy_at, self._busy_moved = 0.0, 0.0, 0
 
     @property
@@ -55,7 +61,10 @@ class SimGroupWatch:
         self.looks += 1
         if self._burst != job.begun_at:
             self._burst, self._first = job.begun_at, self._moved()
-            self._since = dict.fromkeys(self._first, now)
+            self._since, self._listed, self._listed_at = dict.fromkeys(self._first, now), self._first, now
+            self._steps, self._token, self._steps_token = {}, job.token, job.token
+        elif job.token != self._token or now - self._listed_at >= LIST_S:
+            self._count(job.token)
         self._instants = {}
         self.observe()
 
@@ -66,12 +75,14 @@ class SimGroupWatch:
         self.observe()
         self._watch = None
         if self.hangs:
-            self.hangs = False
+            self.hangs, self._burst = False, None  # the next child knows nothing
             return self._lost(watch, now - self._begun_at)
         remarks = [f"the cgroup {name} is gone: its account ends there" for name in self._since if name in self.gone]
         self._since = {name: at for name, at in self._since.items() if name not in self.gone}
         found = {name: self._totals(watch, name) for name in self._since if name in self._instants}
-        return Seen(watch.begun_at, {n: totals for n, totals in found.items() if totals is not None}, tuple(remarks))
+        steps, self._steps = self._steps, {}
+        groups = {name: totals for name, totals in found.items() if totals is not None}
+        return Seen(watch.begun_at, groups, tuple(remarks), token=self._steps_token, moved=steps)
 
     def next_event_at(self) -> float | None:
         return None if self._watch is None else self._deadline if self.hangs else self._begun_at + LOOK_S
@@ -109,6 +120,14 @@ class SimGroupWatch:
         until, since = instants[-1].at, self._since[name]
         self._since[name] = until
         return totals_of(sample, cap_in(sample, watch.cap_mb_s, limits)).standing_for(until - since)
+
+    def _count(self, token: str | None) -> None:
+        """What was moved since the last time is of the boost that was there."""
+        now = self._moved()
+        steps = {name: now[name] - self._listed[name] for name in now if name not in self.gone}
+        self._steps = {n: Moved(step, 0) if n == READERS else Moved(0, step) for n, step in steps.items() if step}
+        self._steps_token, self._token = self._token, token
+        self._listed, self._listed_at = now, self._kernel.clock.now()
 
     def _moved(self) -> dict[str, int]:
         traffic = self._kernel.traffic.adaptive

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from elastio.accounting.account_rows import AccountRow
-from elastio.accounting.account_store import read_accounts
-from elastio.accounting.history_store import HistoryLimits
+from elastio.accounting.account_store import read_accounts, read_moved
+from elastio.accounting.history_store import HistoryLimits, read_loads
 from elastio.accounting.recorder import CostRecorder
 from elastio.config.profile import ProfileSection
 from elastio.core.account import account
 from elastio.core.inflection import curves_of
+from elastio.core.model import RequestKind
 from elastio.core.state import Phase
 from elastio.core.watched_bursts import UNSEEN_S, Watch
 from elastio.sim.records import LockableLedger
 from elastio.sim.run import Simulation
 from elastio.sim.shares import READERS, WRITERS
 from elastio.sim.workload import Segment
-from tests.simulated import BURST, QUIET, assert_at_rest, machine
+from tests.simulated import BURST, KERNEL, QUIET, assert_at_rest, machine
 
 SATURATED = (Segment(2, 0), Segment(20, 60), QUIET)
 
@@ -35,6 +37,14 @@ def kept(sim: Simulation, ledger: LockableLedger, **settings: object) -> None:
     recorder = CostRecorder(ledger, sim.policy.backing_uuid, HistoryLimits())
     ledger.lock_while(sim.is_ledger_locked)
     sim.keep_accounts(recorder.keep_accounts, ProfileSection(**settings))  # type: ignore[arg-type]
+
+
+def recorded(load: tuple[Segment, ...], ledger: LockableLedger, **policy: Any) -> Simulation:
+    """A machine whose boosts, with all that belongs to them, are in the ledger."""
+    recorder = CostRecorder(ledger, KERNEL.backing_uuid, HistoryLimits())
+    sim = machine(load, recorder=recorder, **policy)
+    sim.keep_accounts(recorder.keep_accounts, ProfileSection())
+    return sim
 
 
 def rows(ledger: LockableLedger) -> list[AccountRow]:
@@ -75,6 +85,36 @@ def test_a_burst_with_a_boost_names_it_and_waits_less_with_the_cache(ledger: Loc
     assert [row.cgroup for row in boosted] == [WRITERS]
     with_share = account(boosted[0].totals).bandwidth_s / boosted[0].totals.seconds
     assert with_share < account(without.totals).bandwidth_s / without.totals.seconds - 0.2
+
+
+def test_what_cgroups_move_in_a_boost_is_nearly_all_of_its_load(ledger: LockableLedger) -> None:
+    sim = recorded((Segment(2, 0), Segment(40, 40, 10), QUIET), ledger)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
+    assert_at_rest(sim)
+    ((token, moved),) = read_moved(ledger.file).items()
+    load = read_loads(ledger.file)[token]
+    assert moved.keys() == {READERS, WRITERS}
+    assert 0.9 * load.written_bytes < moved[WRITERS].written_bytes <= load.written_bytes
+    assert 0.9 * load.read_bytes < moved[READERS].read_bytes <= load.read_bytes
+    assert (moved[WRITERS].read_bytes, moved[READERS].written_bytes) == (0, 0)
+
+
+def test_two_boosts_in_one_burst_have_their_own_bytes(ledger: LockableLedger) -> None:
+    sim = recorded((Segment(2, 0), Segment(200, 40), QUIET), ledger, trigger_delay_s=5.0)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
+    assert not read_moved(ledger.file)
+    assert sim.ask(RequestKind.FLUSH).accepted
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 120)
+    sim.run_for(10)
+    first = read_moved(ledger.file)
+    assert len(first) == 1
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
+    assert_at_rest(sim)
+    both, loads = read_moved(ledger.file), read_loads(ledger.file)
+    assert len(both) == 2
+    assert first.items() < both.items()
+    for token, moved in both.items():
+        assert moved[WRITERS].written_bytes == pytest.approx(loads[token].written_bytes, rel=0.1)
 
 
 def test_a_program_at_half_the_bandwidth_computes_for_half_of_its_time(ledger: LockableLedger) -> None:

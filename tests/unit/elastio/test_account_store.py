@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from elastio.accounting.account_rows import MOST_SUMS, OTHERS, AccountRow, parts_of
-from elastio.accounting.account_store import read_accounts, read_sums, write_accounts
+from elastio.accounting.account_store import read_accounts, read_moved, read_sums, write_accounts
 from elastio.accounting.burst_accounts import burst_accounts
 from elastio.accounting.database import LedgerFile
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import MOST_WAITING, CostRecorder
 from elastio.core.account import PARTS, Totals
+from elastio.core.moved import Moved
 from tests.unit.elastio.core.wait_runs import Stretch, moments, totals
 
 CAP_MB_S = 100.0
@@ -37,32 +38,32 @@ def file(path: Path) -> Iterator[LedgerFile]:
 
 def test_a_row_is_read_as_it_was_written(file: LedgerFile) -> None:
     rows = [row(5, "a", MIXED, "token"), row(5, "b", WAITS), row(9, "a", Totals(delayed_s=None))]
-    write_accounts(file, rows, 0.0)
+    write_accounts(file, rows, {}, 0.0)
     assert list(read_accounts(file, 0.0, 100.0)) == rows
 
 
 def test_a_burst_that_goes_on_replaces_its_row(file: LedgerFile) -> None:
-    write_accounts(file, [row(5, sums=WAITS, is_over=False)], 0.0)
+    write_accounts(file, [row(5, sums=WAITS, is_over=False)], {}, 0.0)
     assert not read_sums(file)
     for _ in range(2):
-        write_accounts(file, [row(5, sums=WAITS.plus(MIXED))], 0.0)
+        write_accounts(file, [row(5, sums=WAITS.plus(MIXED))], {}, 0.0)
     assert sum(read_sums(file)["a"].values()) == pytest.approx(WAITS.seconds + MIXED.seconds)
     assert [each.totals for each in read_accounts(file, 0.0, 100.0)] == [WAITS.plus(MIXED)]
 
 
 @pytest.mark.parametrize(("since", "until", "found"), [(0, 5, 0), (0, 6, 1), (14, 20, 1), (15, 20, 0)])
 def test_a_period_has_the_bursts_that_overlap_it(file: LedgerFile, since: float, until: float, found: int) -> None:
-    write_accounts(file, [row(5)], 0.0)
+    write_accounts(file, [row(5)], {}, 0.0)
     assert len(read_accounts(file, since, until)) == found
 
 
 def test_what_is_deleted_stays_in_the_seconds_of_all_time(file: LedgerFile) -> None:
     rows = [row(5, "b"), row(30, "a"), row(60, "b", WAITS), row(90, "a", WAITS)]
-    write_accounts(file, rows, 0.0)
+    write_accounts(file, rows, {}, 0.0)
     before = read_sums(file)
     assert list(before) == ["b", "a"]
-    write_accounts(file, [row(90, "a", WAITS)], 65.0)
-    write_accounts(file, [row(90, "a", WAITS)], 75.0)
+    write_accounts(file, [row(90, "a", WAITS)], {}, 65.0)
+    write_accounts(file, [row(90, "a", WAITS)], {}, 75.0)
     assert [each.begun_wall for each in read_accounts(file, 0.0, 100.0)] == [90]
     after = read_sums(file)
     assert list(after) == ["b", "a"]
@@ -73,11 +74,39 @@ def test_what_is_deleted_stays_in_the_seconds_of_all_time(file: LedgerFile) -> N
 
 def test_cgroups_beyond_the_first_are_added_up_together(file: LedgerFile) -> None:
     for number in range(MOST_SUMS + 3):
-        write_accounts(file, [row(5 + number, f"run-{number}", WAITS)], 0.0)
-    write_accounts(file, [row(99, "run-0", WAITS)], 0.0)
+        write_accounts(file, [row(5 + number, f"run-{number}", WAITS)], {}, 0.0)
+    write_accounts(file, [row(99, "run-0", WAITS)], {}, 0.0)
     sums = read_sums(file)
     assert len(sums) == MOST_SUMS + 1
     assert (sum(sums["run-0"].values()), sum(sums[OTHERS].values())) == (2 * WAITS.seconds, 3 * WAITS.seconds)
+
+
+def test_what_cgroups_moved_in_a_boost_adds_up(file: LedgerFile) -> None:
+    write_accounts(file, [], {("t", "a"): Moved(1, 2), ("t", "b"): Moved(3, 4)}, 0.0)
+    write_accounts(file, [], {("t", "a"): Moved(10, 20), ("u", "a"): Moved(5, 6)}, 0.0)
+    assert read_moved(file) == {"t": {"a": Moved(11, 22), "b": Moved(3, 4)}, "u": {"a": Moved(5, 6)}}
+
+
+def test_a_boost_has_a_bounded_number_of_cgroups(file: LedgerFile) -> None:
+    for _ in range(2):
+        write_accounts(file, [], {("t", f"run-{number}"): Moved(0, 1) for number in range(MOST_SUMS + 3)}, 0.0)
+    found = read_moved(file)["t"]
+    assert len(found) == MOST_SUMS
+    assert set(found.values()) == {Moved(0, 2)}
+
+
+def test_what_was_moved_is_written_once_after_a_failure(path: Path) -> None:
+    with Ledger(path) as ledger:
+        recorder = CostRecorder(ledger, "dev", HistoryLimits(days=1))
+        other = Ledger(path)
+        with other.file.write():
+            for _ in range(2):
+                recorder.keep_accounts([], {("t", "a"): Moved(1, 2)})
+        other.close()
+        assert not read_moved(ledger.file)
+        for _ in range(2):
+            recorder.keep_accounts([], {("t", "a"): Moved(10, 20)})
+        assert read_moved(ledger.file) == {"t": {"a": Moved(22, 44)}}
 
 
 def test_rows_of_a_cgroup_give_one_account_and_all_together_another() -> None:
@@ -96,13 +125,13 @@ def test_rows_that_cannot_be_written_are_kept_within_bounds(path: Path) -> None:
         recorder = CostRecorder(ledger, "dev", HistoryLimits(days=1))
         other = Ledger(path)
         with other.file.write():
-            recorder.keep_accounts([row(float(at)) for at in range(MOST_WAITING)])
-            recorder.keep_accounts([row(float(MOST_WAITING))])
+            recorder.keep_accounts([row(float(at)) for at in range(MOST_WAITING)], {})
+            recorder.keep_accounts([row(float(MOST_WAITING))], {})
         other.close()
         assert not read_accounts(ledger.file, 0.0, 1e9)
-        recorder.keep_accounts([row(float(MOST_WAITING + 1))])
+        recorder.keep_accounts([row(float(MOST_WAITING + 1))], {})
         assert len(read_accounts(ledger.file, 0.0, 1e9)) == MOST_WAITING
-        recorder.keep_accounts([row(200_000.0)])
+        recorder.keep_accounts([row(200_000.0)], {})
         assert len(read_accounts(ledger.file, 0.0, 1e9)) < MOST_WAITING
 
 
@@ -110,6 +139,6 @@ def test_what_is_written_is_not_written_again(path: Path) -> None:
     with Ledger(path) as ledger:
         recorder = CostRecorder(ledger, "dev", HistoryLimits(days=1))
         for begun in (5.0, 200_000.0, 200_100.0, 200_200.0):
-            recorder.keep_accounts([row(begun, sums=WAITS)])
+            recorder.keep_accounts([row(begun, sums=WAITS)], {})
         assert [each.begun_wall for each in read_accounts(ledger.file, 0.0, 1e9)] == [200_000, 200_100, 200_200]
         assert sum(read_sums(ledger.file)["a"].values()) == pytest.approx(4 * WAITS.seconds)

@@ -29,7 +29,7 @@ def put(directory: Path, *rows: tuple[float, str, Totals, str | None]) -> None:
     (directory / "elastio.toml").write_text(CONFIG.replace("{state}", str(directory)))
     with Ledger(directory / "ledger.sqlite") as ledger:
         known = [AccountRow(UUID, begun, name, begun + 10, token, True, sums) for begun, name, sums, token in rows]
-        write_accounts(ledger.file, known, 0.0)
+        write_accounts(ledger.file, known, {}, 0.0)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from elastio.core.account import account
+from elastio.core.moved import Moved
 from elastio.core.watched_bursts import Seen, Watch
 from elastio.host.group_watch import CREDIT_S, LIST_S, MOST_GROUPS, MOST_THREADS, SHARE, GroupWatch
 from elastio.host.io_max import CGROUPS
@@ -72,10 +73,10 @@ class Machine:
     def spent(self) -> float:
         return self.kernel.reads * self.cost_s
 
-    def look(self, begun_at: float = 1.0, cap_mb_s: float | None = 10.0) -> Seen:
+    def look(self, begun_at: float = 1.0, cap_mb_s: float | None = 10.0, token: str | None = None) -> Seen:
         """One look a second, as the agent asks for them."""
         self.clock.at += 1.0
-        return self.watch.look(Watch(begun_at, "bcache0", cap_mb_s, PATTERNS))
+        return self.watch.look(Watch(begun_at, "bcache0", cap_mb_s, PATTERNS, token))
 
     def _move(self) -> None:
         sectors, busy_ms = self.moved // 512, round(self.clock.at * 1000)
@@ -103,6 +104,28 @@ def test_only_who_has_used_the_device_in_the_burst_is_looked_at(machine: Machine
     machine.clock.at += LIST_S
     assert list(machine.look().groups) == [CRON, DB]
     assert machine.look(begun_at=2.0).groups == {}
+
+
+def test_what_cgroups_move_is_counted_once_and_in_the_boost_that_was_there(machine: Machine) -> None:
+    machine.use(CRON, 700)
+    assert not machine.look().moved  # when it was moved is not known
+    machine.use(DB, 500)
+    first = machine.look()
+    assert (first.token, first.moved) == (None, {DB: Moved(0, 500)})
+    machine.use(DB, 600)
+    assert not machine.look().moved
+    before = machine.look(token="a")
+    assert (before.token, before.moved) == (None, {DB: Moved(0, 100)})
+    machine.use(DB, 650)
+    machine.use(CRON, 30)  # another one, of the same name
+    machine.clock.at += LIST_S
+    boosted = machine.look(token="a")
+    assert (boosted.token, boosted.moved) == ("a", {DB: Moved(0, 50), CRON: Moved(0, 30)})
+    machine.use(DB, 660)
+    after = machine.look()
+    assert (after.token, after.moved) == ("a", {DB: Moved(0, 10)})
+    machine.use(DB, 900)
+    assert not machine.look(begun_at=2.0).moved
 
 
 def test_a_look_stands_for_the_time_since_the_last(machine: Machine) -> None:

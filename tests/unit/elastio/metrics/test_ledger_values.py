@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from elastio.accounting.account_rows import MOST_SUMS, OTHERS
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow
 from elastio.core.model import Others, Period, Spent
+from elastio.core.moved import Moved
 from elastio.core.policy import Caps
 from elastio.metrics.ledger_values import LAG_S, Bills, ledger_values
 
@@ -116,6 +118,37 @@ def test_the_parts_of_the_account_have_a_series_each() -> None:
         "elsewhere": 0,
         "unknown": 0,
     }
+
+
+def test_what_cgroups_cost_is_counted_once_the_bill_is_closed_for_good() -> None:
+    moved = {"t": {"a": Moved(0, 3 * GB)}, "u": {"b": Moved(GB, GB)}, "v": {"a": Moved(0, GB)}}
+    loads = {"t": CycleLoad(0, 4 * GB)}
+    ended = replace(ROW, closed_wall=WALL - 100)
+    late, still = replace(ended, token="u", closed_wall=WALL - LAG_S / 2), replace(ROW, token="v")
+    found = values(bills(ended, late, still, moved=moved, loads=loads))
+    assert {key: value for key, value in found.items() if key[0].startswith("cgroup_")} == {
+        ("cgroup_agbs_total", "a"): pytest.approx(7500),
+        ("cgroup_agbs_total", "others"): pytest.approx(2500),
+        ("cgroup_cost_total", "a", "USD"): pytest.approx(0.075),
+        ("cgroup_cost_total", "others", "USD"): pytest.approx(0.025),
+        ("cgroup_bytes_total", "a", "read"): 0,
+        ("cgroup_bytes_total", "a", "write"): 3 * GB,
+        ("cgroup_bytes_total", "others", "read"): 0,
+        ("cgroup_bytes_total", "others", "write"): GB,
+    }
+
+
+def test_a_cgroup_that_came_late_is_one_of_the_others_for_ever() -> None:
+    rows = [
+        replace(ROW, token=f"t{n}", started_wall=WALL - n, closed_wall=WALL - 200 + n) for n in range(MOST_SUMS + 2)
+    ]
+    moved = {row.token: {f"run-{n}": Moved(0, GB)} for n, row in enumerate(rows)}
+    for count in range(MOST_SUMS - 1, len(rows) + 1):
+        found = values(bills(*rows[:count], moved=moved))
+        names = {key[1] for key in found if key[0] == "cgroup_agbs_total"}
+        assert names == {OTHERS, *(f"run-{n}" for n in range(min(count, MOST_SUMS)))}
+        agbs = sum(value for key, value in found.items() if key[0] == "cgroup_agbs_total")
+        assert agbs == pytest.approx(found[("agbs_total",)])
 
 
 def test_a_size_that_was_learned_is_shown() -> None:
