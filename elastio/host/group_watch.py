@@ -1,11 +1,18 @@
 """Where the time of cgroups goes while the adaptive device is loaded: a look of about a second at some of them.
 
 Theory of operation. A cgroup that moves nothing on the device does not wait for it, and is not looked at; which ones do
-is read from `io.stat` every LIST_S. Each look reads the tasks of some cgroups READINGS times, those first that were not
-looked at for longest, of these who has moved most; and it stands for the time since (`core.watched_bursts`). How many
-are looked at is a matter of processor time: what a look costs is taken from a credit that grows by SHARE of the time,
-so that a machine with many tasks is looked at more rarely, and never at a higher price. A quiet machine has saved
-CREDIT_S for the next burst.
+is read from `io.stat` every LIST_S. A burst may be over before that shows, so its first look is at those that have
+moved something since the list before it, and one that moves nothing meanwhile was not seen. Each look reads the tasks
+of some cgroups READINGS times, those first that were not looked at for longest, of these who has moved most; and it
+stands for the time since (`core.watched_bursts`).
+
+How many are looked at is a matter of processor time: what a look costs is taken from a credit that grows by SHARE of
+the time up to CREDIT_S, so that a machine with many tasks is looked at more rarely. In any T seconds looks cost at most
+SHARE T + CREDIT_S, and one look: 0.45 % of a processor in a minute, 0.26 % in an hour. So the first seconds of a burst
+are looked at densely, a long one more rarely later, and the quiet after it pays that back.
+
+A kernel may count processor time in steps of a timer tick (user-mode Linux: 10 ms), and then a look costs nothing or a
+whole step. The sums are right, and a single look is not: what the next one will cost is a mean of the last ones.
 
 What each cgroup moves is counted with the list, and once more when a boost begins or ends: its bytes are those of the
 boost in which they were moved, within a second or two.
@@ -36,11 +43,11 @@ from elastio.host.task_states import CgroupMembers, TaskStates, instant_of
 from elastio.ports import Clock
 
 LOOK_S, READINGS = 1.0, 10
-SHARE, CREDIT_S = 0.0025, 0.015
+SHARE, CREDIT_S = 0.0025, 0.12
 LIST_S = 5.0
 MOST_GROUPS, MOST_THREADS = 50, 100
-# What the first look at a cgroup is taken to cost, in seconds of a processor.
-UNKNOWN_COST_S = 0.002
+# What the first look at a cgroup is taken to cost, in seconds of a processor; then the mean of about so many looks.
+UNKNOWN_COST_S, MEAN_OF = 0.002, 8
 # Looks follow each other in no rhythm that a program could have: the fractions of its multiples fill 0 to 1 evenly.
 GOLDEN = 0.6180339887498949
 
@@ -58,10 +65,14 @@ class _Listed:
 
 
 class _Group:
-    """What is known of a cgroup in this burst. `since`: the time that the next look stands for begins then."""
+    """What is known of a cgroup in this burst. `since`: the time that the next look stands for begins then.
+
+    `moved`: until the last list. `used_bytes`: since the first list of this burst, or, in that one, since the list
+    before it; only then `has_used` may be False.
+    """
 
     def __init__(self, sysfs: Sysfs, since: float, moved: Moved | None) -> None:
-        self.since, self.moved, self.used_bytes = since, moved or Moved(), 0
+        self.since, self.moved, self.used_bytes, self.has_used = since, moved or Moved(), 0, False
         self.cost_s = UNKNOWN_COST_S
         self.looks = 0
         self.asleep = AsyncWaits(sysfs, if_hidden=Sleep.ASLEEP)
@@ -82,8 +93,10 @@ class GroupWatch:
         self._token: str | None = None
         self._groups: dict[str, _Group] = {}
         self._steps: dict[str, Moved] = {}
+        self._listed: dict[str, Moved | None] = {}
         self._credit_s, self._credited_at, self._listed_at = CREDIT_S, clock.now(), float("-inf")
         self._disk: DiskActivity | None = None
+        self._number = ""
         self._looks = 0
 
     def look(self, watch: Watch) -> Seen:
@@ -102,26 +115,24 @@ class GroupWatch:
 
     def _list(self, watch: Watch, now: float) -> tuple[str, ...]:
         """Which cgroups there are, and which of them use the device. Raises HostError where none is counted."""
-        if self._burst != (watch.begun_at, watch.device):
+        is_first, before = self._burst != (watch.begun_at, watch.device), self._listed
+        if is_first:
             cgroups.check_counted(self._sysfs)
             self._burst, self._groups = (watch.begun_at, watch.device), {}
         elif watch.token == self._token and not self._is_due(now):
             return ()
         self._token = watch.token
         self._listed_at, self._disk = now, DiskActivity(self._sysfs, watch.device)
-        number = self._sysfs.read(f"sys/block/{watch.device}/dev")
+        self._number = self._sysfs.read(f"sys/block/{watch.device}/dev")
         named = cgroups.chosen(self._sysfs, watch.patterns)
         gone = [name for name in self._groups if name not in named]
         self._groups = {name: self._groups[name] for name in named[:MOST_GROUPS] if name in self._groups}
-        for name in named[:MOST_GROUPS]:
-            moved = cgroups.moved(self._sysfs, name, number)
-            known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
-            known.moved, step = moved or known.moved, (moved or known.moved).since(known.moved)
-            known.used_bytes += step.total_bytes
-            if step.total_bytes:
-                self._steps[name] = step
-            if not known.used_bytes:
-                known.since = now  # until now it cannot have waited for the device
+        self._listed = {name: cgroups.moved(self._sysfs, name, self._number) for name in named[:MOST_GROUPS]}
+        if is_first:
+            self._begin(before, now, max(watch.begun_at, now - LIST_S))
+            self._listed_at = float("-inf")  # who uses it in this burst shows in the second list
+        else:
+            self._count(now)
         over = len(named) - MOST_GROUPS
         many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
         return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))
@@ -129,6 +140,24 @@ class GroupWatch:
     def _is_due(self, now: float) -> bool:
         is_used = any(group.used_bytes for group in self._groups.values())
         return self._credit_s > 0 and (not is_used or now - self._listed_at >= LIST_S)
+
+    def _begin(self, before: Mapping[str, Moved | None], now: float, begun_at: float) -> None:
+        """Take those for users of this burst that have moved something since the list before it."""
+        for name, moved in self._listed.items():
+            used_bytes = (moved or Moved()).since(before.get(name) or Moved()).total_bytes
+            self._groups[name] = _Group(self._sysfs, begun_at if used_bytes else now, moved)
+            self._groups[name].used_bytes = used_bytes
+
+    def _count(self, now: float) -> None:
+        for name, moved in self._listed.items():
+            known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
+            known.moved, step = moved or known.moved, (moved or known.moved).since(known.moved)
+            known.used_bytes = step.total_bytes + (known.used_bytes if known.has_used else 0)
+            known.has_used = known.used_bytes != 0
+            if step.total_bytes:
+                self._steps[name] = step
+            if not known.has_used:
+                known.since = now  # until now it cannot have waited for the device
 
     def _due(self) -> tuple[str, ...]:
         """Those whose turn it is, as many as there is credit for. One that no credit suffices for needs all of it."""
@@ -192,8 +221,11 @@ class GroupWatch:
 
     def _totals(self, watch: Watch, name: str, instants: list[Instant], cost_s: float) -> Totals | None:
         group, sample = self._groups[name], sample_of(instants)
-        group.cost_s = cost_s
-        if sample is None:
+        group.cost_s += (cost_s - group.cost_s) / MEAN_OF
+        if not group.has_used:
+            moved = cgroups.moved(self._sysfs, name, self._number) or Moved()
+            group.has_used = moved.since(group.moved).total_bytes != 0
+        if sample is None or not group.has_used:
             return None
         limits = limits_of_cgroup(self._sysfs, watch.device, name)
         until, since = instants[-1].at, group.since

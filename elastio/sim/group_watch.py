@@ -2,8 +2,9 @@
 
 The same readings as `host.group_watch` makes of /proc, ten a second while a look goes on, and the same arithmetic on
 them. Each cgroup has one task. It is in state D while its request is in flight or held back, and runs otherwise: the
-simulated application computes while it does not wait. As on a real machine nothing is known of a cgroup before it has
-moved something in the burst, nothing during the first look, delay accounting is off, and a look may hang.
+simulated application computes while it does not wait. Nothing is known of a cgroup before it has moved something in the
+burst, so nothing during the first look, where a real machine may show some. As there, delay accounting is off, and a
+look may hang.
 """
 
 from __future__ import annotations
