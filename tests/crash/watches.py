@@ -75,15 +75,19 @@ class CapWatch:
 
     def __init__(self, sims: Sequence[Simulation], caps: Caps, failing_s: float = 0.0) -> None:
         self._sims, self._caps, self.failing_s = sims, caps, failing_s
-        self._seen_at, self.kept_s = 0.0, 0.0
+        self._seen_at, self.kept_s, self._unwritable_s = 0.0, 0.0, 0.0
         self._uncovered_s = dict.fromkeys(sims, 0.0)
 
     def broken(self) -> str:
         """The rule that is broken, asked after every step, or an empty string."""
         before, self._seen_at = self._seen_at, self._sims[0].world.clock.elapsed()
         for sim in self._sims:
-            if sim.phase is Phase.FAULTED and sim.world.volumes_left():
+            if not sim.world.volumes_left():
+                continue
+            if sim.phase is Phase.FAULTED:
                 self.kept_s += self._seen_at - before
+            elif sim.lasts(Kind.DISK_FULL):  # nothing is released that cannot be written down
+                self._unwritable_s += self._seen_at - before
         if not self._caps.shared or any(f.kind is Kind.WALL_JUMP for _, f in self._sims[0].world.happened):
             return ""  # a clock that was set says nothing
         reserved = {sim.world.provider: _reserved_s(sim) for sim in self._sims}
@@ -91,7 +95,8 @@ class CapWatch:
             self._uncovered_s[sim] = self._uncovered_s[sim] + self._seen_at - before if ahead_s < 0 else 0.0
         if max(self._uncovered_s.values()) > UNCOVERED_S + self.failing_s:
             return "a boost goes on beyond its reservation"
-        is_too_much = beyond_s(self._caps, reserved) > RESERVED_BEYOND_S + self.failing_s + self.kept_s
+        may_s = RESERVED_BEYOND_S + self.failing_s + self.kept_s + self._unwritable_s
+        is_too_much = beyond_s(self._caps, reserved) > may_s
         return "more is reserved than a shared cap leaves" if is_too_much else ""
 
     def beyond_s(self) -> float:

@@ -51,6 +51,8 @@ def test_nothing_is_lost_or_left_in_any_schedule(record_property: Callable[[str,
     [
         "0 | 1s:0:0 8s:60:0 | create#1=unseen:11 | kill@4",  # deleted before the cloud shows it: the bill goes on
         "1 | 1s:0:0 8s:60:0 | nothing | flush@8.33526",  # flushed in the decision that ends the attach
+        # The journal's disk is full while a release under a shared cap goes on.
+        "5085 beside moved cap=max_cost_per_day:60 | 1s:0:0 8s:60:0 | @dirty=vanish:1 @clean=disk_full:600 | kill@11",
         # Somebody bypasses the cache while cgroups are limited.
         "210 shares moved | 10s:0:10 22s:0:10 | @clean=none:10 | nobody",
         # Nothing that is absorbed wakes the flush of what the superblock calls clean.
