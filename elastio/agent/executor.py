@@ -7,47 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeAlias, assert_never
+from typing import Any
 
-from elastio.core.actions import (
-    Action,
-    AttachVolume,
-    BypassCache,
-    CreateVolume,
-    DeleteVolume,
-    DescribeVolume,
-    DetachCacheSet,
-    DetachVolume,
-    Effect,
-    EnterPhase1,
-    EnterPhase2,
-    HelpDetach,
-    Identify,
-    InstallCache,
-    LimitWrites,
-    ListForBacking,
-    ListVolumes,
-    MakeDurable,
-    Outcome,
-    OutcomeKind,
-    PollNotice,
-    RegisterBacking,
-    RegisterCache,
-    ReleaseCacheDisk,
-    SetFlush,
-    SetShares,
-    StartWithoutCache,
-    TagVolume,
-    TakeOverVolume,
-    TuneBacking,
-    Value,
-    WakeWriteback,
-    Worker,
-    worker_of,
-)
+from elastio.core import actions
+from elastio.core.actions import Action, CreateVolume, Effect, Outcome, OutcomeKind, Value, Worker, worker_of
 from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
-from elastio.core.model import NoticeView, Purchase, Quote, Serial, Volume
+from elastio.core.model import CacheSetUuid, NoticeView, Purchase, Quote, Serial, Volume
 from elastio.core.policy import quote_refusal
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
 from elastio.optional_ports import ListsForBacking, TagsVolumes, TakesOver, TellsNotices
@@ -57,11 +23,33 @@ from elastio.ports import CacheHost, NoReservations, Reservations, VolumeProvide
 FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 
 
-RepairAction: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
-ReleaseAction: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | RepairAction
-PhaseAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetShares | SetFlush
-PlainHostAction: TypeAlias = PhaseAction | ReleaseAction
-ReadAction: TypeAlias = DescribeVolume | Identify | ListVolumes | ListForBacking | PollNotice
+# Actions that are one call: of the kernel, and of the cloud.
+ON_HOST: dict[type[Action], Callable[[CacheHost, Any], CacheSetUuid | Effect | None]] = {
+    actions.TuneBacking: lambda host, a: host.tune_backing(a.depth),
+    actions.InstallCache: lambda host, a: host.install_cache(a.serial, a.size_bytes, flush_mb_s=a.flush_mb_s),
+    actions.EnterPhase1: lambda host, a: host.enter_phase1(flush_mb_s=a.flush_mb_s),
+    actions.EnterPhase2: lambda host, _: host.enter_phase2(),
+    actions.BypassCache: lambda host, _: host.bypass_cache(),
+    actions.LimitWrites: lambda host, a: host.limit_writes(a.mb_s),
+    actions.SetShares: lambda host, a: host.set_shares(a.plan),
+    actions.WakeWriteback: lambda host, _: host.wake_writeback(),
+    actions.SetFlush: lambda host, a: host.set_flush(a.mb_s),
+    actions.DetachCacheSet: lambda host, a: host.detach_cache_set(a.cache_set),
+    actions.ReleaseCacheDisk: lambda host, a: host.release_cache_disk(a.serial, a.size_bytes, a.cache_set),
+    actions.MakeDurable: lambda host, _: host.make_durable(),
+    actions.HelpDetach: lambda host, _: host.help_detach(),
+    actions.RegisterBacking: lambda host, _: host.register_backing(),
+    actions.RegisterCache: lambda host, a: host.register_cache(a.serial, a.cache_set),
+    actions.StartWithoutCache: lambda host, _: host.start_without_cache(),
+}
+IN_CLOUD: dict[type[Action], Callable[[VolumeProvider, Any], Value]] = {
+    actions.AttachVolume: lambda cloud, a: cloud.attach(a.volume_id),
+    actions.DetachVolume: lambda cloud, a: cloud.detach(a.volume_id),
+    actions.DeleteVolume: lambda cloud, a: cloud.delete(a.volume_id),
+    actions.DescribeVolume: lambda cloud, a: cloud.describe(a.volume_id),
+    actions.ListVolumes: lambda cloud, _: cloud.list_owned(),
+    actions.Identify: lambda cloud, _: cloud.identify(),
+}
 
 
 def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
@@ -103,37 +91,25 @@ class Executor:
         return Outcome(action, OutcomeKind.DONE, value, seconds=self._seconds() - began)
 
     def _carry_out(self, action: Action) -> Value:
+        if type(action) in ON_HOST:
+            return ON_HOST[type(action)](self._host, action)
         match action:
-            case CreateVolume():
+            case actions.CreateVolume():
                 return self._buy(action)
-            case DescribeVolume() | Identify() | ListVolumes() | ListForBacking() | PollNotice():
-                return self._read(action)
-            case InstallCache():
-                return self._host.install_cache(action.serial, action.size_bytes, flush_mb_s=action.flush_mb_s)
-            case TakeOverVolume():
-                return self._take_over(action)
-            case TagVolume():
-                self._tag(action)
-            case AttachVolume() | DetachVolume() | DeleteVolume():
-                self._move_volume(action)
-            case _:
-                return self._on_host(action)
-        return None
-
-    def _read(self, action: ReadAction) -> Value:
-        match action:
-            case DescribeVolume():
-                return self._provider().describe(action.volume_id)
-            case Identify():
-                return self._provider().identify()
-            case ListVolumes():
-                return self._provider().list_owned()
-            case ListForBacking():
+            case actions.ListForBacking():
                 return self._list_for_backing()
-            case PollNotice():
+            case actions.PollNotice():
                 return self._notice()
+            case actions.TakeOverVolume():
+                return self._take_over(action)
+            case actions.TagVolume():
+                self._tag(action)
+                return None
+            case actions.DetachVolume() | actions.DeleteVolume():
+                self._require_releasable(action.serial)
             case _:
-                assert_never(action)
+                pass
+        return IN_CLOUD[type(action)](self._provider(), action)
 
     def _list_for_backing(self) -> tuple[Volume, ...]:
         """Raises RefusedError where the provider cannot: no volume is known then, which is not the same as none."""
@@ -143,7 +119,7 @@ class Executor:
             raise RefusedError(text, code="provider.list_for_backing")
         return provider.list_for_backing()
 
-    def _take_over(self, action: TakeOverVolume) -> Volume:
+    def _take_over(self, action: actions.TakeOverVolume) -> Volume:
         """Everything is asked again here, just before the change."""
         provider = self._provider()
         if not isinstance(provider, TakesOver):
@@ -175,81 +151,16 @@ class Executor:
             return NoticeView(supported=False)
         return NoticeView(supported=True, notice=provider.notice())
 
-    def _tag(self, action: TagVolume) -> None:
+    def _tag(self, action: actions.TagVolume) -> None:
         """Without effect on a cloud without tags, which has no janitor that reads them."""
         provider = self._provider()
         if isinstance(provider, TagsVolumes):
             provider.tag(action.volume_id, action.tag)
 
-    def _move_volume(self, action: AttachVolume | DetachVolume | DeleteVolume) -> None:
-        provider = self._provider()
-        match action:
-            case AttachVolume():
-                provider.attach(action.volume_id)
-            case DetachVolume():
-                self._require_releasable(action.serial)
-                provider.detach(action.volume_id)
-            case DeleteVolume():
-                self._require_releasable(action.serial)
-                provider.delete(action.volume_id)
-            case _:
-                assert_never(action)
-
     def _require_releasable(self, serial: Serial) -> None:
         reason = why_not_release(serial, self._host.scan((serial,)))
         if reason:
             raise NotOursError(f"the volume with serial {serial} is kept: {reason}", code="may-hold-data")
-
-    def _on_host(self, action: PlainHostAction) -> Effect | None:
-        host = self._host
-        match action:
-            case TuneBacking():
-                host.tune_backing(action.depth)
-            case EnterPhase1():
-                host.enter_phase1(flush_mb_s=action.flush_mb_s)
-            case EnterPhase2():
-                host.enter_phase2()
-            case LimitWrites():
-                host.limit_writes(action.mb_s)
-            case SetShares():
-                host.set_shares(action.plan)
-            case BypassCache():
-                return host.bypass_cache()
-            case SetFlush():
-                host.set_flush(action.mb_s)
-            case _:
-                return self._release(action)
-        return None
-
-    def _release(self, action: ReleaseAction) -> Effect | None:
-        host = self._host
-        match action:
-            case WakeWriteback():
-                host.wake_writeback()
-            case DetachCacheSet():
-                return host.detach_cache_set(action.cache_set)
-            case ReleaseCacheDisk():
-                return host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
-            case _:
-                return self._repair(action)
-        return None
-
-    def _repair(self, action: RepairAction) -> Effect | None:
-        host = self._host
-        match action:
-            case MakeDurable():
-                host.make_durable()
-            case HelpDetach():
-                host.help_detach()
-            case RegisterBacking():
-                return host.register_backing()
-            case RegisterCache():
-                return host.register_cache(action.serial, action.cache_set)
-            case StartWithoutCache():
-                return host.start_without_cache()
-            case _:
-                assert_never(action)
-        return None
 
 
 def lost(action: Action, seconds: float) -> Outcome:
@@ -260,10 +171,10 @@ def lost(action: Action, seconds: float) -> Outcome:
 
 # Time-outs of actions, after which the worker's child is killed: above the adapter's own.
 TIMEOUTS_S: dict[type[Action], float] = {
-    InstallCache: 90.0,
-    DetachCacheSet: 60.0,
-    ReleaseCacheDisk: 60.0,
-    MakeDurable: 60.0,
+    actions.InstallCache: 90.0,
+    actions.DetachCacheSet: 60.0,
+    actions.ReleaseCacheDisk: 60.0,
+    actions.MakeDurable: 60.0,
 }
 HOST_TIMEOUT_S = 30.0
 CLOUD_TIMEOUT_S = 60.0

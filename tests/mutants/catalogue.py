@@ -273,8 +273,8 @@ WRITING_DOWN = (
         "a detach deletes",
         "a volume leaves before it is deleted",
         "elastio/agent/executor.py",
-        "provider.detach(action.volume_id)",
-        "provider.delete(action.volume_id)",
+        "cloud.detach(a.volume_id)",
+        "cloud.delete(a.volume_id)",
     ),
     one(
         "intents may be lost",

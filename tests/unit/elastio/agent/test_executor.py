@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
-from elastio.agent.executor import Executor, timeout_of
+from elastio.agent.executor import IN_CLOUD, ON_HOST, Executor, timeout_of
 from elastio.core.actions import (
     Action,
     AttachVolume,
     BypassCache,
+    CloudAction,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
@@ -19,12 +21,17 @@ from elastio.core.actions import (
     Effect,
     EnterPhase1,
     EnterPhase2,
+    HostAction,
     InstallCache,
+    ListForBacking,
     ListVolumes,
     Outcome,
     OutcomeKind,
+    PollNotice,
     ReleaseCacheDisk,
     SetFlush,
+    TagVolume,
+    TakeOverVolume,
     TuneBacking,
 )
 from elastio.core.model import (
@@ -270,3 +277,9 @@ def test_a_worker_waits_longer_than_the_adapters_own_limits() -> None:
     release = timeout_of(ReleaseCacheDisk(SERIAL, 1, None))
     assert release > UNREGISTER_S + 10 + 15  # wipefs to look, and to wipe
     assert timeout_of(InstallCache(SERIAL, 1, 0.0)) > REGISTER_S + 10 + 15 + 20  # and make-bcache
+
+
+def test_every_action_has_its_call() -> None:
+    assert set(ON_HOST) == set(get_args(HostAction))
+    by_name = {CreateVolume, ListForBacking, PollNotice, TagVolume, TakeOverVolume}
+    assert set(IN_CLOUD) == set(get_args(CloudAction)) - by_name

@@ -48,7 +48,10 @@ LABELS = {
     "cap": tuple(f"max_{what}_per_{period}" for period in ("day", "month") for what in ("boosts", "agbs", "cost")),
     "burst": tuple(KINDS),
     "result": ("right", "wrong"),
-    "cgroup": ("the path of a cgroup below `/sys/fs/cgroup`", f"{OTHERS} (all but the {MOST_SUMS} seen first; of boosts, also what no cgroup is known for)"),
+    "cgroup": (
+        "the path of a cgroup below `/sys/fs/cgroup`",
+        f"{OTHERS} (all but the {MOST_SUMS} seen first; of boosts, also what no cgroup is known for)",
+    ),
     "part": tuple(part for part in PARTS if part != COMPUTING),
 }
 
