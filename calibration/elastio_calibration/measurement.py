@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
+from elastio.core.spending import Billing
 from elastio.units import GB, MB
 from elastio_calibration.errors import CalibrationError
 
@@ -114,7 +115,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Currency per hour of each volume; None: unknown. `minimum_s`: the shortest time billed."""
+    """Currency per hour of each volume; None: unknown. `minimum_s`, `step_s`: see `billing`."""
 
     currency: str
     source: str
@@ -122,6 +123,11 @@ class Prices:
     slow_per_hour: float | None
     fast_per_hour: float | None
     caches: tuple[Price, ...]
+    step_s: float = 0.0
+
+    @property
+    def billing(self) -> Billing:
+        return Billing(self.minimum_s, self.step_s)
 
     def updated(self, newer: Prices) -> Prices:
         """The newer prices, in the same currency, and these where a newer one is missing."""

@@ -33,7 +33,7 @@ def of_cache(prices: Prices, dump: Dump) -> float | None:
     if not dump.cache_bytes:
         return 0.0
     per_hour = cache_per_hour(prices, dump.cache_bytes)
-    return None if per_hour is None else per_hour * max(dump.held_s, prices.minimum_s) / 3600
+    return None if per_hour is None else per_hour * prices.billing.billed_s(dump.held_s) / 3600
 
 
 def cache_per_hour(prices: Prices, size_bytes: float) -> float | None:

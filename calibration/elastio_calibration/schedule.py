@@ -131,6 +131,6 @@ def _cost(points: Sequence[Point], conditions: Conditions, prices: Prices) -> fl
             larger = [size for size in quoted if size >= 0.999 * point.cache_bytes]
             if not larger:
                 return None
-            held_s = max(prices.minimum_s, expected_s(point, conditions))
+            held_s = prices.billing.billed_s(expected_s(point, conditions))
             total += quoted[min(larger)] * held_s / 3600
     return total

@@ -241,6 +241,7 @@ def prices_of(
         slow_per_hour=slow.price_per_hour,
         fast_per_hour=fast.price_per_hour,
         caches=tuple(dict.fromkeys(Price(q.spec.size_bytes, q.price_per_hour) for q in caches)),
+        step_s=slow.step_s,
     )
 
 

@@ -116,6 +116,8 @@ MIGRATIONS: Sequence[Statements] = (
             written_bytes INTEGER NOT NULL,
             PRIMARY KEY (token, cgroup)
         ) STRICT, WITHOUT ROWID""",
+        # NULL: written by a release that knew no steps, or nothing was bought.
+        "ALTER TABLE cycles ADD COLUMN step_s REAL",
     ),
 )
 

@@ -37,7 +37,7 @@ _UPSERT = """
 INSERT INTO cycles VALUES (
     :token, :device_uuid, :trigger, :volume_id, :wanted_size_bytes, :wanted_mb_s, :sold_size_bytes, :sold_mb_s,
     :started_wall, :opened_wall, :closed_wall, :currency, :price_per_hour, :minimum_s, :peak_dirty_bytes,
-    :peak_in_use_percent, :evicted_bytes, :failure, :failure_kind)
+    :peak_in_use_percent, :evicted_bytes, :failure, :failure_kind, :step_s)
 ON CONFLICT (token) DO UPDATE SET
     device_uuid = iif(excluded.device_uuid <> '', excluded.device_uuid, device_uuid),
     volume_id = coalesce(excluded.volume_id, volume_id),
@@ -48,6 +48,7 @@ ON CONFLICT (token) DO UPDATE SET
     currency = coalesce(excluded.currency, currency),
     price_per_hour = coalesce(excluded.price_per_hour, price_per_hour),
     minimum_s = coalesce(excluded.minimum_s, minimum_s),
+    step_s = coalesce(excluded.step_s, step_s),
     peak_dirty_bytes = max(peak_dirty_bytes, excluded.peak_dirty_bytes),
     peak_in_use_percent = max(peak_in_use_percent, excluded.peak_in_use_percent),
     evicted_bytes = max(evicted_bytes, excluded.evicted_bytes),
@@ -113,6 +114,7 @@ class Ledger:
             "evicted_bytes": cycle.missing_bytes,
             "failure": str(cycle.failure or ""),
             "failure_kind": cycle.failure.kind.value if cycle.failure else None,
+            "step_s": quote.step_s if quote else None,
         }
         with self.file.write() as db:
             db.execute(_UPSERT, row)
@@ -289,6 +291,7 @@ def _cycle_row(row: sqlite3.Row, steps: StepDurations) -> CycleRow:
         written_through_bytes=row["evicted_bytes"],
         failure=row["failure"],
         failure_kind=row["failure_kind"] or (FailureKind.UNKNOWN.value if row["failure"] else ""),
+        step_s=row["step_s"] or 0.0,
     )
 
 

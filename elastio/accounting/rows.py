@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Spend, Spent
+from elastio.core.spending import Billing
 from elastio.units import agbs
 
 
@@ -60,6 +61,7 @@ class CycleRow:
     written_through_bytes: int = 0
     failure: str = ""
     failure_kind: str = ""
+    step_s: float = 0.0
 
     @property
     def is_open(self) -> bool:
@@ -85,8 +87,8 @@ class CycleRow:
     def cost(self, since: float, until: float) -> float | None:
         """Cost of the period in the currency of the price; None: no price is known.
 
-        The minimum billing time is owed at the purchase. It falls into the period of the purchase, so that the costs of
-        adjoining periods add up.
+        What is billed in steps is owed at the begin of each, the minimum at the purchase. It falls into the period of
+        that moment, so that the costs of adjoining periods add up.
         """
         if self.price_per_hour is None:
             return None
@@ -95,7 +97,7 @@ class CycleRow:
     def _owed_s(self, wall: float) -> float:
         if self.opened_wall is None or wall <= self.opened_wall:
             return 0.0
-        return max(self.billed_s(self.opened_wall, wall), self.minimum_s)
+        return Billing(self.minimum_s, self.step_s).billed_s(self.billed_s(self.opened_wall, wall))
 
     def span(self, until: float) -> tuple[float, float]:
         """The boost, from the decision to the end of the bill; empty if nothing was bought."""
@@ -154,6 +156,7 @@ def row_of(cycle: Cycle) -> CycleRow:
         minimum_s=quote.minimum_s if quote else 0.0,
         failure=str(cycle.failure or ""),
         failure_kind=cycle.failure.kind.value if cycle.failure else "",
+        step_s=quote.step_s if quote else 0.0,
     )
 
 
@@ -166,8 +169,13 @@ def with_newer(rows: Collection[CycleRow], newer: Collection[CycleRow]) -> tuple
     for row in newer:
         old = known.get(row.token)
         if old is not None and row.price_per_hour is None:
-            price = old.currency, old.price_per_hour, old.minimum_s
-            row = replace(row, currency=price[0], price_per_hour=price[1], minimum_s=price[2])  # noqa: PLW2901
+            row = replace(  # noqa: PLW2901
+                row,
+                currency=old.currency,
+                price_per_hour=old.price_per_hour,
+                minimum_s=old.minimum_s,
+                step_s=old.step_s,
+            )
         known[row.token] = row if old is None else replace(row, trigger=old.trigger)
     return tuple(known.values())
 

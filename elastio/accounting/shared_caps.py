@@ -122,6 +122,7 @@ class SharedCaps:
             cost_per_s=quote.price_per_hour / 3600 if quote.price_known else 0.0,
             minimum_s=quote.minimum_s,
             until_wall=wall + action.least_s,
+            step_s=quote.step_s,
         )
         return replace(known, reserved=made)
 

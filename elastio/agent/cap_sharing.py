@@ -159,4 +159,5 @@ def _reservation(cycle: Cycle | None, before: Reservation | None, until: float |
         minimum_s=quote.minimum_s if quote is not None else 0.0,
         until_wall=max(until or cycle.opened_wall, before.until_wall if before is not None else cycle.opened_wall),
         is_bought=True,
+        step_s=quote.step_s if quote is not None else 0.0,
     )

@@ -96,7 +96,7 @@ def bill(before: SpendPart, after: SpendPart, quote: Quote, seconds: float) -> B
     if before.known and after.known and after.boosts == before.boosts + 1:
         is_priced = after.unpriced == before.unpriced
         return Bill(after.agbs - before.agbs, after.cost - before.cost if is_priced else None, quote.currency)
-    billed_s = max(quote.minimum_s, seconds)
+    billed_s = quote.billing.billed_s(seconds)
     cost = quote.price_per_hour * billed_s / 3600 if quote.price_known else None
     return Bill(agbs(quote.spec.bandwidth_mb_s, quote.spec.size_bytes, billed_s), cost, quote.currency, True)
 

@@ -39,11 +39,12 @@ class BoostQuote:
     @property
     def least_s(self) -> float:
         """The shortest time that is billed."""
-        return max(self.quote.minimum_s, self.least_boost_s)
+        return self.quote.billing.billed_s(self.least_boost_s)
 
     def cost(self, seconds: float) -> float | None:
-        """The bill for so long; None: the price is not known."""
-        return self.quote.price_per_hour * seconds / 3600 if self.quote.price_known else None
+        """The bill of a volume that exists for so long; None: the price is not known."""
+        quote = self.quote
+        return quote.price_per_hour * quote.billing.billed_s(seconds) / 3600 if quote.price_known else None
 
     @property
     def most_today(self) -> float | None:
@@ -148,7 +149,7 @@ def rows(found: BoostQuote) -> list[tuple[str, str]]:
     if quote.price_known:
         least = f"{_money(found, found.least_s)} for {format_duration(found.least_s)}"
         most = _most(found)
-        price = f"{_money(found, 3600.0)} an hour ({quote.price_source})"
+        price = f"{quote.price_per_hour:.4f} {quote.currency} an hour ({quote.price_source})"
         lines += [("price", price), ("least cost", least), ("most today", most)]
     else:
         lines.append(("price", f"unknown: {quote.price_source}"))
@@ -202,7 +203,7 @@ def to_dict(found: BoostQuote) -> dict[str, object]:
         "bandwidth_mb_s": quote.spec.bandwidth_mb_s,
         "iops": quote.spec.iops,
         "currency": quote.currency,
-        "price_per_hour": found.cost(3600.0),
+        "price_per_hour": quote.price_per_hour if quote.price_known else None,
         "price_source": quote.price_source,
         "least_s": found.least_s,
         "least_cost": found.cost(found.least_s),

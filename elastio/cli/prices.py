@@ -12,6 +12,7 @@ import click
 from elastio import registry
 from elastio.accounting.tables import table
 from elastio.cli.app import App
+from elastio.core.spending import Billing
 from elastio.core.tariff import HOURS_A_MONTH, PriceList, Tariff
 from elastio.errors import ConfigError, ElastioError
 
@@ -92,6 +93,12 @@ def to_text(known: PriceList) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _billed(billing: Billing) -> str:
+    least = f"{billing.minimum_s:g} s" if billing.minimum_s > billing.step_s else ""
+    steps = f"steps of {billing.step_s:g} s" if billing.step_s else ""
+    return ", ".join(filter(None, (least, steps))) or "-"
+
+
 def _cells(tariff: Tariff, sources: Sequence[str]) -> tuple[str, ...]:
     rates = (tariff.per_gib_hour, tariff.per_mb_s_hour, tariff.per_iops_hour)
     included = (
@@ -104,7 +111,7 @@ def _cells(tariff: Tariff, sources: Sequence[str]) -> tuple[str, ...]:
         tariff.currency,
         *(f"{rate * HOURS_A_MONTH:.4f}" if rate else "-" for rate in rates),
         ", ".join(filter(None, included)) or "-",
-        f"{tariff.minimum_s:g} s" if tariff.minimum_s else "-",
+        _billed(tariff.billing),
         tariff.date or "-",
         str(sources.index(tariff.source) + 1),
     )

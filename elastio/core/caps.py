@@ -147,7 +147,7 @@ def _bill(cycle: Cycle, *, is_cost: bool) -> Bill | None:
         return Bill(opened, agbs(sold.bandwidth_mb_s, sold.size_bytes, 1.0))
     if quote is None or not quote.price_known:
         return None
-    return Bill(opened, quote.price_per_hour / 3600, quote.minimum_s)
+    return Bill(opened, quote.price_per_hour / 3600, quote.billing)
 
 
 def _passes(cap: _Cap, bill: Bill, read: float, now: float, until: float) -> bool:

@@ -28,7 +28,6 @@ from elastio.core.hold import release_in_s
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_quiet
 from elastio.core.state import AgentState, Phase
-from elastio.core.tariff import Tariff
 from elastio.units import MB, format_duration
 
 # A cache counts as full until so much of its room is free again: the governor keeps it near the limit.
@@ -73,6 +72,5 @@ def _until(cycle: Cycle, since: float, policy: Policy) -> float:
         return float("inf")
     kept_s = (1 + market.waiting_per_s / hold_per_s) * flush_s
     age_s = 0.0 if cycle.opened_wall is None else max(0.0, cycle.wall_at(since) - cycle.opened_wall)
-    paid = Tariff("", minimum_s=choice.minimum_s, step_s=choice.step_s)
     release_s = choice.release_s + flush_s / governor.LIMITED
-    return since + release_in_s(paid, age_s, release_s, kept_s)
+    return since + release_in_s(choice.billing, age_s, release_s, kept_s)

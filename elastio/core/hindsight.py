@@ -206,7 +206,7 @@ def _pause(terms: Terms, plan: Plan, load: PastLoad, volume: _Volume) -> tuple[f
     """The bill if the volume is released in the pause, and the volume if it is not."""
     clean_s = volume.dirty_mb / terms.backing_mb_s
     age_s = volume.age_s + clean_s
-    until_s = clean_s + release_in_s(terms.tariff, age_s, terms.overhead_s, plan.holding_s)
+    until_s = clean_s + release_in_s(terms.tariff.billing, age_s, terms.overhead_s, plan.holding_s)
     if load.pause_s <= until_s and not math.isinf(load.pause_s):
         dirty = max(0.0, volume.dirty_mb - load.pause_s * terms.backing_mb_s)
         return 0.0, volume._replace(dirty_mb=dirty, age_s=volume.age_s + load.pause_s)

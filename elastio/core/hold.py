@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from elastio.core.tariff import Tariff
+from elastio.core.spending import Billing
 
 # Known gaps from which on they are believed, and how many of the last ones count.
 LEAST_GAPS = 8
@@ -56,14 +56,14 @@ def holding_s(gaps_s: Sequence[float], hold_per_s: float, rebuy: float) -> float
     return best_holding_s(gaps_s[-KEPT_GAPS:], hold_per_s, rebuy)
 
 
-def release_in_s(tariff: Tariff, age_s: float, release_s: float, hold: float) -> float:
+def release_in_s(paid: Billing, age_s: float, release_s: float, hold: float) -> float:
     """Seconds from now, when the cache is unused and clean, to the beginning of its release.
 
     `age_s` is the time since its purchase, `release_s` how long a release takes and how much earlier than the end of
     the paid time it has to begin, `hold` the seconds of `holding_s`. Never before the paid time is used up.
     """
     end_s = age_s + release_s
-    free_s = max(0.0, tariff.billed_s(end_s) - end_s)
-    if not tariff.step_s or math.isinf(hold):
+    free_s = max(0.0, paid.billed_s(end_s) - end_s)
+    if not paid.step_s or math.isinf(hold):
         return free_s + hold
-    return free_s + math.floor(hold / tariff.step_s) * tariff.step_s
+    return free_s + math.floor(hold / paid.step_s) * paid.step_s

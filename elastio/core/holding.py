@@ -21,7 +21,6 @@ from elastio.core.market import Choice, OwnedCache
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_burst_expected, is_quiet
 from elastio.core.state import AgentState, Phase
-from elastio.core.tariff import Tariff
 from elastio.units import MB, format_duration
 
 # Dirty data of so many seconds of flushing is what an unused filesystem leaves behind.
@@ -111,8 +110,9 @@ def _until(state: AgentState, cycle: Cycle, choice: Choice, obs: Observation, po
     clean_at = _clean_at(state, cycle, obs, policy)
     opened = cycle.opened_wall
     age_s = 0.0 if opened is None else max(0.0, cycle.wall_at(clean_at) - opened)
-    paid = Tariff("", minimum_s=choice.minimum_s, step_s=choice.step_s)
-    return clean_at + release_in_s(paid, age_s, choice.release_s, 0.0 if _is_in_vain(cycle) else choice.holding_s)
+    return clean_at + release_in_s(
+        choice.billing, age_s, choice.release_s, 0.0 if _is_in_vain(cycle) else choice.holding_s
+    )
 
 
 def _is_in_vain(cycle: Cycle) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from elastio.core.hindsight import Plan
 from elastio.core.speed import UNBOUNDED, Bounds, Offer
+from elastio.core.spending import Billing
 from elastio.core.tariff import Tariff
 from elastio.core.worth import Terms
 
@@ -75,7 +76,7 @@ class Choice:
     """What was decided for one purchase; a part of the cycle.
 
     `cache_mb_s` is for applications, `drain_mb_s` on top of it. A cache that is clean and unused is held to the end of
-    its paid time (`minimum_s`, `step_s`: see `Tariff`) and for `holding_s` more, and for `quiet_s` after the load in
+    its paid time (`minimum_s`, `step_s`: see `billing`) and for `holding_s` more, and for `quiet_s` after the load in
     any case. `reason`: a sentence for people.
     """
 
@@ -86,6 +87,10 @@ class Choice:
     minimum_s: float = 0.0
     step_s: float = 0.0
     reason: str = ""
+
+    @property
+    def billing(self) -> Billing:
+        return Billing(self.minimum_s, self.step_s)
 
     @property
     def release_s(self) -> float:

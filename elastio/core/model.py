@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NewType
 
 from elastio.core.spending import NO_OTHERS as NO_OTHERS  # noqa: PLC0414  re-exported
+from elastio.core.spending import Billing
 from elastio.core.spending import Others as Others  # noqa: PLC0414  re-exported
 from elastio.core.spending import Period as Period  # noqa: PLC0414  re-exported
 from elastio.core.spending import Spend as Spend  # noqa: PLC0414  re-exported
@@ -96,8 +97,9 @@ class Identity:
 class Quote:
     """What the cloud would really sell for a spec, after rounding up, and what it costs.
 
-    `minimum_s` is the shortest time billed. `price_source` says where the price comes from, and its date. If
-    `price_known` is False, the price is 0 and has no meaning, and nothing may be bought under a cap in currency.
+    `minimum_s` and `step_s` say for how long it is billed, see `billing`. `price_source` says where the price comes
+    from, and its date. If `price_known` is False, the price is 0 and has no meaning, and nothing may be bought under a
+    cap in currency.
     """
 
     spec: VolumeSpec
@@ -106,6 +108,11 @@ class Quote:
     minimum_s: float
     price_source: str
     price_known: bool = True
+    step_s: float = 0.0
+
+    @property
+    def billing(self) -> Billing:
+        return Billing(self.minimum_s, self.step_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,7 +270,7 @@ def quote_refusal(
             f"a cap in currency (caps.max_cost_per_day, caps.max_cost_per_month) cannot be kept: {quote.price_source}"
         )
         return "caps.max_cost_per_day", text
-    least = quote.price_per_hour * max(quote.minimum_s, least_s) / 3600
+    least = quote.price_per_hour * quote.billing.billed_s(least_s) / 3600
     if most_cost is not None and least > most_cost:
         text = f"this volume costs at least {least:.4f} {quote.currency}, more than the caps leave"
         return "caps.max_cost", f"{text} (caps.max_cost_per_day, caps.max_cost_per_month)"

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
+
+@dataclass(frozen=True, slots=True)
+class Billing:
+    """For how long a volume is billed: for at least `minimum_s`, and in whole steps of `step_s` (0: to the instant)."""
+
+    minimum_s: float = 0.0
+    step_s: float = 0.0
+
+    def billed_s(self, lasted_s: float) -> float:
+        """The seconds that are billed for a volume that existed for `lasted_s`."""
+        least_s = max(lasted_s, self.minimum_s)
+        return math.ceil(least_s / self.step_s) * self.step_s if self.step_s else least_s
+
+
+TO_THE_INSTANT = Billing()
 # The most boosts, AGBs and cost of a period; None: no limit.
 Limits: TypeAlias = tuple[int | None, float | None, float | None]
 

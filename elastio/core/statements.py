@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from elastio.core.spending import Period, SharedLimits, Spent
+from elastio.core.spending import TO_THE_INSTANT, Billing, Period, SharedLimits, Spent
 
 # Statements of a clock that was ahead by up to a day still count; beyond that the clock was wrong.
 DAY_S = 86_400.0
@@ -29,14 +29,14 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one volume costs: `per_s` a second from `opened_wall` on, for at least `minimum_s`."""
+    """What one volume costs: `per_s` a second from `opened_wall` on, for as long as it is billed."""
 
     opened_wall: float
     per_s: float
-    minimum_s: float = 0.0
+    billing: Billing = TO_THE_INSTANT
 
     def owed(self, wall: float) -> float:
-        return 0.0 if wall <= self.opened_wall else self.per_s * max(wall - self.opened_wall, self.minimum_s)
+        return 0.0 if wall <= self.opened_wall else self.per_s * self.billing.billed_s(wall - self.opened_wall)
 
     def between(self, since: float, until: float) -> float:
         return self.owed(until) - self.owed(since)
@@ -56,6 +56,11 @@ class Reservation:
     minimum_s: float
     until_wall: float
     is_bought: bool = False
+    step_s: float = 0.0
+
+    @property
+    def cost(self) -> Bill:
+        return Bill(self.opened_wall, self.cost_per_s, Billing(self.minimum_s, self.step_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ def _used(of: Statement, stated: Period, spent: Spent, period: Period, wall: flo
     opened = period.clip(reserved.opened_wall)
     end = period.clip(max(reserved.until_wall, wall) if reserved.is_bought else reserved.until_wall)
     agbs = Bill(reserved.opened_wall, reserved.agbs_per_s)
-    cost = Bill(reserved.opened_wall, reserved.cost_per_s, reserved.minimum_s)
+    cost = reserved.cost
     is_new = reserved.token != of.counted and period.has(reserved.opened_wall)
     return Spent(
         base.boosts + is_new,

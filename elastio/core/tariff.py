@@ -12,10 +12,10 @@ are without tax and discounts.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from elastio.core.model import Quote, VolumeSpec
+from elastio.core.spending import Billing
 from elastio.units import GB, GIB
 
 # The currency of a tariff in AGBs: MB/s x GB x s (10^9 bytes).
@@ -56,10 +56,13 @@ class Tariff:
             + self.per_gib_mb_s_hour * gib * spec.bandwidth_mb_s
         )
 
+    @property
+    def billing(self) -> Billing:
+        return Billing(self.minimum_s, self.step_s)
+
     def billed_s(self, seconds: float) -> float:
         """The seconds that are billed for a volume that existed for `seconds`."""
-        least = max(seconds, self.minimum_s)
-        return math.ceil(least / self.step_s) * self.step_s if self.step_s else least
+        return self.billing.billed_s(seconds)
 
     def cost(self, spec: VolumeSpec, seconds: float, requests: float = 0.0) -> float:
         """The bill of a volume that existed for `seconds` and served `requests`."""
@@ -68,7 +71,7 @@ class Tariff:
     def quote(self, spec: VolumeSpec) -> Quote:
         """The quote of a volume that is sold as `spec`. Its source ends with region and date, where these are known."""
         source = "; ".join(part for part in (self.source, self.region, self.date) if part)
-        return Quote(spec, self.currency, self.per_hour(spec), self.minimum_s, source)
+        return Quote(spec, self.currency, self.per_hour(spec), self.minimum_s, source, step_s=self.step_s)
 
 
 @dataclass(frozen=True, slots=True)

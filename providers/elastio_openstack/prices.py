@@ -15,9 +15,7 @@ REMEDY = "set price_per_gib_hour in [provider.openstack.types.NAME]"
 def price_list(table: Mapping[str, object], region: str) -> PriceList:
     """The tariff of every configured volume type, whatever the region. Raises ConfigError."""
     settings = parse(table)
-    found = {
-        name: speeds.tariff(name, declared.price_per_gib_hour, settings) for name, declared in settings.types.items()
-    }
+    found = {name: speeds.tariff(name, declared, settings) for name, declared in settings.types.items()}
     known = tuple(t for _, t in sorted(found.items()) if t is not None)
     return PriceList(known, tuple(sorted(name for name, t in found.items() if t is None)), REMEDY)
 

@@ -29,7 +29,8 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 class Declared:
     """The configuration of one volume type. None: from the type's QoS specs, if the credential may read them.
 
-    A bandwidth per GiB is multiplied by the size: 10 GiB at 2 MB/s per GiB provide 20 MB/s.
+    A bandwidth per GiB is multiplied by the size: 10 GiB at 2 MB/s per GiB provide 20 MB/s. A price that is not set is
+    0 if another one is; if none is, the price of the type is not known. `minimum_s`, `step_s`: None, as for all types.
     """
 
     bandwidth_mb_s: float | None = None
@@ -37,6 +38,19 @@ class Declared:
     iops: int | None = None
     max_size_gib: int | None = None
     price_per_gib_hour: float | None = None
+    price_per_mb_s_hour: float | None = None
+    price_per_iops_hour: float | None = None
+    price_per_million_requests: float | None = None
+    minimum_s: float | None = None
+    step_s: float | None = None
+
+    @property
+    def has_price(self) -> bool:
+        prices = (self.price_per_gib_hour, self.price_per_mb_s_hour, self.price_per_iops_hour)
+        return any(price is not None for price in (*prices, self.price_per_million_requests))
+
+
+UNDECLARED = Declared()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +58,8 @@ class Settings:
     """`cloud` and `clouds_file` name an entry and its clouds.yaml; if both are empty, the SDK searches as usual.
 
     Other empty strings mean: from the cloud. `timeout_s` limits one request. `lifetime_s` sets the metadata
-    `elastio:expires`: until then only this agent should delete the volume.
+    `elastio:expires`: until then only this agent should delete the volume. A volume is billed for at least `minimum_s`,
+    and in whole steps of `step_s` (0: to the instant).
     """
 
     cloud: str = ""
@@ -58,6 +73,7 @@ class Settings:
     currency: str = "EUR"
     price_source: str = "[provider.openstack.types]"
     minimum_s: float = 0.0
+    step_s: float = 0.0
     timeout_s: float = 10.0
     lifetime_s: float = 86400.0
     detach_deadline_s: float = 300.0  # longer than Nova's own attempts (8 x 20 s, [libvirt] in nova.conf)
@@ -105,8 +121,9 @@ def _check_values(settings: Settings) -> None:
         value = getattr(settings, key)
         if value is not None and not 0 < value < float("inf"):
             raise _wrong(f"{PLACE}.{key}", "must be above 0")
-    if not 0 <= settings.minimum_s < float("inf"):
-        raise _wrong(f"{PLACE}.minimum_s", "must be 0 or more")
+    for key in ("minimum_s", "step_s"):
+        if not 0 <= getattr(settings, key) < float("inf"):
+            raise _wrong(f"{PLACE}.{key}", "must be 0 or more")
     if not settings.metadata_url.startswith(("http://", "https://")):
         raise _wrong(f"{PLACE}.metadata_url", f"must start with http:// or https://, not {settings.metadata_url!r}")
     if settings.clouds_file and not Path(settings.clouds_file).is_absolute():
@@ -136,8 +153,9 @@ def _types(value: object) -> dict[str, Declared]:
         place = f"{PLACE}.types.{name}"
         table = _checked(place, Declared, row)
         for key, entry in table.items():
-            if not 0 < entry < float("inf"):
-                raise _wrong(f"{place}.{key}", "must be above 0")
+            may_be_0 = key in ("minimum_s", "step_s")
+            if not (0 < entry < float("inf") or (may_be_0 and entry == 0)):
+                raise _wrong(f"{place}.{key}", "must be 0 or more" if may_be_0 else "must be above 0")
         if "bandwidth_mb_s" in table and "bandwidth_mb_s_per_gib" in table:
             raise _wrong(place, "must have either bandwidth_mb_s or bandwidth_mb_s_per_gib, not both")
         found[name] = Declared(**table)

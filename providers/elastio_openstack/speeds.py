@@ -11,7 +11,7 @@ from elastio.core.model import Quote, VolumeSpec
 from elastio.core.tariff import Tariff, unpriced
 from elastio.errors import RefusedError
 from elastio.units import GIB
-from elastio_openstack.settings import Declared, Settings
+from elastio_openstack.settings import UNDECLARED, Declared, Settings
 
 MAX_GIB = 2**31 - 1  # Cinder's size is a signed 32-bit number
 _FRONT_END = ("front-end", "both")  # enforced by the hypervisor; back ends name their limits differently
@@ -19,14 +19,14 @@ _FRONT_END = ("front-end", "both")  # enforced by the hypervisor; back ends name
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """One volume type: its bandwidth and limits, and its price if known."""
+    """One volume type: its bandwidth and limits, and `declared`, which has its price if that is known."""
 
     name: str
     bandwidth_mb_s: float
     per_gib: bool = False
     iops: int | None = None
     max_size_gib: int | None = None
-    price_per_gib_hour: float | None = None
+    declared: Declared = UNDECLARED
 
     def at(self, size_gib: int) -> float:
         """MB/s of a volume of this size."""
@@ -50,7 +50,7 @@ def speed_of(name: str, declared: Declared, qos: Mapping[str, Any] | None) -> Sp
     else:
         return None
     iops = declared.iops or (int(limits["iops_sec"]) if "iops_sec" in limits else None)
-    return Speed(name, bandwidth, per_gib, iops, declared.max_size_gib, declared.price_per_gib_hour)
+    return Speed(name, bandwidth, per_gib, iops, declared.max_size_gib, declared)
 
 
 def choose(spec: VolumeSpec, known: Iterable[Speed]) -> tuple[Speed, int]:
@@ -79,17 +79,25 @@ def choose(spec: VolumeSpec, known: Iterable[Speed]) -> tuple[Speed, int]:
             f"the fastest type, {best.name}, has {best.at(size_gib):.0f} MB/s.",
             code="type.bandwidth",
         )
-    return min(fast_enough, key=lambda s: (s.at(size_gib), s.price_per_gib_hour or 0.0)), size_gib
+    return min(fast_enough, key=lambda s: (s.at(size_gib), _per_hour(s, size_gib))), size_gib
 
 
-def tariff(name: str, price_per_gib_hour: float | None, settings: Settings) -> Tariff | None:
-    """The tariff of a volume type: clouds charge its size alone. None: no price is configured for it."""
-    if price_per_gib_hour is None:
+def _per_hour(speed: Speed, size_gib: int) -> float:
+    return quote(speed, size_gib, Settings()).price_per_hour
+
+
+def tariff(name: str, declared: Declared, settings: Settings) -> Tariff | None:
+    """The tariff of a volume type. None: no price is configured for it."""
+    if not declared.has_price:
         return None
     return Tariff(
         settings.currency,
-        per_gib_hour=price_per_gib_hour,
-        minimum_s=settings.minimum_s,
+        per_gib_hour=declared.price_per_gib_hour or 0.0,
+        per_mb_s_hour=declared.price_per_mb_s_hour or 0.0,
+        per_iops_hour=declared.price_per_iops_hour or 0.0,
+        per_million_requests=declared.price_per_million_requests or 0.0,
+        minimum_s=settings.minimum_s if declared.minimum_s is None else declared.minimum_s,
+        step_s=settings.step_s if declared.step_s is None else declared.step_s,
         source=f"{settings.price_source}, volume type {name}",
         volume_type=name,
     )
@@ -98,7 +106,7 @@ def tariff(name: str, price_per_gib_hour: float | None, settings: Settings) -> T
 def quote(speed: Speed, size_gib: int, settings: Settings) -> Quote:
     """What would be bought, with its price; without a configured one it is 0, and `price_known` is False."""
     spec = VolumeSpec(size_gib * GIB, speed.at(size_gib), speed.iops)
-    known = tariff(speed.name, speed.price_per_gib_hour, settings)
+    known = tariff(speed.name, speed.declared, settings)
     if known is None:
         reason = f"no price is configured for volume type {speed.name}"
         return unpriced(spec, settings.currency, settings.minimum_s, reason)

@@ -66,6 +66,21 @@ def test_a_load_without_an_end_is_flushed_and_released_before_it_passes_the_cap(
     assert spent > cap / 2, "the cap was not used"
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_boost_ends_before_a_step_that_the_cap_has_no_room_for(steps: int) -> None:
+    """The cloud bills begun steps of five minutes; the cap has room for some, and for nearly one more."""
+    tariff = replace(GP3, minimum_s=0.0, step_s=300.0)
+    per_step = tariff.per_hour(VolumeSpec(POLICY.initial_size_bytes, POLICY.bought_bandwidth_mb_s, IOPS)) / 12
+    cap = per_step * (steps + 0.9)
+    load = (Segment(2, 0), Segment(300.0 * (steps + 2), 60), Segment(1e9, 0))
+    sim = machine(load, tariff=tariff, caps=Caps(max_cost_per_day=cap), cache_iops=IOPS)
+    in_phase(sim, Phase.FLUSHING, 1500)
+    assert_at_rest(sim, 1500)
+    (volume,) = sim.world.provider.volumes.values()
+    assert present(volume.deleted_at) - volume.created_at > 300 * (steps - 1) + 150, "what is paid is used"
+    assert cap - per_step <= sim.world.provider.bill_cost() <= cap
+
+
 def test_a_cap_that_does_not_end_boosts_only_refuses_the_next_one() -> None:
     sim = under(Caps(max_agbs_per_day=CAP_AGBS, ends_boosts=False), ENDLESS)
     sim.run_for(2 * CAP_AGBS / 170)

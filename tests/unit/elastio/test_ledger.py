@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,28 @@ def test_open_bill_runs_to_now_and_owes_the_shortest_time_at_once(ledger: Ledger
     assert [early.agbs, early.currency] == pytest.approx([128 * 12 * 10, 0.060])
     late = ledger.spend_since(START - 100, START + 201)
     assert [late.agbs, late.currency] == pytest.approx([128 * 12 * 200, 0.200])
+
+
+def test_a_month_of_boosts_is_billed_as_a_cloud_of_begun_hours_bills_them(ledger: Ledger) -> None:
+    """720 boosts of up to 100 minutes in 30 days, by a calculation of its own, to six places."""
+    price, day_s = Fraction(36, 10_000), 86_400
+    begins = [3600 * n + 7 * n % 600 for n in range(720)]
+    lasted = [60 + 311 * n % 6000 for n in range(720)]
+    quote = Quote(VolumeSpec(12 * GB, 128.0), "EUR", float(price), 60.0, "a price list", step_s=3600.0)
+    for n, (begun, seconds) in enumerate(zip(begins, lasted, strict=True)):
+        opened = START + begun
+        each = replace(CLOSED, token=f"token-{n}", quote=quote, started_wall=opened, opened_wall=opened)
+        ledger.record(replace(each, closed_wall=opened + seconds), BOOT)
+    by_hand = sum(price * -(-seconds // 3600) for seconds in lasted)
+    end = START + 40 * day_s
+    assert ledger.spent_between(START, end).currency == pytest.approx(float(by_hand), abs=1e-6)
+    days = [ledger.spent_between(START + n * day_s, START + (n + 1) * day_s).currency for n in range(40)]
+    assert sum(days) == pytest.approx(float(by_hand), abs=1e-6)
+    # An hour is owed when it begins: on the day of its first second.
+    first = [
+        begun + 3600 * n for begun, seconds in zip(begins, lasted, strict=True) for n in range(-(-seconds // 3600))
+    ]
+    assert days[3] == pytest.approx(float(price * sum(3 * day_s <= at < 4 * day_s for at in first)), abs=1e-6)
 
 
 def test_spend_is_clipped_to_the_period(ledger: Ledger) -> None:

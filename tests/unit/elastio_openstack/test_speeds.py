@@ -8,12 +8,13 @@ from elastio.core.model import VolumeSpec
 from elastio.errors import RefusedError
 from elastio.units import GIB
 from elastio_openstack.settings import Declared, Settings
-from elastio_openstack.speeds import Speed, choose, quote, speed_of
+from elastio_openstack.speeds import Speed, choose, quote, speed_of, tariff
 from tests.fixtures.errors import refused
 
 SLOW, FAST = Speed("slow", 16.5), Speed("fast", 64.0)
 SMALL, FEW_IOPS = Speed("small", 64.0, max_size_gib=1), Speed("a-few-iops", 64.0, iops=100)
-CHEAP, EXPENSIVE = Speed("b", 64.0, price_per_gib_hour=1.0), Speed("a", 64.0, price_per_gib_hour=2.0)
+CHEAP = Speed("b", 64.0, declared=Declared(price_per_gib_hour=1.0))
+EXPENSIVE = Speed("a", 64.0, declared=Declared(price_per_gib_hour=2.0))
 GROWING = Speed("c", 2.0, per_gib=True)
 DECLARED = Declared(bandwidth_mb_s=50, price_per_gib_hour=0.1)
 
@@ -28,7 +29,7 @@ def _qos(consumer: str = "front-end", **specs: str) -> dict[str, object]:
         (Declared(), _qos(total_bytes_sec="64000000", total_iops_sec="16000"), Speed("fast", 64.0, iops=16000)),
         (Declared(), _qos(read_bytes_sec="100000000", write_bytes_sec="200000000"), Speed("fast", 100.0)),
         (Declared(), _qos(total_bytes_sec_per_gb="2000000"), Speed("fast", 2.0, per_gib=True)),
-        (DECLARED, _qos(total_bytes_sec="64000000"), Speed("fast", 50, price_per_gib_hour=0.1)),
+        (DECLARED, _qos(total_bytes_sec="64000000"), Speed("fast", 50, declared=DECLARED)),
         (Declared(), None, None),
         (Declared(), _qos("back-end", total_bytes_sec="1"), None),
         (Declared(), _qos(total_bytes_sec="0"), None),
@@ -79,6 +80,27 @@ def test_missing_price_is_unknown() -> None:
 
 
 def test_price_counts_every_gib() -> None:
-    found = quote(Speed("fast", 64.0, price_per_gib_hour=0.5), 3, Settings(currency="CHF", minimum_s=60))
+    priced = Speed("fast", 64.0, declared=Declared(price_per_gib_hour=0.5))
+    found = quote(priced, 3, Settings(currency="CHF", minimum_s=60))
     assert (found.price_per_hour, found.currency, found.minimum_s) == (1.5, "CHF", 60)
     assert found.spec == VolumeSpec(3 * GIB, 64.0, None)
+
+
+def test_a_type_is_billed_by_its_own_prices_and_steps() -> None:
+    """MB/s and IOPS are those of the type, as the cloud sells no others."""
+    declared = Declared(
+        price_per_gib_hour=0.5, price_per_mb_s_hour=0.01, price_per_iops_hour=0.001, minimum_s=0.0, step_s=60.0
+    )
+    found = quote(Speed("fast", 64.0, iops=1000, declared=declared), 3, Settings(minimum_s=10.0, step_s=3600.0))
+    assert found.price_per_hour == pytest.approx(1.5 + 0.64 + 1.0)
+    assert (found.minimum_s, found.step_s, found.billing.billed_s(61.0)) == (0.0, 60.0, 120.0)
+    by_hour = quote(Speed("slow", 64.0, declared=Declared(price_per_mb_s_hour=0.01)), 3, Settings(step_s=3600.0))
+    assert by_hour.price_per_hour == pytest.approx(0.64)
+    assert by_hour.billing.billed_s(1.0) == 3600.0
+
+
+def test_requests_are_billed_if_the_type_says_so() -> None:
+    known = tariff("fast", Declared(price_per_million_requests=2.0), Settings())
+    assert known is not None
+    assert known.cost(VolumeSpec(GIB, 64.0), 60.0, requests=500_000) == 1.0
+    assert tariff("fast", Declared(minimum_s=60.0, step_s=60.0), Settings()) is None

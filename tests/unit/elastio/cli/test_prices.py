@@ -20,6 +20,10 @@ minimum_s = 60
 [provider.openstack.types.slow]
 bandwidth_mb_s = 60
 price_per_gib_hour = 0.0001
+[provider.openstack.types.hourly]
+bandwidth_mb_s = 200
+price_per_mb_s_hour = 0.0002
+step_s = 3600
 [provider.openstack.types.new]
 bandwidth_mb_s = 900
 """

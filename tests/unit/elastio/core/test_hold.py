@@ -46,7 +46,7 @@ def test_gaps_are_believed_from_eight_on() -> None:
 
 def test_a_cache_whose_holding_is_free_is_never_released() -> None:
     assert break_even_s(0.0, 5.0) == math.inf
-    assert release_in_s(BY_HOUR, 10.0, 5.0, math.inf) == math.inf
+    assert release_in_s(BY_HOUR.billing, 10.0, 5.0, math.inf) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_cache_whose_holding_is_free_is_never_released() -> None:
 def test_nothing_is_released_before_the_paid_time_is_used(
     tariff: Tariff, age_s: float, hold: float, release_in: float
 ) -> None:
-    assert release_in_s(tariff, age_s, 10.0, hold) == pytest.approx(release_in)
+    assert release_in_s(tariff.billing, age_s, 10.0, hold) == pytest.approx(release_in)
 
 
 @STEADILY
@@ -72,7 +72,7 @@ def test_with_billed_steps_too_it_pays_at_most_twice(gap: float, rebuy: float, a
     """The bill beyond what is paid when the cache becomes unused, and the price of buying again."""
     per_s = 1.0
     paid_s = tariff.billed_s(age_s)
-    until = release_in_s(tariff, age_s, 0.0, break_even_s(per_s, rebuy))
+    until = release_in_s(tariff.billing, age_s, 0.0, break_even_s(per_s, rebuy))
     held = per_s * (tariff.billed_s(age_s + gap) - paid_s)
     released = per_s * (tariff.billed_s(age_s + until) - paid_s) + rebuy if until < gap else held
     assert released <= 2 * min(held, rebuy) * (1 + 1e-6) + 1e-6

@@ -38,6 +38,11 @@ def test_the_least_billed_time_is_owed_at_once() -> None:
     assert today(replace(PLAIN, reserved=replace(HELD, until_wall=1501.0))).currency == 65.0
 
 
+@pytest.mark.parametrize(("until", "owed"), [(1501.0, 100.0), (1600.0, 100.0), (1601.0, 200.0)])
+def test_a_step_is_owed_as_soon_as_it_begins(until: float, owed: float) -> None:
+    assert today(replace(PLAIN, reserved=replace(HELD, step_s=100.0, until_wall=until))).currency == 5.0 + owed
+
+
 @pytest.mark.parametrize(("is_bought", "agbs"), [(False, 210.0), (True, 810.0)])
 def test_the_bill_of_a_silent_agent_grows_only_where_a_volume_was_bought(*, is_bought: bool, agbs: float) -> None:
     assert today(replace(PLAIN, reserved=replace(HELD, is_bought=is_bought)), wall=1900.0).agbs == agbs
