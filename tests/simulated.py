@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from elastio.core.cycle import FailureKind
+from elastio.core.lending import LatencyTarget
 from elastio.core.market import Market
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.speed import Offer, in_ratio
@@ -33,6 +34,8 @@ POLICY = Policy(
 MARKET = Market(TARIFF, 1e-5, Offer(in_ratio(25, 80), least_bytes=GIB, most_bytes=8 * GIB))
 # Waiting is cheaper than room: a full cache is given up under its load.
 DEAR_ROOM = replace(MARKET, tariff=Tariff("USD", per_gib_hour=0.1), waiting_per_s=1e-6)
+# A read that waits for half a second of writes has waited too long.
+PROMPT_READERS = (LatencyTarget("reader.service", 250.0),)
 QUIET = Segment(1e9, 0)
 BURST = (Segment(2, 0), Segment(12, 60), QUIET)
 # Above the threshold, and with instants without a request in flight: a detach needs one.

@@ -141,7 +141,7 @@ def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Poli
 def _capacity(state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy) -> CapacityPart:
     found = capacity(state, backing, sample, policy)
     shared = backing.shared_mb_s if backing else None
-    reserve = () if shared is None else state.share_reserve
+    reserve = () if shared is None else state.share_plan.reserve
     if isinstance(found, Unknown):
         return CapacityPart(None, unknown=found.value, shared_mb_s=shared)
     why = found.limited_by.value, found.bandwidth_mb_s, found.flush_mb_s, found.missed

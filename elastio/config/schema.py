@@ -220,6 +220,7 @@ class Config:
             backing_credits=self.device.bucket,
             first_credits_bytes=self.device.first_credits_gib * GIB,
             share_reserve=self.share.reserved,
+            share_latency=self.share.latency,
             boost_rights=self.share.rights,
         )
 

@@ -9,6 +9,7 @@ from elastio.config.device import DeviceSection
 from elastio.config.rules import Amounts, Flag, Patterns, key, refuse
 from elastio.core.boost_rights import EVERYBODY, BoostRights
 from elastio.core.capacity import OF_BACKING
+from elastio.core.lending import LatencyTarget
 from elastio.core.shares import MOST_RESERVED, Reserved
 
 
@@ -22,7 +23,12 @@ class ShareSection:
     reserve: Mapping[str, float] | None = key(
         Amounts("MB/s that a cgroup gets whatever others want, by its path or the last part of it"), None
     )
-
+    latency_ms: Mapping[str, float] | None = key(
+        Amounts(
+            "ms that requests of a cgroup, which keeps within its share, are to take, by its path or the last part"
+        ),
+        None,
+    )
     may_boost: tuple[str, ...] = key(
         Patterns("cgroups whose load counts towards a boost: patterns of a path, or of the last part of it"), EVERYBODY
     )
@@ -33,6 +39,10 @@ class ShareSection:
     @property
     def rights(self) -> BoostRights:
         return BoostRights(self.may_boost, self.no_boost)
+
+    @property
+    def latency(self) -> tuple[LatencyTarget, ...]:
+        return tuple(LatencyTarget(name, ms) for name, ms in (self.latency_ms or {}).items())
 
     @property
     def reserved(self) -> tuple[Reserved, ...] | None:

@@ -17,6 +17,9 @@ queues, and the rule is right. Four things can be wrong with it, and each is set
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
   after PATIENCE turns in a row.
 
+While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
+nobody, and the device is not short of it.
+
 A limit is rewritten only for a change of more than HYSTERESIS. Where wishes do not change, limits come to rest.
 """
 
@@ -26,6 +29,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from elastio.core.lending import Lending, Waits
 from elastio.core.shares import ACTIVE, FULL, HYSTERESIS, WANTS_MORE, SharePlan, fill, parts
 
 # The weight of a turn in the mean, as soon as that is as long.
@@ -44,6 +48,7 @@ CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
 STEP = 1.0625 * HYSTERESIS
 ROUNDING = 1e-9
+ALL_LENT = Lending()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,13 @@ class Division:
     """What one turn has to know of those before it.
 
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
-    turns in a row something has been wrong that is not yet set right.
+    turns in a row something has been wrong that is not yet set right. `lending`: how much of what others leave is lent.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
     turns: int = 0
     amiss: int = 0
+    lending: Lending = ALL_LENT
 
     def turn(
         self,
@@ -65,11 +71,12 @@ class Division:
         plan: SharePlan,
         in_force_mb_s: Mapping[str, float],
         untouched: Collection[str] = (),
+        waited: Waits | None = None,
     ) -> tuple[Division, dict[str, float]]:
         """The next state, and the limits from now on, in MB/s; those that stay are equal to the ones in force.
 
         `moved_mb_s`: what each cgroup used since the last turn. `untouched`: cgroups that somebody else limits; what
-        they use counts.
+        they use counts. `waited`: the requests of the device of the kind that cgroups with a latency target had.
         """
         weight = max(SMOOTHING, 1 / (self.turns + 2))
         used = {
@@ -77,12 +84,16 @@ class Division:
         }
         seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched)
         hungry = seen.hungry()
+        lending = self._lending(waited or {}, hungry, plan)
+        hungry |= seen.borrowers(lending.level, plan)
         if not hungry:
-            return Division(seen.used, self.turns + 1), {} if seen.is_empty() else dict(seen.limit)
-        right = seen.allotted(hungry, all_are_slowed=seen.is_crowded() and self.amiss > 0)
+            return Division(seen.used, self.turns + 1, 0, lending), {} if seen.is_empty() else dict(seen.limit)
+        allotted = seen.allotted(hungry, all_are_slowed=seen.is_crowded() and self.amiss > 0)
+        right = seen.lent(allotted, lending.level, plan)
+        withheld = sum(allotted.values()) - sum(right.values())
         limits = {**seen.loose(), **{group: _kept(seen.limit.get(group), mb_s) for group, mb_s in right.items()}}
         odd = {group for group, mb_s in right.items() if abs(limits[group] / mb_s - 1) > ODD}
-        is_amiss = bool(odd) or seen.is_crowded() or seen.is_short()
+        is_amiss = bool(odd) or seen.is_crowded() or seen.is_short(withheld)
         amiss = self.amiss + 1 if is_amiss and not seen.has_changed(limits, right) else 0
         if amiss >= PATIENCE:
             too_many = right if seen.is_crowded() else odd
@@ -90,8 +101,13 @@ class Division:
             up = {group: (1 + STEP) * limits[group] for group in right}
             limits, amiss = {**limits, **(down or up)}, 0
         if not seen.has_changed(limits, right):
-            return Division(seen.used, self.turns + 1, amiss), limits
-        return Division({group: limits[group] for group in right}, 0, amiss), limits
+            return Division(seen.used, self.turns + 1, amiss, lending), limits
+        return Division({group: limits[group] for group in right}, 0, amiss, lending), limits
+
+    def _lending(self, waited: Waits, hungry: Collection[str], plan: SharePlan) -> Lending:
+        """Who wants more than it has waits for that, and not for others."""
+        target_s = {group: seconds for group in waited if (seconds := plan.target_s(group)) is not None}
+        return self.lending.turn({group: waited[group] for group in target_s if group not in hungry}, target_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +147,8 @@ class _Seen:
     def is_empty(self) -> bool:
         return not self._uses(EMPTY)
 
-    def is_short(self) -> bool:
-        return not self._uses(SHORT)
+    def is_short(self, withheld_mb_s: float) -> bool:
+        return not self._uses(SHORT * (1 - withheld_mb_s / self.capacity))
 
     def is_crowded(self) -> bool:
         return self._uses(CROWDED, for_sure=True)
@@ -143,6 +159,23 @@ class _Seen:
         near = NEAR_LIMIT * (min(1.0, nearest) if self.is_crowded() else 1.0)
         found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * mb_s}
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
+
+    def borrowers(self, level: float, plan: SharePlan) -> set[str]:
+        """Who uses more than this level leaves to cgroups without a latency target."""
+        prompt = {group for group in self.used if plan.target_s(group) is not None}
+        most = {group: self._lent(group, self.capacity, level) for group in self.used}
+        return {group for group, mb_s in self.used.items() if mb_s > most[group]} - prompt - set(self.untouched)
+
+    def lent(self, allotted: Mapping[str, float], level: float, plan: SharePlan) -> dict[str, float]:
+        """What is left of what was allotted, while so much of what others leave is lent."""
+        return {
+            group: mb_s if plan.target_s(group) is not None else self._lent(group, mb_s, level)
+            for group, mb_s in allotted.items()
+        }
+
+    def _lent(self, group: str, mb_s: float, level: float) -> float:
+        share = min(mb_s, self._share(group))
+        return mb_s if level == 1.0 else share + level * (mb_s - share)
 
     def _unknown(self) -> set[str]:
         """Those without a limit on a full device."""

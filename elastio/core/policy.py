@@ -11,6 +11,7 @@ from enum import StrEnum
 from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
+from elastio.core.lending import LatencyTarget
 from elastio.core.market import Market
 from elastio.core.model import Forecast, Quote, Sample, Spend, Spent
 from elastio.core.shares import Reserved
@@ -115,6 +116,7 @@ class Policy:
     `first_credits_bytes` what was in it when the agent first saw the volume; see `backing_credits`.
 
     `share_reserve`: what is reserved where the device is shared by the weights of cgroups; None: it is not shared.
+    `share_latency`: whose requests are not to wait long then.
     `boost_rights`: whose load counts as utilization.
     """
 
@@ -155,6 +157,7 @@ class Policy:
     backing_credits: CreditBucket | None = None
     first_credits_bytes: float = 0.0
     share_reserve: tuple[Reserved, ...] | None = None
+    share_latency: tuple[LatencyTarget, ...] = ()
     boost_rights: BoostRights = ALL_MAY
 
     @property

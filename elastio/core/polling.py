@@ -62,8 +62,7 @@ def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Ob
         return replace(state, share_backoff=Backoff(1, obs.now + NEVER_S, outcome.error))
     if outcome.kind is not OutcomeKind.DONE:
         return replace(state, share_backoff=next_backoff(state.share_backoff, outcome, obs))
-    reserve = state.share_reserve if action.plan is None else action.plan.reserve
-    return replace(state, share_backoff=Backoff(0, obs.now + SHARE_S), share_reserve=reserve)
+    return replace(state, share_backoff=Backoff(0, obs.now + SHARE_S), share_plan=action.plan or state.share_plan)
 
 
 def with_next_poll(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:

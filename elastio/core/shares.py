@@ -22,6 +22,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from elastio.core.lending import LatencyTarget
+
 # From this share of the capacity on, the device counts as full.
 FULL = 0.90
 # A cgroup that uses this share of what it is entitled to wants more.
@@ -48,15 +50,23 @@ class Reserved:
 
     def is_for(self, group: str) -> bool:
         """Whether this cgroup has the reservation."""
-        return group == self.group or group.endswith(f"/{self.group}")
+        return is_named(group, self.group)
 
 
 @dataclass(frozen=True, slots=True)
 class SharePlan:
-    """What is shared: the capacity in force, of which parts are reserved."""
+    """What is shared: the capacity in force, of which parts are reserved; and whose requests are not to wait long."""
 
     capacity_mb_s: float
     reserve: tuple[Reserved, ...] = ()
+    latency: tuple[LatencyTarget, ...] = ()
+
+    def target_s(self, group: str) -> float | None:
+        """The latency target of a cgroup; None: it has none."""
+        return min((each.ms / 1000 for each in self.latency if is_named(group, each.group)), default=None)
+
+
+NOT_SHARED = SharePlan(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +164,11 @@ def entitled(weights: Mapping[str, float], active: Sequence[str], plan: SharePla
     found = {g: scale * reserved[g] if g in reserved else rest * others[g] for g in active}
     whole = sum(found.values())
     return {group: part / whole for group, part in found.items()}
+
+
+def is_named(group: str, name: str) -> bool:
+    """Whether a setting names this cgroup: by its path, or by the last part of it."""
+    return group == name or group.endswith(f"/{name}")
 
 
 def path(group: str) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ limits all writes so that a flush ends, cannot record what it does, or does not 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from elastio.core.actions import SetShares
 from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import NO_BACKOFF
@@ -40,12 +42,14 @@ def _wanted(state: AgentState, obs: Observation, backing: BackingView, policy: P
     if policy.share_reserve is None or state.phase not in SHARED or state.is_stopped or not obs.can_record:
         return None
     found = capacity(state, backing, obs.sample, policy)
-    return None if isinstance(found, Unknown) else SharePlan(found.mb_s, policy.share_reserve)
+    if isinstance(found, Unknown):
+        return None
+    return SharePlan(found.mb_s, policy.share_reserve, policy.share_latency)
 
 
 def _is_change(wanted: SharePlan, state: AgentState, obs: Observation, backing: BackingView) -> bool:
     in_force = backing.shared_mb_s
-    if in_force is None or wanted.reserve != state.share_reserve:
+    if in_force is None or wanted != replace(state.share_plan, capacity_mb_s=wanted.capacity_mb_s):
         return True
     # Without a sample it is not known what misses the cache.
     return obs.sample is not None and abs(wanted.capacity_mb_s - in_force) > HYSTERESIS * in_force

@@ -23,7 +23,7 @@ from elastio.core.model import (
     VolumeState,
     VolumeTag,
 )
-from elastio.core.shares import Reserved
+from elastio.core.shares import NOT_SHARED, SharePlan
 
 T = TypeVar("T")
 KEPT = "kept"
@@ -251,7 +251,7 @@ class AgentState:
     tune_backoff: Backoff = NO_BACKOFF
     limit_backoff: Backoff = NO_BACKOFF
     share_backoff: Backoff = NO_BACKOFF
-    share_reserve: tuple[Reserved, ...] = ()  # of the plan that was put in force last
+    share_plan: SharePlan = NOT_SHARED  # the one that was put in force last
     for_backing: tuple[Volume, ...] | None = None
     for_backing_backoff: Backoff = NO_BACKOFF
     identity: Identity | None = None

@@ -10,6 +10,8 @@ Limits go whatever happens: the guard has a lease of LEASE_S, which each turn re
 also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, sets no
 limit, lifts its own, and stops; the agent sees that nothing is shared, and begins again (see `share_limits`).
 
+Where cgroups have latency targets, each turn also reads how long the requests of bcacheN took (`core.lending`).
+
 A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts.
 """
 
@@ -17,9 +19,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from elastio.core.division import Division
+from elastio.core.lending import NO_REQUESTS, Requests, like_its_own
 from elastio.core.moved import Moved
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
@@ -27,6 +30,7 @@ from elastio.host import cgroups, share_limits
 from elastio.host.guard import Guard
 from elastio.host.io_max import limits_of
 from elastio.host.limit_claims import claim
+from elastio.host.request_times import finished
 from elastio.host.sysfs import Sysfs
 from elastio.host.throttle import stacked
 from elastio.units import MB
@@ -48,10 +52,11 @@ class Sharer:
     def __init__(self, sysfs: Sysfs, guard: Guard, seconds: Callable[[], float] = time.monotonic) -> None:
         self._sysfs, self._guard, self._seconds = sysfs, guard, seconds
         self._plan: SharePlan | None = None
-        self._number = ""
+        self._name = self._number = ""
         self._groups: tuple[str, ...] = ()
         self._weights: dict[str, float] = {}
         self._moved: dict[str, Moved] = {}
+        self._finished = NO_REQUESTS
         self._division = Division()
         self._limited: set[str] = set()  # may have a limit
         self._listed_at = self._turned_at = float("-inf")
@@ -77,7 +82,8 @@ class Sharer:
             share_limits.record(self._sysfs, plan.capacity_mb_s, numbers[0], self._limited)
         if not self.is_sharing:
             self._moved, self._division, self._turned_at = {}, Division(), self._seconds()
-        self._plan, self._number, self._listed_at = plan, numbers[0], float("-inf")
+        self._finished = finished(self._sysfs, adaptive)
+        self._plan, self._name, self._number, self._listed_at = plan, adaptive, numbers[0], float("-inf")
 
     def end(self) -> None:
         """Lift all limits. Raises HostError if some may be left; the guard goes on watching those."""
@@ -127,13 +133,16 @@ class Sharer:
         if now - self._listed_at >= LIST_S:
             self._groups, self._listed_at = cgroups.sharers(self._sysfs), now
             self._weights = cgroups.weights(self._sysfs, self._groups)
-        used = self._used(now)
+        moved, seconds = self._moved_since(now)
+        used = {group: each.total_bytes / MB / seconds for group, each in moved.items()}
         shown = {group: limits_of(self._sysfs, group).get(self._number) for group in used}
         in_force = {
             group: mb_s for group, limit in shown.items() if (mb_s := share_limits.share_mb_s(limit)) is not None
         }
         foreign = {group for group, limit in shown.items() if limit is not None and group not in in_force}
-        self._division, wanted = self._division.turn(used, self._weights, plan, in_force, foreign)
+        self._division, wanted = self._division.turn(
+            used, self._weights, plan, in_force, foreign, self._waited(plan, moved)
+        )
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):
             if share_limits.is_shared_here(self._sysfs):
@@ -143,12 +152,21 @@ class Sharer:
                 self._lift(self._limited)
                 self._plan = None
 
-    def _used(self, now: float) -> dict[str, float]:
-        """MB/s of each cgroup since the last turn; one that was not there before is known from the next turn on."""
+    def _waited(self, plan: SharePlan, moved: Mapping[str, Moved]) -> dict[str, Requests]:
+        """How long requests took since the last turn, of the kind that cgroups with a latency target had."""
+        if not plan.latency:
+            return {}
+        before, self._finished = self._finished, finished(self._sysfs, self._name)
+        reads, writes = (new.since(old) for new, old in zip(self._finished, before, strict=True))
+        prompt = {group: each for group, each in moved.items() if each.total_bytes and plan.target_s(group) is not None}
+        return {group: like_its_own(each, reads, writes) for group, each in prompt.items()}
+
+    def _moved_since(self, now: float) -> tuple[dict[str, Moved], float]:
+        """Of each cgroup since the last turn; one that was not there before is known from the next turn on. Seconds."""
         seconds, self._turned_at = now - self._turned_at, now
         before, self._moved = self._moved, cgroups.all_moved(self._sysfs, self._groups, self._number)
         known = [group for group in self._groups if group in before and group in self._moved] if seconds > 0 else []
-        return {group: self._moved[group].since(before[group]).total_bytes / MB / seconds for group in known}
+        return {group: self._moved[group].since(before[group]) for group in known}, seconds
 
     def _write(self, plan: SharePlan, limit_mb_s: dict[str, float]) -> None:
         if not limit_mb_s.keys() <= self._limited:

@@ -1,6 +1,6 @@
 """What each cgroup does with the adaptive device during one second: MB/s, bytes in flight, waiting. Reads only.
 
-Sources: `io.stat` of each cgroup, and Documentation/block/stat.rst. The kernel keeps neither latencies nor requests in
+Sources: `io.stat` of each cgroup, and the counters of the device. The kernel keeps neither latencies nor requests in
 flight of a cgroup. So what is in flight follows by Little's law from its MB/s and the mean time that the device took
 for a request, reads and writes apart: at a volume that serves first what comes first, that is much the same for all.
 Waiting is what was seen of its tasks, several times a second: the kernel's own pressure figures (PSI) miss an fsync.
@@ -16,6 +16,7 @@ from elastio.core.model import Rates
 from elastio.core.moved import Moved
 from elastio.errors import HostError
 from elastio.host import cgroups
+from elastio.host.request_times import finished
 from elastio.host.sysfs import Sysfs
 from elastio.host.task_states import CgroupMembers, TaskStates
 from elastio.host.view import find_backing
@@ -23,8 +24,6 @@ from elastio.ports import Clock
 from elastio.units import MB
 
 SAMPLE_S, READINGS = 1.0, 10
-# Fields of /sys/block/NAME/stat: requests and milliseconds of reads, then of writes.
-READ_FIELDS, WRITE_FIELDS = (0, 3), (4, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,6 @@ class GroupSample:
     waiting: float
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
-    """Those that a device has finished, and the seconds that all of them took."""
-
-    count: int
-    seconds: float
-
-
 def find_adaptive(sysfs: Sysfs, backing_uuid: str) -> Adaptive:
     """Raises HostError while it does not run. bcache may hang: call it with `subprocess_timeout`."""
     backing = find_backing(sysfs, backing_uuid)
@@ -71,13 +62,13 @@ def find_adaptive(sysfs: Sysfs, backing_uuid: str) -> Adaptive:
 def sample_groups(sysfs: Sysfs, device: Adaptive, clock: Clock, sleep: Callable[[float], None]) -> list[GroupSample]:
     """Those that used the device in the next SAMPLE_S. One that begins or ends meanwhile is left out."""
     before = cgroups.all_moved(sysfs, cgroups.sharers(sysfs), device.number)
-    reads, writes = _finished(sysfs, device, READ_FIELDS), _finished(sysfs, device, WRITE_FIELDS)
+    reads, writes = finished(sysfs, device.name)
     begun = clock.now()
     waiting = _waiting(sysfs, before, clock, sleep)
     seconds = clock.now() - begun
     after = cgroups.all_moved(sysfs, before, device.number)
-    read_s = _mean_s(reads, _finished(sysfs, device, READ_FIELDS))
-    write_s = _mean_s(writes, _finished(sysfs, device, WRITE_FIELDS))
+    read, written = finished(sysfs, device.name)
+    read_s, write_s = read.since(reads).mean_s, written.since(writes).mean_s
     rates = {group: _rates(moved.since(before[group]), seconds) for group, moved in after.items()}
     return [
         GroupSample(group, used, _in_flight(used, read_s, write_s), waiting.get(group, 0.0))
@@ -103,18 +94,6 @@ def _waiting(sysfs: Sysfs, groups: Iterable[str], clock: Clock, sleep: Callable[
 
 def _rates(moved: Moved, seconds: float) -> Rates:
     return Rates(moved.read_bytes / MB / seconds, moved.written_bytes / MB / seconds)
-
-
-def _finished(sysfs: Sysfs, device: Adaptive, fields: tuple[int, int]) -> Requests:
-    words = sysfs.read_or(f"sys/block/{device.name}/stat", "").split()
-    count, milliseconds = fields
-    return Requests(int(words[count]), int(words[milliseconds]) / 1000) if len(words) > milliseconds else Requests(0, 0)
-
-
-def _mean_s(before: Requests, after: Requests) -> float | None:
-    """Seconds of a request; None: none was finished."""
-    count = after.count - before.count
-    return (after.seconds - before.seconds) / count if count > 0 else None
 
 
 def _in_flight(used: Rates, read_s: float | None, write_s: float | None) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastio.config.schema import Config
-from elastio.core.shares import path
+from elastio.config.share import ShareSection
+from elastio.core.shares import SharePlan, path
 from elastio.host import cgroups, throttle
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import mounts_on
@@ -30,7 +31,7 @@ def check_shares(machine: Machine, config: Config) -> list[CheckResult]:
     return [
         *([] if config.share.enabled else _weights(sysfs, found[0], groups)),
         *_limits(sysfs, groups, _numbers(sysfs, above)),
-        *_latencies(sysfs, found[0], _numbers(sysfs, above)),
+        *_latencies(sysfs, found[0], _numbers(sysfs, above), config.share),
     ]
 
 
@@ -79,21 +80,22 @@ def _is_limited_by_others(sysfs: Sysfs, group: str, numbers: frozenset[str]) -> 
     return any(not throttle.is_ours(" ".join(f"{kind}={most}" for kind, most in each.items())) for each in shown)
 
 
-def _latencies(sysfs: Sysfs, backing: Backing, numbers: frozenset[str]) -> list[CheckResult]:
+def _latencies(sysfs: Sysfs, backing: Backing, numbers: frozenset[str], share: ShareSection) -> list[CheckResult]:
     """On ext4, a commit of the journal first waits for data of all others (data=ordered, the default)."""
     if not any(mount.kind == "ext4" for mount in mounts_on(sysfs, backing.adaptive or "")):
         return []
     adaptive = sysfs.read_or(f"sys/block/{backing.adaptive}/dev", "")
     targeted = numbers | _numbers(sysfs, [backing.disk])
     users = [group for group in cgroups.sharers(sysfs) if cgroups.moved(sysfs, group, adaptive) is not None]
-    prompt = [group for group in users if _has_target(sysfs, group, targeted)]
+    own = SharePlan(0.0, latency=share.latency if share.enabled else ())
+    prompt = [group for group in users if own.target_s(group) is not None or _has_target(sysfs, group, targeted)]
     if not prompt or len(users) < 2:
         return []
     return [
         warn(
             NAME,
-            f"{_named(prompt)} has a latency target (io.latency), and shares an ext4 on the adaptive device with other "
-            "cgroups: its fsync waits for their data",
+            f"{_named(prompt)} has a latency target (io.latency, share.latency_ms), and shares an ext4 on the adaptive "
+            "device with other cgroups: its fsync waits for their data",
             "give it a filesystem of its own, or use xfs",
             "latency",
         )

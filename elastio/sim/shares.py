@@ -1,8 +1,9 @@
 """The limits by which two cgroups share the simulated device: one writes, the other reads.
 
 The limits are those of `core.division`, put in force each quarter of a second by the agent's host worker, while it
-lives. As on a real machine they stay when the agent dies or is stopped, until its guard removes them; one that is left
-behind slows its cgroup down.
+lives. How long requests took decides about latency targets: a step counts as a whole for each request that is in flight
+in it, so no time is missing. As on a real machine limits stay when the agent dies or is stopped, until its guard
+removes them; one that is left behind slows its cgroup down.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 
 from elastio.core.boost_rights import BoostRights
 from elastio.core.division import Division
+from elastio.core.lending import Requests
 from elastio.core.shares import SharePlan
 from elastio.sim.traffic import Traffic
 from elastio.units import MB
@@ -41,6 +43,7 @@ class SimShares:
     is_orphaned: bool = False
     _division: Division = field(default_factory=Division)
     _moved: dict[str, int] = field(default_factory=dict)
+    _finished: dict[str, Requests] = field(default_factory=dict)
     _turns: int = 0
     _alone_since: float | None = None
 
@@ -65,6 +68,15 @@ class SimShares:
         """The cache is attached, bypassed or detached by the agent."""
         self.stayed += self.plan is not None
 
+    def took(self, group: str, seconds: float, *, finished: int = 0) -> None:
+        """A request of the cgroup was in flight for so long, or has been `finished`."""
+        self._finished[group] = self._finished.get(group, Requests()).plus(Requests(finished, seconds))
+
+    @property
+    def level(self) -> float:
+        """How much is lent of what others leave."""
+        return self._division.lending.level
+
     def watch(self, now: float, *, is_attended: bool) -> None:
         """The guard looks whether the agent lives. Without it no limit is rewritten, and each stays as it is."""
         if is_attended and not self.is_orphaned:
@@ -81,15 +93,21 @@ class SimShares:
 
     def rest(self, now: float) -> None:
         """Equivalent to steps until now in which nobody used the device."""
-        self._turns = int(now / TURN_S + ROUNDING)
+        self._turns, self._finished = int(now / TURN_S + ROUNDING), {}
 
     def step(self, now: float, traffic: Traffic) -> None:
         """Bytes have moved; divide again when a turn is due."""
         if int(now / TURN_S + ROUNDING) == self._turns:
             return
+        finished = self._finished
         self.rest(now)
         before, self._moved = self._moved, {WRITERS: traffic.written, READERS: traffic.read}
         if self.plan is None or self.is_orphaned or self._alone_since is not None:
             return
         used = {group: max(0, now - before.get(group, now)) / MB / TURN_S for group, now in self._moved.items()}
-        self._division, self.limits = self._division.turn(used, WEIGHTS, self.plan, self.limits)
+        waited = {
+            group: finished.get(group, Requests())
+            for group, mb_s in used.items()
+            if mb_s and self.plan.target_s(group) is not None
+        }
+        self._division, self.limits = self._division.turn(used, WEIGHTS, self.plan, self.limits, waited=waited)

@@ -16,7 +16,7 @@ from elastio.sim.workload import Segment
 from elastio.units import GIB, MB
 from tests import simulated
 from tests.moved import FIRST_LOAD
-from tests.simulated import DEAR_ROOM, QUIET, by_money
+from tests.simulated import DEAR_ROOM, PROMPT_READERS, QUIET, by_money
 from tests.spending import Cap
 
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
@@ -145,7 +145,9 @@ SCENARIOS = {
         learned_s=25.0,
     ),
     "shares": Scenario(
-        (Segment(2, 0), Segment(9, 60, 20), QUIET), policy=replace(POLICY, share_reserve=()), blocks=FEW_BLOCKS
+        (Segment(2, 0), Segment(9, 60, 8), QUIET),
+        policy=replace(POLICY, share_reserve=(), share_latency=PROMPT_READERS),
+        blocks=FEW_BLOCKS,
     ),
     "orphan": Scenario((QUIET,), orphan=True),
     "taken over": Scenario((*FIRST_LOAD, Segment(6, 60), QUIET), moved=True),

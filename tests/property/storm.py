@@ -35,7 +35,7 @@ from tests.crash.crashes import (
 from tests.crash.watches import CapWatch, HumanWatch, LimitWatch, ShareWatch
 from tests.crash.way import WayWatch
 from tests.moved import FIRST_LOAD, Operator, die_dirty
-from tests.simulated import KERNEL, by_money, edited
+from tests.simulated import KERNEL, PROMPT_READERS, by_money, edited
 
 from .schedule import Schedule, draw_load
 
@@ -126,7 +126,7 @@ class Storm:
         self.world.faults.begin(self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         adviser = HindsightAdviser() if schedule.money else None
-        policy = replace(policy, share_reserve=()) if schedule.shares else policy
+        policy = replace(policy, share_reserve=(), share_latency=PROMPT_READERS) if schedule.shares else policy
         self.sim = Simulation(
             self.world,
             by_money(policy) if schedule.money else policy,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.boost_rights import BoostRights
+from elastio.core.lending import LatencyTarget
 from elastio.core.model import RequestKind, Sample
 from elastio.core.policy import Policy
 from elastio.core.shares import Reserved
@@ -16,7 +17,8 @@ from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from tests.simulated import KERNEL, POLICY, bought
+from elastio.units import MB
+from tests.simulated import KERNEL, POLICY, PROMPT_READERS, bought
 
 SHARED = replace(POLICY, share_reserve=())
 
@@ -77,6 +79,57 @@ def test_other_reservations_are_put_in_force() -> None:
     plan = sim.world.kernel.shares.plan
     assert plan is not None
     assert plan.reserve == agent.policy.share_reserve
+
+
+def test_a_target_that_is_new_is_put_in_force() -> None:
+    sim = simulated(SHARED, Segment(1e9, 0))
+    sim.run_for(15.0)
+    agent = sim.agent
+    assert agent is not None
+    agent.policy = replace(SHARED, share_latency=PROMPT_READERS)
+    sim.run_for(15.0)
+    plan = sim.world.kernel.shares.plan
+    assert plan is not None
+    assert plan.latency == PROMPT_READERS
+
+
+def used_beside(ms: float | None, *load: Segment) -> tuple[Simulation, float, float]:
+    """MB/s of the writer and the reader once limits have settled, without a boost. `ms`: the target of the reader."""
+    latency = () if ms is None else (LatencyTarget("reader.service", ms),)
+    sim = simulated(replace(SHARED, trigger_delay_s=3600.0, share_latency=latency), *load)
+    sim.run_for(60.0)
+    moved = sim.world.kernel.traffic.adaptive
+    written, read = moved.written, moved.read
+    sim.run_for(60.0)
+    return sim, (moved.written - written) / MB / 60, (moved.read - read) / MB / 60
+
+
+def test_a_writer_lends_what_a_reader_with_a_latency_target_leaves_only_while_the_reader_need_not_wait() -> None:
+    half = capacity(simulated_for(15.0)) or 0.0
+    half /= 2
+    for ms, least, most in ((None, 1.5, 2.0), (1000.0, 1.5, 2.0), (300.0, 1.05, 1.6), (100.0, 0.95, 1.05)):
+        _, written, read = used_beside(ms, Segment(1e9, 60.0, 3.0))
+        assert least * half < written < most * half, ms
+        assert read == pytest.approx(3.0, rel=0.05), ms
+
+
+def simulated_for(seconds: float) -> Simulation:
+    sim = simulated(SHARED, Segment(1e9, 0))
+    sim.run_for(seconds)
+    return sim
+
+
+def test_a_reader_that_wants_more_than_its_share_has_no_claim_to_a_latency() -> None:
+    sim, written, read = used_beside(100.0, Segment(1e9, 60.0, 60.0))
+    assert sim.world.kernel.shares.level == 1.0
+    assert written == pytest.approx(read, rel=0.1)
+
+
+def test_a_writer_has_all_again_once_the_reader_is_gone() -> None:
+    sim, written, read = used_beside(100.0, Segment(20, 60.0, 3.0), Segment(1e9, 60.0))
+    assert sim.world.kernel.shares.level == 1.0
+    assert written > 0.95 * (capacity(sim) or 0.0)
+    assert read == 0.0
 
 
 def test_a_faulted_agent_limits_nobody() -> None:

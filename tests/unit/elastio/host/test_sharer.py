@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from elastio.core.lending import LatencyTarget
 from elastio.core.shares import Reserved, SharePlan
 from elastio.errors import HostError
 from elastio.host import share_limits, throttle
@@ -68,6 +69,38 @@ def test_the_hungry_have_what_others_leave(tree: Tree, device: SharedDevice, sha
 def test_a_reservation_changes_the_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
     share(device, sharer, SharePlan(58.0, (Reserved("etl.service", 38.0),)))
     assert limits(tree) == {DB: 30, ETL: 38}
+
+
+def test_others_have_their_shares_only_while_requests_take_longer_than_a_target(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    device.request_ms = 1000
+    share(device, sharer)  # before anybody has a target
+    device.request_ms = 5
+    prompt = SharePlan(58.0, latency=(LatencyTarget("db.service", 10.0),))
+    share(device, sharer, prompt)
+    assert limits(tree) == {DB: 39, ETL: 28}
+    turns(device, sharer, 20)
+    assert limits(tree) == {DB: 39, ETL: 28}
+    device.request_ms = 20
+    turns(device, sharer, 20)
+    assert limits(tree) == {DB: 39, ETL: 19}
+    device.request_ms = 3
+    turns(device, sharer, 60)
+    assert limits(tree) == {DB: 39, ETL: 28}
+
+
+def test_only_the_kind_of_requests_counts_that_the_cgroup_with_the_target_has(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    device.loads = {DB: (30.0, 0.0), ETL: (0.0, 28.0)}
+    share(device, sharer, SharePlan(58.0, latency=(LatencyTarget(DB, 10.0),)))
+    device.write_ms = 50
+    turns(device, sharer, 20)
+    assert limits(tree) == {DB: 39, ETL: 28}
+    device.request_ms = 50
+    turns(device, sharer, 20)
+    assert limits(tree) == {DB: 39, ETL: 19}
 
 
 def test_limits_end_when_the_device_is_not_full_any_more(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:

@@ -28,8 +28,8 @@ def tree(tmp_path: Path) -> Tree:
     return made
 
 
-def found(tree: Tree) -> list[CheckResult]:
-    config = parse(least("aws", uuid=BACKING_UUID, bandwidth_mb_s=60))
+def found(tree: Tree, **share: object) -> list[CheckResult]:
+    config = parse({**least("aws", uuid=BACKING_UUID, bandwidth_mb_s=60), "share": share})
     results = check_shares(Machine(tree.kernel), config)
     assert all(result.verdict is Verdict.WARN and result.remedy for result in results)
     return results
@@ -140,6 +140,14 @@ def test_a_latency_target_on_a_shared_ext4_is_named(tree: Tree, node: str, numbe
     mount(tree, "ext4")
     tree.kernel.lay(f"{CGROUPS}/{node}/io.latency", f"{number} target=10000")
     (result,) = found(tree)
+    assert (result.code, DB in result.sentence) == ("latency", True)
+
+
+def test_a_latency_target_of_the_agent_is_one_while_it_shares(tree: Tree) -> None:
+    mount(tree, "ext4")
+    target = {"latency_ms": {"db.service": 20}}
+    assert found(tree, **target) == []
+    (result,) = found(tree, enabled=True, **target)
     assert (result.code, DB in result.sentence) == ("latency", True)
 
 
