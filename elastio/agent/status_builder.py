@@ -30,6 +30,7 @@ from elastio.core.inhibition import is_safe_to_copy
 from elastio.core.model import BackingView, HostView, Identity, Others, Rates, Sample, Spend, Volume, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Model, Policy
+from elastio.core.shares import NOT_SHARED
 from elastio.core.state import AgentState, Phase
 
 
@@ -141,11 +142,11 @@ def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Poli
 def _capacity(state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy) -> CapacityPart:
     found = capacity(state, backing, sample, policy)
     shared = backing.shared_mb_s if backing else None
-    reserve = () if shared is None else state.share_plan.reserve
+    plan = NOT_SHARED if shared is None else state.share_plan
     if isinstance(found, Unknown):
         return CapacityPart(None, unknown=found.value, shared_mb_s=shared)
     why = found.limited_by.value, found.bandwidth_mb_s, found.flush_mb_s, found.missed
-    return CapacityPart(found.mb_s, *why, shared_mb_s=shared, reserve=reserve)
+    return CapacityPart(found.mb_s, *why, shared_mb_s=shared, reserve=plan.reserve, latency=plan.latency)
 
 
 def _spend(spend: Spend, policy: Policy) -> SpendPart:

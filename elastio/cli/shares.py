@@ -30,6 +30,7 @@ HEADS = (
     "read MB/s",
     "write MB/s",
     "in flight KiB",
+    "request ms",
     "waits",
     "share MB/s",
     "would get MB/s",
@@ -118,6 +119,8 @@ class Seen:
             "read_mb_s": sample.used.read_mb_s,
             "write_mb_s": sample.used.write_mb_s,
             "in_flight_bytes": sample.in_flight_bytes,
+            "request_ms": None if sample.request_s is None else 1000 * sample.request_s,
+            "target_ms": self._target_ms(sample),
             "waiting": sample.waiting,
             "share_mb_s": share.entitled_mb_s if share else None,
             "would_get_mb_s": share.allotted_mb_s if share else None,
@@ -125,6 +128,10 @@ class Seen:
             "wants_more": share.wants_more if share else None,
             "boosts": self.boosts[sample.group],
         }
+
+    def _target_ms(self, sample: GroupSample) -> float | None:
+        target_s = SharePlan(0.0, latency=self.capacity.latency).target_s(sample.group)
+        return None if target_s is None else 1000 * target_s
 
     def lines(self) -> list[str]:
         """What is printed otherwise."""
@@ -137,13 +144,14 @@ class Seen:
 
     def _cells(self, sample: GroupSample) -> tuple[str, ...]:
         share, in_flight = self.shares.get(sample.group), sample.in_flight_bytes
-        limit = self.limits[sample.group]
+        limit, took_s, target_ms = self.limits[sample.group], sample.request_s, self._target_ms(sample)
         return (
             sample.group,
             f"{self.weights[sample.group]:g}" if sample.group in self.weighted else "-",
             f"{sample.used.read_mb_s:.1f}",
             f"{sample.used.write_mb_s:.1f}",
             "-" if in_flight is None else f"{in_flight / KIB:.0f}",
+            ("-" if took_s is None else f"{1000 * took_s:.1f}") + ("" if target_ms is None else f" of {target_ms:g}"),
             f"{100 * sample.waiting:.0f} %",
             f"{share.entitled_mb_s:.1f}" if share else "-",
             f"{share.allotted_mb_s:.1f}" if share else "-",

@@ -12,6 +12,7 @@ from typing import Any
 
 from elastio import codec
 from elastio.core.boost_rights import ALL_MAY
+from elastio.core.lending import LatencyTarget
 from elastio.core.shares import Reserved
 from elastio.errors import ControlError
 
@@ -239,7 +240,7 @@ class CapacityPart:
     `limited_by` is the volume that limits it ("backing volume", "cache volume"), `bandwidth_mb_s` that volume's
     bandwidth, `flush_mb_s` the most that the flush takes of it. `missed`: the share (0 to 1) of applications' bytes
     that the backing volume moves although there is a cache. `shared_mb_s`: what the agent shares among cgroups by
-    limits; None: it limits nobody. `reserve`: what is reserved of that.
+    limits; None: it limits nobody. `reserve`: what is reserved of that, `latency`: whose requests are not to wait long.
     """
 
     mb_s: float | None
@@ -250,6 +251,7 @@ class CapacityPart:
     unknown: str = ""
     shared_mb_s: float | None = None
     reserve: tuple[Reserved, ...] = ()
+    latency: tuple[LatencyTarget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from elastio.core.lending import like_its_own
 from elastio.core.model import Rates
 from elastio.core.moved import Moved
 from elastio.errors import HostError
@@ -38,14 +39,16 @@ class Adaptive:
 class GroupSample:
     """A cgroup that used the device.
 
-    `in_flight_bytes` is a mean; None: the device finished no such request, so it is not known. `waiting`: the share
-    (0 to 1) of the readings in which one of its tasks waited in the kernel, for whatever.
+    `in_flight_bytes` is a mean, `request_s` that of the device's requests of its kind, reads or writes; None: the
+    device finished no such request, so it is not known. `waiting`: the share (0 to 1) of the readings in which one of
+    its tasks waited in the kernel, for whatever.
     """
 
     group: str
     used: Rates
     in_flight_bytes: float | None
     waiting: float
+    request_s: float | None
 
 
 def find_adaptive(sysfs: Sysfs, backing_uuid: str) -> Adaptive:
@@ -67,13 +70,19 @@ def sample_groups(sysfs: Sysfs, device: Adaptive, clock: Clock, sleep: Callable[
     waiting = _waiting(sysfs, before, clock, sleep)
     seconds = clock.now() - begun
     after = cgroups.all_moved(sysfs, before, device.number)
-    read, written = finished(sysfs, device.name)
-    read_s, write_s = read.since(reads).mean_s, written.since(writes).mean_s
-    rates = {group: _rates(moved.since(before[group]), seconds) for group, moved in after.items()}
+    after_reads, after_writes = finished(sysfs, device.name)
+    reads, writes = after_reads.since(reads), after_writes.since(writes)
+    moved = {group: each.since(before[group]) for group, each in after.items()}
     return [
-        GroupSample(group, used, _in_flight(used, read_s, write_s), waiting.get(group, 0.0))
-        for group, used in rates.items()
-        if used.total_mb_s > 0
+        GroupSample(
+            group,
+            used := _rates(each, seconds),
+            _in_flight(used, reads.mean_s, writes.mean_s),
+            waiting.get(group, 0.0),
+            like_its_own(each, reads, writes).mean_s,
+        )
+        for group, each in moved.items()
+        if each.total_bytes > 0
     ]
 
 

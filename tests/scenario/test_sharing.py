@@ -91,6 +91,7 @@ def test_a_target_that_is_new_is_put_in_force() -> None:
     plan = sim.world.kernel.shares.plan
     assert plan is not None
     assert plan.latency == PROMPT_READERS
+    assert agent.state.share_plan == plan
 
 
 def used_beside(ms: float | None, *load: Segment) -> tuple[Simulation, float, float]:

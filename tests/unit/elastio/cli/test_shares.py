@@ -11,6 +11,7 @@ import pytest
 from elastio.cli.shares import NO_WEIGHTS
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, Status
+from elastio.core.lending import LatencyTarget
 from elastio.core.shares import Reserved
 from elastio.core.state import AgentState, Phase
 from elastio.host.io_max import CGROUPS
@@ -70,6 +71,21 @@ def test_a_reservation_that_is_in_force_counts(shell: Shell, agent: FakeAgent) -
     agent.statuses = [replace(status, capacity=capacity)]
     db, etl = json.loads(shell("shares", "--json").stdout)["groups"]
     assert (db["share_mb_s"], etl["share_mb_s"]) == (pytest.approx(29.1), pytest.approx(29.1))
+
+
+def test_a_target_is_shown_beside_what_requests_take(shell: Shell, agent: FakeAgent, machine: SharedDevice) -> None:
+    machine.write_ms = 15
+    machine.loads[DB] = (20.0, 0.0)
+    status = status_of(standing(Phase.IDLE))
+    assert status.capacity is not None
+    capacity = replace(status.capacity, shared_mb_s=58.2, latency=(LatencyTarget("etl.service", 12.5),))
+    agent.statuses = [replace(status, capacity=capacity)]
+    groups = json.loads(shell("shares", "--json").stdout)["groups"]
+    assert [(each["request_ms"], each["target_ms"]) for each in groups] == [
+        (pytest.approx(5.0), None),
+        (pytest.approx(20.0), 12.5),
+    ]
+    assert "20.0 of 12.5" in shell("shares").stdout
 
 
 def test_weights_that_the_kernel_does_not_keep_are_not_invented(shell: Shell, machine: SharedDevice) -> None:
