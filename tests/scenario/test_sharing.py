@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from elastio.agent.request_handler import RequestHandler
 from elastio.core.boost_rights import BoostRights
 from elastio.core.lending import LatencyTarget
 from elastio.core.model import RequestKind, Sample
@@ -13,7 +14,7 @@ from elastio.core.policy import Policy
 from elastio.core.shares import Reserved
 from elastio.core.state import AgentState, Phase
 from elastio.sim.faults import Kind, ScheduledFault
-from elastio.sim.records import MemoryRecorder
+from elastio.sim.records import IN_MEMORY, MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
@@ -91,7 +92,9 @@ def test_a_target_that_is_new_is_put_in_force() -> None:
     plan = sim.world.kernel.shares.plan
     assert plan is not None
     assert plan.latency == PROMPT_READERS
-    assert agent.state.share_plan == plan
+    shown = RequestHandler(agent, IN_MEMORY, 0.0).status().capacity
+    assert shown is not None
+    assert shown.latency == PROMPT_READERS
 
 
 def used_beside(ms: float | None, *load: Segment) -> tuple[Simulation, float, float]:
