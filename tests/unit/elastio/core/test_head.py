@@ -1,0 +1,159 @@
+"""The head of an adopted device: what is written can be read, what is damaged is refused, no byte is in two places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastio.core.head import (
+    BLOCK_BYTES,
+    CONTENT_SECTOR,
+    DATA_OFFSET_SECTORS,
+    LEAST_BYTES,
+    MAGIC,
+    SLOTS,
+    Head,
+    Volume,
+    parse,
+    serialize,
+    slot_of,
+    table,
+    valid,
+)
+from elastio.errors import NotOursError
+from elastio.units import SECTOR
+from tests.fixtures.errors import refused
+
+UUID, BACKING = "5a3f0c1e-1d3b-4c59-9d57-0b6d0f1c2a34", "58c00623-0529-4a44-9474-dabb02496928"
+VOLUME = Volume("ext4", "6d0c4a57-9d55-4f3a-8b1c-2d3e0b6f4c1e", 2097152, serial="vol0123456789abcdef0")
+HEAD = Head(UUID, BACKING, VOLUME, LEAST_BYTES // SECTOR)
+
+texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=80)
+volumes = st.builds(
+    Volume, st.sampled_from(["ext4", "xfs"]), st.uuids().map(str), st.integers(1, 2**50), texts, texts, texts
+)
+heads = st.builds(
+    Head,
+    st.uuids().map(str),
+    st.uuids().map(str),
+    volumes,
+    st.integers(LEAST_BYTES // SECTOR, 2**50),
+    sequence=st.integers(1, 2**60),
+)
+
+
+def mapped(head: Head, sector: int) -> tuple[str, int]:
+    """Device and sector that the kernel's `linear` target reads for a sector of the composed device."""
+    for line in table(head, "8:1", "8:2").splitlines():
+        begin, length, target, device, offset = line.split()
+        assert target == "linear"
+        if int(begin) <= sector < int(begin) + int(length):
+            return device, int(offset) + sector - int(begin)
+    raise AssertionError(f"sector {sector} is not mapped")
+
+
+@given(heads)
+def test_what_is_serialized_is_parsed(head: Head) -> None:
+    assert parse(serialize(head)) == head
+
+
+@settings(max_examples=300)
+@given(heads, st.integers(0, BLOCK_BYTES - 1), st.integers(1, 255))
+def test_a_label_with_one_changed_byte_is_no_label_or_damaged(head: Head, at: int, change: int) -> None:
+    block = bytearray(serialize(head))
+    block[at] ^= change
+    if at < len(MAGIC):
+        assert parse(bytes(block)) is None
+    else:
+        with refused(NotOursError, "head.damaged"):
+            parse(bytes(block))
+
+
+@pytest.mark.parametrize("block", [b"", bytes(BLOCK_BYTES), b"\xff" * BLOCK_BYTES, MAGIC])
+def test_what_is_no_label_is_none(block: bytes) -> None:
+    assert parse(block) is None
+
+
+@given(heads, st.data())
+def test_the_adaptive_device_shows_exactly_the_volume(head: Head, data: st.DataObject) -> None:
+    sectors = head.volume.size_sectors
+    for sector in (0, sectors - 1, data.draw(st.integers(0, sectors - 1))):
+        assert mapped(head, DATA_OFFSET_SECTORS + sector) == ("8:2", sector)
+    with pytest.raises(AssertionError):
+        mapped(head, DATA_OFFSET_SECTORS + sectors)
+
+
+@given(heads, st.integers(0, DATA_OFFSET_SECTORS - 1))
+def test_what_is_in_front_of_the_volume_lies_in_the_head_and_on_no_label(head: Head, sector: int) -> None:
+    device, at = mapped(head, sector)
+    assert device == "8:1"
+    assert at < head.size_sectors
+    assert all(not slot <= at * SECTOR < slot + BLOCK_BYTES for slot in SLOTS)
+
+
+def test_the_head_alone_has_no_superblock_where_bcache_looks_for_one() -> None:
+    """4 KiB from its begin; on the composed device it is 4 KiB from the content's begin."""
+    assert CONTENT_SECTOR > 0
+    assert all(not slot <= 4096 < slot + BLOCK_BYTES for slot in SLOTS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(HEAD, content_sector=0),
+        replace(HEAD, content_sector=1024),
+        replace(HEAD, content_sector=HEAD.size_sectors - 8),
+        replace(HEAD, content_sectors=8),
+        replace(HEAD, size_sectors=CONTENT_SECTOR),
+        replace(HEAD, volume=replace(VOLUME, size_sectors=0)),
+        replace(HEAD, sequence=0),
+    ],
+)
+def test_places_that_overlap_or_are_not_there_are_refused(wrong: Head) -> None:
+    with refused(NotOursError, "head.places"):
+        serialize(wrong)
+
+
+def test_a_label_that_has_no_room_is_refused() -> None:
+    with refused(NotOursError, "head.length"):
+        serialize(replace(HEAD, volume=replace(VOLUME, serial="x" * BLOCK_BYTES)))
+
+
+def versioned(version: int) -> bytes:
+    """A sound label of another version."""
+    from elastio.core import head as module
+
+    block = bytearray(serialize(HEAD))
+    block[16:20] = version.to_bytes(4, "little")
+    return module._with_checksum(bytes(block))
+
+
+def test_a_newer_version_is_refused_also_beside_a_known_one() -> None:
+    with refused(NotOursError, "head.version"):
+        parse(versioned(2))
+    with refused(NotOursError, "head.version"):
+        valid([serialize(HEAD), versioned(2)])
+
+
+def test_the_label_with_the_higher_sequence_number_is_valid_and_a_change_keeps_the_one_before() -> None:
+    later = replace(HEAD, sequence=2)
+    assert slot_of(HEAD) != slot_of(later)
+    assert slot_of(HEAD) == slot_of(replace(HEAD, sequence=3))
+    assert valid([serialize(HEAD), serialize(later)]) == valid([serialize(later), serialize(HEAD)]) == later
+    assert valid([bytes(BLOCK_BYTES), bytes(BLOCK_BYTES)]) is None
+
+
+@given(st.integers(56, BLOCK_BYTES - 1))
+def test_after_a_torn_change_the_label_before_it_is_valid(length: int) -> None:
+    torn = serialize(replace(HEAD, sequence=2))[:length] + b"\xa5" * (BLOCK_BYTES - length)
+    assert valid([serialize(HEAD), torn]) == HEAD
+    with refused(NotOursError, "head.damaged"):
+        valid([bytes(BLOCK_BYTES), torn])
+
+
+def test_labels_of_two_heads_are_refused() -> None:
+    with refused(NotOursError, "head.ambiguous"):
+        valid([serialize(HEAD), serialize(replace(HEAD, uuid=BACKING, sequence=2))])
