@@ -13,7 +13,7 @@ from pathlib import Path
 
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import commands, superblock
+from elastio.host import commands, heads, superblock
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.usage import Kind, partitions, uses
@@ -190,12 +190,13 @@ def run_wipefs(node: Path, run: Run) -> tuple[str, ...]:
 
 
 def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = commands.run) -> tuple[str, ...]:
-    """Raises unless the disk has this size, and no holder, mount, partition or signature, except that of a cache.
+    """Raises unless the disk has this size, and no holder, mount, partition, head or signature, except a cache's.
 
     Returns the signatures it has.
     """
     require_size(disk, size_bytes)
     require_free(sysfs, disk)
+    heads.require_none(disk.node, f"disk {disk.name}", "disk.head")
     found = signatures(disk, run)
     foreign = [s for s in found if s != "bcache"]
     if foreign:

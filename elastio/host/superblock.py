@@ -34,6 +34,9 @@ MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 LAYOUT = struct.Struct("<QQQ16s16s16s32sQQ64sQHHHHIHH")
 CHECKSUM = struct.Struct("<Q")
 VERSION = 0  # BCACHE_SB_VERSION_CDEV; the kernel raises it to the newest it knows when it registers the disk
+BACKING_VERSION = 4  # BCACHE_SB_VERSION_BDEV_WITH_OFFSET
+BACKING_BUCKET_SECTORS = 1024  # make-bcache's default; a backing device has no buckets
+STATE_SHIFT = 61  # BDEV_STATE in the flags, two bits: none, clean, dirty, stale
 FIRST_DATA_SECTOR = 24  # after the superblock: 8 sectors at sector 8, and what make-bcache leaves free
 
 # bcache sets 1/256 of a cache free at a time, and then writes the state of all buckets, which takes a whole bucket
@@ -114,10 +117,29 @@ def render(device: uuid.UUID, cache_set: uuid.UUID, *, size_bytes: int, block_by
     block, bucket = block_bytes // SECTOR, bucket_bytes // SECTOR
     buckets = size_bytes // bucket_bytes
     first = (FIRST_DATA_SECTOR - 1) // bucket + 1
+    return _packed(VERSION, device, cache_set, buckets, block, bucket, 1, 0, 0, first, 0)
+
+
+def render_backing(device: uuid.UUID, cache_set: uuid.UUID, *, block_bytes: int, data_offset_sectors: int) -> bytes:
+    """The superblock of a new backing device without a cache, as `make-bcache -B --data-offset` writes it."""
+    geometry = (data_offset_sectors, block_bytes // SECTOR, BACKING_BUCKET_SECTORS, 0, 0, 0, 0, 0)
+    return _packed(BACKING_VERSION, device, cache_set, *geometry)
+
+
+def _packed(version: int, device: uuid.UUID, cache_set: uuid.UUID, *geometry: int) -> bytes:
+    """`geometry`: what follows the padding in LAYOUT. Label, flags and sequence number are those of a new device."""
     names = (MAGIC, device.bytes, cache_set.bytes, bytes(32))
-    geometry = (0, 0, bytes(64), buckets, block, bucket, 1, 0, 0, first, 0)
-    body = LAYOUT.pack(0, OFFSET // SECTOR, VERSION, *names, *geometry)[CHECKSUM.size :]
+    body = LAYOUT.pack(0, OFFSET // SECTOR, version, *names, 0, 0, bytes(64), *geometry)[CHECKSUM.size :]
     return CHECKSUM.pack(crc64(body)) + body
+
+
+def is_without_cache(block: bytes) -> bool:
+    """Whether these bytes, read at OFFSET, are the superblock of a backing device that needs no cache (BDEV_STATE)."""
+    found = parse(block)
+    if found is None or found.role is not Role.BACKING:
+        return False
+    flags: int = LAYOUT.unpack_from(block)[7]
+    return flags >> STATE_SHIFT & 3 == 0
 
 
 def bucket_bytes(size_bytes: int) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import commands
+from elastio.host import commands, heads
 from elastio.host.blockdev import Disk, is_block_device, require_exclusive, run_wipefs, why_no_backing
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
@@ -73,6 +73,7 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool
     if sysfs.read_or(f"{directory}/ro", "0") != "0":
         raise HostError(f"{path} is read-only", code="device.read_only")
     _require_unused(path, name, directory, sysfs)
+    heads.require_none(path, str(path), "device.head")
     found = run_wipefs(path, run)
     if found:
         raise NotOursError(

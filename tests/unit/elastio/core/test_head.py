@@ -26,10 +26,7 @@ from elastio.core.head import (
 from elastio.errors import NotOursError
 from elastio.units import SECTOR
 from tests.fixtures.errors import refused
-
-UUID, BACKING = "5a3f0c1e-1d3b-4c59-9d57-0b6d0f1c2a34", "58c00623-0529-4a44-9474-dabb02496928"
-VOLUME = Volume("ext4", "6d0c4a57-9d55-4f3a-8b1c-2d3e0b6f4c1e", 2097152, serial="vol0123456789abcdef0")
-HEAD = Head(UUID, BACKING, VOLUME, LEAST_BYTES // SECTOR)
+from tests.fixtures.heads import BACKING, HEAD, VOLUME
 
 texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=80)
 volumes = st.builds(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio.core.head import serialize
 from elastio.core.model import Serial
 from elastio.errors import HostError, NotOursError
 from elastio.host import blockdev
@@ -24,6 +25,7 @@ from elastio.host.blockdev import (
 )
 from elastio.units import KIB, MIB
 from tests.fixtures.errors import refused
+from tests.fixtures.heads import HEAD
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree
 from tests.values import present
 
@@ -125,6 +127,15 @@ def test_a_swap_area_on_another_disk_is_not(tree: Tree) -> None:
     tree.cache_disk()
     tree.kernel.lay("proc/swaps", "Filename\tType\n/dev/vdc1                partition\t1048572\t0\t-2")
     check(tree)
+
+
+def test_a_disk_with_the_head_of_an_adopted_volume_is_not_touched(tree: Tree) -> None:
+    """It has no signature that wipefs knows."""
+    tree.cache_disk()
+    with disk(tree).node.open("r+b") as file:
+        file.write(serialize(HEAD))
+    with refused(NotOursError, "disk.head"):
+        check(tree)
 
 
 @pytest.mark.parametrize(

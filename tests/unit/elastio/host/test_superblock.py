@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 from pathlib import Path
 from uuid import UUID
@@ -10,7 +11,19 @@ from uuid import UUID
 import pytest
 
 from elastio.errors import HostError
-from elastio.host.superblock import OFFSET, Role, Superblock, crc64, parse, read, render, write_cache
+from elastio.host.superblock import (
+    LAYOUT,
+    OFFSET,
+    Role,
+    Superblock,
+    crc64,
+    is_without_cache,
+    parse,
+    read,
+    render,
+    render_backing,
+    write_cache,
+)
 from elastio.units import KIB, MIB
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import BACKING_UUID, SET_UUID, superblock_bytes
@@ -88,6 +101,36 @@ def test_writes_what_make_bcache_writes(
     sizes = {"size_bytes": size_bytes, "block_bytes": block_bytes, "bucket_bytes": bucket_kib * KIB}
     ours = render(UUID(known.uuid), UUID(known.set_uuid), **sizes)
     assert (bytes(OFFSET) + ours).ljust(len(written), b"\0") == written
+
+
+@pytest.mark.parametrize("block_bytes", [512, 4096])
+def test_writes_the_backing_device_that_make_bcache_writes(
+    runs_programs: None, tmp_path: Path, block_bytes: int
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.touch()
+    os.truncate(theirs, 64 * MIB)
+    options = ["-w", str(block_bytes), "--data-offset", "2048"]
+    subprocess.run(["make-bcache", "-B", *options, str(theirs)], check=True, capture_output=True, timeout=60)
+    with theirs.open("rb") as file:
+        written = file.read(4 * OFFSET)
+    known = present(parse(written[OFFSET:]))
+    names = (UUID(known.uuid), UUID(known.set_uuid))
+    ours = render_backing(*names, block_bytes=block_bytes, data_offset_sectors=2048)
+    assert (bytes(OFFSET) + ours).ljust(len(written), b"\0") == written
+    assert is_without_cache(ours)
+
+
+@pytest.mark.parametrize("state", [1, 2, 3])
+def test_a_backing_device_that_had_a_cache_is_not_without_one(state: int) -> None:
+    block = bytearray(render_backing(UUID(int=7), UUID(int=8), block_bytes=512, data_offset_sectors=2048))
+    assert is_without_cache(bytes(block))
+    flags = LAYOUT.size - struct.calcsize("<QQ64sQHHHHIHH")
+    block[flags : flags + 8] = (state << 61).to_bytes(8, "little")
+    assert present(parse(bytes(block))).role is Role.BACKING
+    assert not is_without_cache(bytes(block))
+    assert not is_without_cache(superblock_bytes(3))
+    assert not is_without_cache(bytes(OFFSET))
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio.core.head import serialize
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host.blockdev import Disk
@@ -17,6 +18,7 @@ from elastio.host.sysfs import Sysfs
 from elastio.setup.blank import first_data
 from elastio.setup.format_backing import APPEAR_S, UDEV_S, CreatedDevice, VerifiedDevice, format_backing, verify
 from tests.fixtures.errors import refused
+from tests.fixtures.heads import HEAD
 
 UUID = "58c00623-0529-4a44-9474-dabb02496928"
 MADE = f"UUID:\t\t\t{UUID}\nSet UUID:\t\tcf27dac6-c1bd-4c85-a068-6a68530f3690\nversion:\t\t4\nblock_size:\t\t1\n"
@@ -118,6 +120,17 @@ def test_refuses_a_device_that_may_hold_or_serve_something(
     with refused(error, code):
         host.create()
     assert [argv[0] for argv in host.ran if argv[0] != "wipefs"] == []
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+@pytest.mark.parametrize("damage", [0, 1])
+def test_the_head_of_an_adopted_volume_is_never_formatted(damage: int, is_forced: bool, host: Host) -> None:
+    label = bytearray(serialize(HEAD))
+    label[100] ^= damage
+    with host.node.open("r+b") as file:
+        file.write(label)
+    with refused(NotOursError, "device.head"):
+        verify(host.node, host.sysfs, host.run, is_forced=is_forced)
 
 
 @pytest.mark.parametrize(("name", "code"), [("file", "device.type"), ("none", "device.missing")])
