@@ -138,7 +138,7 @@ mutants: $(VENV)/.installed ## Break every safety rule once: random schedules or
 e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
 	$(BIN)/pytest -q $(SPREAD_GUESTS) $(SLOW_TESTS)
 
-operator: setup $(BIN)/prometheus ## Take-over, upgrade, purge, journal, Prometheus, faults beside a second device: in guests (an hour)
+operator: setup $(BIN)/prometheus ## Take-over, adoption, upgrade, purge, journal, Prometheus, faults beside a second device: in guests (an hour)
 	$(BIN)/pytest -q tests/operator
 
 faults-short: setup ## Faults, recovery procedures, stale reads, cuts, a flaw of the kernel: in guests (a quarter of an hour)

@@ -1,4 +1,4 @@
-"""`elastio device`: formats backing devices."""
+"""`elastio device`: formats backing devices, adopts volumes and releases them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from elastio.cli import adopt
 from elastio.cli.app import App
 from elastio.setup.format_backing import format_backing, verify
 
@@ -19,7 +20,11 @@ Give it `nofail`: the device does not appear while its cache is missing, and the
 
 @click.group(name="device")
 def device() -> None:
-    """Format backing devices."""
+    """Format backing devices, and adopt volumes that have data."""
+
+
+for command in (adopt.adopt, adopt.release, adopt.compose):
+    device.add_command(command)
 
 
 @device.command()

@@ -13,7 +13,7 @@ from elastio.config.doubts import doubts
 from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
-from elastio.setup import agent_checks, device_checks, kernel_checks, neighbour_checks, share_checks
+from elastio.setup import adopted_checks, agent_checks, device_checks, kernel_checks, neighbour_checks, share_checks
 from elastio.setup.check_result import CheckResult, Machine, Verdict, fail, ok, warn
 from elastio.setup.subprocess_timeout import call_with_timeout
 
@@ -58,6 +58,7 @@ def examine(app: App) -> Iterator[CheckResult]:
     yield kernel_checks.throttling(machine)
     yield kernel_checks.rules(machine)
     yield kernel_checks.units(machine)
+    yield from adopted_checks.adopted(machine)
     yield agent_checks.clock(machine)
     try:
         config = app.config()

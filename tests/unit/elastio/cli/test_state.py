@@ -149,3 +149,25 @@ def test_the_package_is_not_removed_after_any_other_answer(code: Exit, tmp_path:
         check=False,
     )
     assert (done.returncode, "not removed" in done.stderr) == (1, True)
+
+
+@pytest.mark.runs_programs
+@pytest.mark.parametrize(("environment", "expected"), [({}, 1), ({"ELASTIO_REMOVE": "anyway"}, 0)])
+def test_the_package_is_not_removed_while_a_volume_is_adopted(
+    environment: dict[str, str], expected: int, tmp_path: Path
+) -> None:
+    bodies = {"elastio": "exit 0", "ls": "echo 6d0c4a57", "cat": "exec /bin/cat", "touch": "exit 0"}
+    for name, body in bodies.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    script = Path(__file__).parents[4] / "debian/elastio.prerm"
+    lines = script.read_text().replace("[ -d /run/systemd/system ]", "false")
+    done = subprocess.run(
+        ["/bin/sh", "-s", "remove"],
+        input=lines,
+        env={"PATH": str(tmp_path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "device release 6d0c4a57" in done.stderr) == (expected, expected == 1)

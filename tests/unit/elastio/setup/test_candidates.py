@@ -12,7 +12,7 @@ from elastio.host import blockdev
 from elastio.host.bcache import BcacheHost
 from elastio.host.failed_cache import find_unregistered_backing
 from elastio.host.view import find_backing, find_backings
-from elastio.setup.candidates import all_candidates, candidates, choose
+from elastio.setup.candidates import NO_BOOSTS, all_candidates, candidates, choose
 from elastio.setup.check_result import Machine
 from elastio.setup.device_checks import device as check
 from elastio.setup.format_backing import verify
@@ -74,6 +74,16 @@ def test_a_virtual_device_is_refused_by_init_with_the_reason(device: str, wanted
     lay(kernel, device)
     with refused(ConfigError, "device.virtual"):
         choose(all_candidates(kernel), wanted)
+
+
+def test_an_adopted_volume_has_no_boosts_and_set_up_says_so(kernel: Kernel) -> None:
+    lay(kernel, "dm-3")
+    kernel.lay("sys/block/dm-3/dm/uuid", "ELASTIO-5a3f0c1e")
+    (found,) = all_candidates(kernel)
+    assert found.why_not == NO_BOOSTS
+    with refused(ConfigError, "device.virtual"):
+        choose(all_candidates(kernel), None)
+    assert (candidates(kernel), find_backings(kernel, BACKING_UUID)) == ((), ())
 
 
 @pytest.mark.parametrize(

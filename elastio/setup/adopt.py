@@ -1,0 +1,224 @@
+"""Adopt a volume, compose it at boot, and release it: the steps, each repeatable, in an order that a crash may end.
+
+Theory of operation. The volume itself is never written to. The record of the volume is on disk before anything is
+changed, so whatever ends the command, the next boot or the next command knows what was begun:
+
+    adopting    head written, udev hides the volume, composed, registered    after a crash: released
+    composed    at every boot composed again, when volume and head are there
+    releasing   stopped, removed, head erased                                after a crash: released to the end
+    no record   the volume is mounted as it always was
+
+Only one command or unit works at a time: a lock below /run. While a volume has a record, udev shows it to nobody, so
+the filesystem is mounted by its UUID on the adaptive device or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from elastio.core.head import DATA_OFFSET_SECTORS
+from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
+from elastio.host import composed, heads, superblock
+from elastio.host.commands import Run
+from elastio.host.flock import try_lock
+from elastio.host.sysfs import Sysfs, Wait, wait_for
+from elastio.host.usage import in_use
+from elastio.setup import adopted_record as records
+from elastio.setup.adopt_plan import Plan, require_sound
+from elastio.setup.adopted_record import Record, Step
+from elastio.setup.adopted_volume import find, find_head, with_uuid
+
+LOCK = "run/elastio/adopt.lock"
+LOCK_S = 120.0
+APPEAR_S = 180.0
+POLL_S = 2.0
+MOUNT_S = 120.0
+SETTLE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Adopter:
+    """Does the steps on the machine below `sysfs`."""
+
+    sysfs: Sysfs
+    run: Run
+    wait: Wait = wait_for
+    sleep: Callable[[float], None] = time.sleep
+
+    def adopt(self, plan: Plan) -> str:
+        """Returns `bcacheN`. Raises what the failed step raised; then it was undone, and mounted again."""
+        with self._locked():
+            if records.load(self.sysfs, plan.volume.uuid) is not None:
+                raise DeviceBusyError("the volume is being adopted by another command", code="adopt.begun")
+            if plan.place is not None:
+                self.run(["umount", str(plan.place)], timeout_s=MOUNT_S)
+            with self._mounted_after(plan.place):
+                if plan.place is not None:
+                    self._require_unused(plan.device)
+                    require_sound(plan.device, plan.volume, self.sysfs, self.run)
+                return self._adopt(plan)
+
+    def _adopt(self, plan: Plan) -> str:
+        record = Record(plan.head, Step.ADOPTING, plan.head_device)
+        records.save(self.sysfs, record)
+        try:
+            self._write_head(record, plan.block_bytes)
+            self._announce(plan.device)
+            adaptive = self._compose(record)
+            records.save(self.sysfs, replace(record, step=Step.COMPOSED))
+        except ElastioError:
+            with contextlib.suppress(ElastioError):  # the first error is the one that matters; `release` does it again
+                self._release(record)
+            raise
+        return adaptive
+
+    def _write_head(self, record: Record, block_bytes: int) -> None:
+        names = (UUID(record.head.backing_uuid), uuid4())
+        block = superblock.render_backing(*names, block_bytes=block_bytes, data_offset_sectors=DATA_OFFSET_SECTORS)
+        node = self.sysfs.path(f"dev/{record.head_device}")
+        heads.write(node, record.head, block, partial(self._require_node, record.head_device))
+
+    def _require_node(self, device: str, descriptor: int) -> None:
+        """Raises NotOursError unless the open descriptor is this device of the kernel."""
+        number = os.fstat(descriptor).st_rdev
+        shown = self.sysfs.read_or(f"sys/class/block/{device}/dev", "none")
+        if self.sysfs.root == Path("/") and f"{os.major(number)}:{os.minor(number)}" != shown:
+            raise NotOursError(f"/dev/{device} is another device now: it was not touched", code="node.other")
+
+    def _require_unused(self, device: str) -> None:
+        found = in_use(self.sysfs, device)
+        if found:
+            text = f"/dev/{device} {', '.join(map(str, found))} after it was unmounted: nothing was changed"
+            raise DeviceBusyError(text, code="adopt.used")
+
+    def _compose(self, record: Record) -> str:
+        device, head_device = self._both(record)
+        if device is None or head_device is None:
+            missing = "head" if device else "volume"
+            text = f"the {missing} of the adopted volume {record.uuid} is not there: attach it"
+            raise HostError(text, code=f"{missing}.missing")
+        adaptive = composed.compose(self.sysfs, record.head, head_device, device, self.run, self.wait)
+        self._settle()
+        return adaptive
+
+    def _both(self, record: Record) -> tuple[str | None, str | None]:
+        return find(self.sysfs, record.head.volume, self.run), find_head(self.sysfs, record.head)
+
+    # --- at boot -------------------------------------------------------------------------------------------
+
+    def assemble(self, uuid: str) -> str:
+        """Do what the record says: compose, or release what a crash left half done. Returns `bcacheN`, or nothing.
+
+        Waits APPEAR_S for volume and head. Raises ElastioError.
+        """
+        with self._locked():
+            record = records.load(self.sysfs, uuid)
+            if record is None:
+                return ""
+            if record.step is not Step.COMPOSED:
+                self._release(record)
+                return ""
+            self.wait(partial(self._is_there, record), APPEAR_S)
+            return self._compose(record)
+
+    def _is_there(self, record: Record) -> bool:
+        """Each look reads every disk: not more often than every POLL_S."""
+        try:
+            is_there = None not in self._both(record)
+        except NotOursError:  # the serial may not show yet
+            is_there = False
+        if not is_there:
+            self.sleep(POLL_S)
+        return is_there
+
+    # --- release -------------------------------------------------------------------------------------------
+
+    def release(self, record: Record, place: Path | None) -> None:
+        """Undo an adoption. `place`: where it is mounted and will be again. Raises ElastioError."""
+        with self._locked():
+            current = records.load(self.sysfs, record.uuid)
+            if current is None:
+                raise ConfigError(f"no volume {record.uuid} is adopted", code="release.none")
+            if place is not None:
+                self.run(["umount", str(place)], timeout_s=MOUNT_S)
+            with self._mounted_after(place):
+                self._release(current)
+
+    def _release(self, record: Record) -> None:
+        head_device = self._head_device(record)
+        composed.require_free(self.sysfs, record.head)
+        if head_device is not None:
+            self._require_no_cache(record, head_device)
+        records.save(self.sysfs, replace(record, step=Step.RELEASING))
+        composed.take_apart(self.sysfs, record.head, self.run, self.wait)
+        if head_device is not None:
+            node = self.sysfs.path(f"dev/{head_device}")
+            heads.erase(node, partial(self._require_node, head_device))
+        records.delete(self.sysfs, record)
+        # A copy of the volume, too: from now on it is a filesystem like any other.
+        for device in with_uuid(self.sysfs, record.uuid, self.run):
+            # What was read of the volume while it was composed may be older than what was written since.
+            self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
+            self._announce(device)
+
+    def _head_device(self, record: Record) -> str | None:
+        """The device with the head, also before it has its label."""
+        found = find_head(self.sysfs, record.head)
+        if found is None and self.sysfs.exists(f"sys/class/block/{record.head_device}"):
+            written = superblock.parse(heads.superblock_of(self.sysfs.path(f"dev/{record.head_device}"), record.head))
+            if written is not None and written.uuid == record.head.backing_uuid:
+                return record.head_device
+        return found
+
+    def _require_no_cache(self, record: Record, head_device: str) -> None:
+        """Raises NotOursError if bcache's superblock in the head names a cache: the volume may lack what is on it."""
+        block = heads.superblock_of(self.sysfs.path(f"dev/{head_device}"), record.head)
+        if superblock.parse(block) is not None and not superblock.is_without_cache(block):
+            text = f"the adopted volume {record.uuid} has a cache: detach it first; nothing was changed"
+            raise NotOursError(text, code="release.cache")
+
+    # --- around --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _mounted_after(self, place: Path | None) -> Iterator[None]:
+        """Mount it again by fstab, whatever happens inside."""
+        try:
+            yield
+        except BaseException:
+            if place is not None:
+                with contextlib.suppress(ElastioError):  # the first error is the one that matters
+                    self.run(["mount", str(place)], timeout_s=MOUNT_S)
+            raise
+        if place is not None:
+            self.run(["mount", str(place)], timeout_s=MOUNT_S)
+
+    def _announce(self, device: str) -> None:
+        """Have udev see the volume as the record says, and wait for it."""
+        node = str(self.sysfs.path(f"dev/{device}"))
+        self.run(["udevadm", "trigger", "--action=change", f"--name-match={node}"], timeout_s=SETTLE_S)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.run(["udevadm", "settle", f"--timeout={SETTLE_S:.0f}"], timeout_s=SETTLE_S + 5)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        path = self.sysfs.path(LOCK)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise HostError(f"{path} cannot be opened: {error.strerror}", code="adopt.lock") from error
+        try:
+            if not self.wait(partial(try_lock, descriptor), LOCK_S):
+                raise DeviceBusyError("another command adopts or releases a volume", code="adopt.lock")
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,226 @@
+"""What `elastio device adopt` is going to do, and every reason against it. Read-only.
+
+What cannot be proved is refused: nothing was changed then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio.core.head import LEAST_BYTES, Head, Volume
+from elastio.core.model import Serial
+from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
+from elastio.host import heads, mounts, superblock
+from elastio.host.blockdev import Disk, is_block_device, run_wipefs, why_no_backing
+from elastio.host.commands import Run
+from elastio.host.sysfs import Sysfs
+from elastio.host.usage import Kind, in_use
+from elastio.setup import adopted_record, fstab, kernel_checks
+from elastio.setup.adopted_volume import describe, is_logical, with_uuid
+from elastio.setup.blank import require_blank
+from elastio.setup.check_result import Machine, Verdict
+from elastio.setup.filesystem import FOLDERS
+from elastio.units import SECTOR, format_size
+
+FILESYSTEMS = ("ext4", "xfs")
+# All of a large filesystem is read.
+CHECK_S = 3600.0
+DUMP_S = 60.0
+FSTAB = "etc/fstab"
+RULES_FILE, UNIT = "59-elastio-adopted.rules", "elastio-compose@.service"
+# Sources of fstab that name the device, not the filesystem on it.
+BY_DEVICE = {"PARTUUID=": "/dev/disk/by-partuuid/", "PARTLABEL=": "/dev/disk/by-partlabel/"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`device` and `head_device` are the kernel's names. `place`: where it is mounted and will be again; or None."""
+
+    device: str
+    volume: Volume
+    place: Path | None
+    head_device: str
+    head: Head
+    block_bytes: int
+
+    @property
+    def shown(self) -> str:
+        """What an operator has to know before."""
+        size = format_size(self.volume.size_sectors * SECTOR)
+        around = f"unmount {self.place}, and mount it again by /etc/fstab\n" if self.place else ""
+        filesystem = f"{self.volume.filesystem} with UUID {self.volume.uuid}"
+        return (
+            f"/dev/{self.device}: {filesystem}, {size}; nothing on it is written\n"
+            f"/dev/{self.head_device}: {format_size(LEAST_BYTES)} of it become the head\n{around}"
+            f"afterwards the filesystem is on a /dev/bcacheN, and /dev/{self.device} is not used directly"
+        )
+
+
+def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Plan:
+    """Check everything. Raises ConfigError, DeviceBusyError, NotOursError or HostError; the code names the check."""
+    _require_machine(sysfs, run)
+    device, place = _target(target, sysfs)
+    _require_kind(device, sysfs)
+    _require_uses(device, place, sysfs)
+    volume = _volume(device, sysfs, run)
+    _require_fstab(device, volume, place, sysfs)
+    if place is None:
+        require_sound(device, volume, sysfs, run)
+    if head_target is None:
+        text = f"name a blank disk or partition of at least {format_size(LEAST_BYTES)} with --head: the head lies there"
+        raise ConfigError(text, code="adopt.head")
+    block_bytes = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
+    head_device, sectors = _head_device(head_target, device, block_bytes, sysfs, run)
+    head = Head(str(uuid.uuid4()), str(uuid.uuid4()), volume, sectors)
+    return Plan(device, volume, place, head_device, head, block_bytes)
+
+
+def _require_machine(sysfs: Sysfs, run: Run) -> None:
+    """What hides and composes the volume at boot is installed, and bcache without a cache has no known bug here."""
+    wanted = ((RULES_FILE, kernel_checks.RULES), (UNIT, kernel_checks.UNITS), ("dmsetup", FOLDERS))
+    for name, folders in wanted:
+        if not any(sysfs.exists(f"{folder}/{name}") for folder in folders):
+            raise HostError(f"{name} is not installed: see docs/how-to/adopt.md", code="adopt.files")
+    kernel = kernel_checks.kernel(Machine(sysfs, run))
+    if kernel.verdict is Verdict.FAIL or "double_completion" in kernel.code:
+        raise HostError(f"{kernel.sentence}: {kernel.remedy}", code="adopt.kernel")
+
+
+def _target(target: Path, sysfs: Sysfs) -> tuple[str, Path | None]:
+    """The kernel's name of the device, and where it is mounted if that was named."""
+    if target.is_dir():
+        mount = next((m for m in reversed(mounts.read(sysfs)) if m.place == str(target.absolute())), None)
+        if mount is None:
+            raise ConfigError(f"nothing is mounted at {target}: mount it, or name the device", code="adopt.not_mounted")
+        if mount.place == "/":
+            text = "the root filesystem cannot be adopted: it cannot be unmounted"
+            raise NotOursError(text, code="adopt.root")
+        device = (sysfs.target(f"sys/dev/block/{mount.number}") or "").rsplit("/", 1)[-1]
+        if not device:
+            text = f"the {mount.kind} at {target} does not lie on one block device: only ext4 and xfs are adopted"
+            raise NotOursError(text, code="adopt.filesystem")
+        return device, Path(mount.place)
+    return name_of(target, sysfs), None
+
+
+def name_of(path: Path, sysfs: Sysfs) -> str:
+    """The kernel's name of a node, or of a link to one. Raises HostError."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise HostError(f"{path} cannot be opened: {error.strerror}", code="device.missing") from error
+    name = path.resolve().name
+    if not is_block_device(sysfs, name, mode) or not sysfs.exists(f"sys/class/block/{name}"):
+        raise HostError(f"{path} is not a block device", code="device.type")
+    return name
+
+
+def _disk_of(device: str, sysfs: Sysfs) -> str:
+    target = sysfs.target(f"sys/class/block/{device}") or ""
+    return target.split("/")[-2] if sysfs.exists(f"sys/class/block/{device}/partition") else device
+
+
+def _require_kind(device: str, sysfs: Sysfs) -> None:
+    """A disk, a partition or a logical volume that is not bcache's and has no head."""
+    node, directory = sysfs.path(f"dev/{device}"), f"sys/class/block/{device}"
+    if device.startswith("bcache"):
+        raise NotOursError(f"/dev/{device} is an adaptive device already", code="adopt.bcache")
+    if why_no_backing(device) and not is_logical(sysfs, device):
+        text = f"/dev/{device} is no disk, partition or logical volume: RAID, multipath, LUKS and others are refused"
+        raise NotOursError(text, code="adopt.virtual")
+    if sysfs.exists(f"{directory}/bcache") or superblock.read(node) is not None:
+        raise NotOursError(f"/dev/{device} has a superblock of bcache", code="adopt.bcache")
+    heads.require_none(node, f"/dev/{device}", "adopt.is_head")
+    if sysfs.read_or(f"{directory}/ro", "0") != "0":
+        raise HostError(f"/dev/{device} is read-only", code="device.read_only")
+
+
+def _require_uses(device: str, place: Path | None, sysfs: Sysfs) -> None:
+    """Raises DeviceBusyError unless the only use is one mount at `place`, or there is none."""
+    found = in_use(sysfs, device)
+    if place is not None and [(use.kind, use.by) for use in found] == [(Kind.MOUNT, str(place))]:
+        return
+    if place is None and [use.kind for use in found] == [Kind.MOUNT]:
+        text = f"/dev/{device} {found[0]}: name that place, or unmount it; nothing was changed"
+        raise DeviceBusyError(text, code="adopt.mounted")
+    if found:
+        text = f"/dev/{device} {', '.join(map(str, found))}: nothing was changed"
+        raise DeviceBusyError(text, code="adopt.used")
+
+
+def _volume(device: str, sysfs: Sysfs, run: Run) -> Volume:
+    volume = describe(sysfs, device, run)
+    if volume is None or volume.filesystem not in FILESYSTEMS:
+        shown = volume.filesystem if volume else "no single filesystem"
+        text = f"/dev/{device} has {shown} on it, and only {' and '.join(FILESYSTEMS)} are adopted: nothing was changed"
+        raise NotOursError(text, code="adopt.filesystem")
+    if not volume.serial:
+        text = f"the disk of /dev/{device} shows no serial, by which it could be told from a copy: nothing was changed"
+        raise NotOursError(text, code="adopt.serial")
+    others = sorted(set(with_uuid(sysfs, volume.uuid, run)) - {device})
+    if others:
+        text = f"/dev/{others[0]} has the same filesystem as /dev/{device}: detach the copy; nothing was changed"
+        raise NotOursError(text, code="adopt.copy")
+    if adopted_record.load(sysfs, volume.uuid) is not None:
+        text = f"an adoption of /dev/{device} was begun: `elastio device release {volume.uuid}` undoes it"
+        raise NotOursError(text, code="adopt.begun")
+    return volume
+
+
+def _require_fstab(device: str, volume: Volume, place: Path | None, sysfs: Sysfs) -> None:
+    """Raises ConfigError for a line that would mount the device itself at the next boot, or if none mounts `place`."""
+    found = fstab.entries(fstab.read(sysfs.path(FSTAB)))
+    by_uuid = [entry for entry in found if entry.is_of(volume.uuid, "")]
+    for entry in found:
+        source = next((to + entry.source[len(by) :] for by, to in BY_DEVICE.items() if entry.source.startswith(by)), "")
+        if entry not in by_uuid and mounts.node_name(sysfs, source or entry.source) == device:
+            text = f"/etc/fstab names {entry.source}: write UUID={volume.uuid} there; nothing was changed"
+            raise ConfigError(text, code="adopt.fstab")
+    if place is not None and not any(entry.place == str(place) for entry in by_uuid):
+        text = f"/etc/fstab has no line that mounts UUID={volume.uuid} at {place}: add it; nothing was changed"
+        raise ConfigError(text, code="adopt.fstab")
+
+
+def require_sound(device: str, volume: Volume, sysfs: Sysfs, run: Run) -> None:
+    """The filesystem's own read-only check. Raises NotOursError if it fails, or the journal has to be replayed."""
+    node = str(sysfs.path(f"dev/{device}"))
+    is_ext4 = volume.filesystem == "ext4"
+    dump = run(["dumpe2fs", "-h", node] if is_ext4 else ["xfs_logprint", "-t", node], timeout_s=DUMP_S)
+    if "needs_recovery" in dump if is_ext4 else "<CLEAN>" not in dump:
+        text = f"the journal of /dev/{device} has to be replayed: mount and unmount it first; nothing was changed"
+        raise NotOursError(text, code="adopt.journal")
+    try:
+        run(["e2fsck", "-fn", node] if is_ext4 else ["xfs_repair", "-n", node], timeout_s=CHECK_S)
+    except HostError as error:
+        if error.code != "program.failed":
+            raise
+        text = f"the filesystem on /dev/{device} is damaged ({error}): nothing was changed"
+        raise NotOursError(text, code="adopt.damaged") from error
+
+
+def _head_device(path: Path, volume: str, block_bytes: int, sysfs: Sysfs, run: Run) -> tuple[str, int]:
+    """The kernel's name of the device for the head, and its size in sectors. Raises unless it is blank and unused."""
+    device = name_of(path, sysfs)
+    node, directory = sysfs.path(f"dev/{device}"), f"sys/class/block/{device}"
+    if device == volume:
+        raise ConfigError("the head cannot lie on the volume itself", code="head.same")
+    if why_no_backing(device) and not is_logical(sysfs, device):
+        raise NotOursError(f"/dev/{device} is no disk, partition or logical volume", code="head.virtual")
+    found = in_use(sysfs, device)
+    if found:
+        raise DeviceBusyError(f"/dev/{device} {', '.join(map(str, found))}: nothing was changed", code="head.used")
+    sectors = int(sysfs.read(f"{directory}/size"))
+    own_block = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
+    if sectors * SECTOR < LEAST_BYTES or sysfs.read_or(f"{directory}/ro", "0") != "0" or own_block > block_bytes:
+        text = (
+            f"/dev/{device} is read-only, smaller than {format_size(LEAST_BYTES)}, or has larger blocks than the volume"
+        )
+        raise HostError(text, code="head.small")
+    heads.require_none(node, f"/dev/{device}", "head.taken")
+    signatures = run_wipefs(node, run)
+    if signatures:
+        raise NotOursError(f"/dev/{device} is not blank ({', '.join(signatures)})", code="head.not_blank")
+    require_blank(Disk(device, Serial(""), sectors * SECTOR, node), f"/dev/{device}", "head.not_blank", is_forced=False)
+    return device, sectors

@@ -1,0 +1,92 @@
+"""The record of an adopted volume: one file per volume, on the root filesystem, before anything is changed.
+
+The file has the name of the filesystem's UUID, because udev asks for that name (59-elastio-adopted.rules): while it is
+there, udev hides the volume from systemd, from mounts by UUID and from LVM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from elastio.codec import decode, encode
+from elastio.core.head import Head
+from elastio.errors import ConfigError, HostError
+from elastio.host.sysfs import Sysfs
+from elastio.setup import fstab
+
+# Also in 59-elastio-adopted.rules, elastio-compose@.service and debian/elastio.prerm.
+FOLDER = "etc/elastio/adopted"
+
+
+class Step(StrEnum):
+    ADOPTING = "adopting"  # not composed yet: after a power cut it is released
+    COMPOSED = "composed"
+    RELEASING = "releasing"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`head_device`: the kernel's name, valid until the next boot. Afterwards the head is found by its label."""
+
+    head: Head
+    step: Step
+    head_device: str
+
+    @property
+    def uuid(self) -> str:
+        return self.head.volume.uuid
+
+
+def load(sysfs: Sysfs, uuid: str) -> Record | None:
+    """The record of the volume with this filesystem, or None. Raises ConfigError."""
+    if not uuid or "/" in uuid:
+        return None
+    path = sysfs.path(f"{FOLDER}/{uuid}")
+    try:
+        return decode(Record, json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path} cannot be read as a record: {error}", code="record.unreadable") from error
+
+
+def load_all(sysfs: Sysfs) -> tuple[Record, ...]:
+    """Every record. Raises ConfigError."""
+    names = (name for name in sysfs.names(FOLDER) if not name.startswith("."))
+    return tuple(record for name in names if (record := load(sysfs, name)) is not None)
+
+
+def save(sysfs: Sysfs, record: Record) -> None:
+    """Durable when it returns. Raises ConfigError."""
+    path = sysfs.path(f"{FOLDER}/{record.uuid}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sync(path.parent.parent)
+    except OSError as error:
+        raise ConfigError(f"{path.parent} cannot be created: {error.strerror}", code="record.unwritable") from error
+    fstab.write(path, json.dumps(encode(record), indent=1) + "\n")
+
+
+def delete(sysfs: Sysfs, record: Record) -> None:
+    """Durable when it returns. Raises HostError."""
+    path = sysfs.path(f"{FOLDER}/{record.uuid}")
+    try:
+        path.unlink(missing_ok=True)
+        _sync(path.parent)
+    except OSError as error:
+        raise HostError(f"{path} cannot be removed: {error.strerror}", code="record.unwritable") from error
+    with contextlib.suppress(OSError):  # there are others
+        path.parent.rmdir()
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,126 @@
+"""Which device is an adopted volume, and which has its head. Read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from elastio.core.head import Head, Volume
+from elastio.errors import HostError, NotOursError
+from elastio.host import heads
+from elastio.host.blockdev import NO_BACKING, directories, serial_of
+from elastio.host.commands import Run
+from elastio.host.composed import is_composed
+from elastio.host.sysfs import Sysfs
+
+PROBE_S = 30.0
+NO_VOLUMES = (*NO_BACKING, "loop", "md")
+# device-mapper's UUID of a logical volume: two UUIDs of LVM. Those of its hidden parts are longer.
+LOGICAL_VOLUME = "LVM-"
+LOGICAL_LENGTH = len(LOGICAL_VOLUME) + 64
+
+
+def devices(sysfs: Sysfs) -> Iterator[str]:
+    """Every device that may be an adopted volume or have a head: disks, partitions and logical volumes."""
+    for disk, device, _ in directories(sysfs, NO_VOLUMES):
+        is_mapped = disk.startswith("dm-")
+        if not is_composed(sysfs, disk) and (not is_mapped or is_logical(sysfs, disk)):
+            yield device
+
+
+def is_logical(sysfs: Sysfs, device: str) -> bool:
+    """Whether a device of device-mapper is a logical volume, not a part of one."""
+    shown = sysfs.read_or(f"sys/block/{device}/dm/uuid", "")
+    return shown.startswith(LOGICAL_VOLUME) and len(shown) == LOGICAL_LENGTH
+
+
+def probe(sysfs: Sysfs, device: str, run: Run) -> dict[str, str]:
+    """What libblkid finds on the device: TYPE, UUID and others; empty if that is nothing, or not one thing."""
+    try:
+        text = run(["blkid", "-p", "-o", "export", str(sysfs.path(f"dev/{device}"))], timeout_s=PROBE_S)
+    except HostError as error:
+        if error.code == "program.failed":
+            return {}
+        raise
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
+    """The filesystem on the device, and by what the device is told from a copy; None without a filesystem's UUID."""
+    found = probe(sysfs, device, run)
+    if not found.get("UUID") or not found.get("TYPE"):
+        return None
+    return Volume(
+        filesystem=found["TYPE"],
+        uuid=found["UUID"],
+        size_sectors=int(sysfs.read(f"sys/class/block/{device}/size")),
+        serial="+".join(_serials(sysfs, device)),
+        partition=found.get("PART_ENTRY_UUID", ""),
+        mapped=sysfs.read_or(f"sys/block/{device}/dm/uuid", ""),
+    )
+
+
+def _serials(sysfs: Sysfs, device: str) -> list[str]:
+    """The serials of the disks below it; those of a logical volume may be several."""
+    lower = sysfs.names(f"sys/class/block/{device}/slaves")
+    if lower:
+        return sorted({serial for name in lower for serial in _serials(sysfs, name)})
+    target = sysfs.target(f"sys/class/block/{device}") or ""
+    disk = target.split("/")[-2] if sysfs.exists(f"sys/class/block/{device}/partition") else device
+    serial = serial_of(sysfs, disk)
+    return [serial] if serial else []
+
+
+def with_uuid(sysfs: Sysfs, uuid: str, run: Run) -> dict[str, Volume]:
+    """Every device with this filesystem."""
+    found = ((device, describe(sysfs, device, run)) for device in devices(sysfs))
+    return {device: volume for device, volume in found if volume is not None and volume.uuid == uuid}
+
+
+def find(sysfs: Sysfs, wanted: Volume, run: Run) -> str | None:
+    """The device that is this volume; None if no device has its filesystem. Raises NotOursError for a copy.
+
+    It may have grown.
+    """
+    found = with_uuid(sysfs, wanted.uuid, run)
+    same = [device for device, volume in found.items() if _is_same(volume, wanted)]
+    if len(same) > 1:
+        text = f"{', '.join(f'/dev/{d}' for d in same)} cannot be told apart: detach the copy"
+        raise NotOursError(text, code="volume.ambiguous")
+    if found and not same:
+        device, volume = next(iter(found.items()))
+        text = (
+            f"/dev/{device} has the filesystem of the adopted volume and is not that volume (serial {volume.serial!r}, "
+            f"not {wanted.serial!r}): a restored copy; release the adopted volume to use it as it is"
+        )
+        raise NotOursError(text, code="volume.copy")
+    return same[0] if same else None
+
+
+def _is_same(found: Volume, wanted: Volume) -> bool:
+    named = (found.filesystem, found.uuid, found.serial, found.partition, found.mapped)
+    return found.size_sectors >= wanted.size_sectors and named == (
+        wanted.filesystem,
+        wanted.uuid,
+        wanted.serial,
+        wanted.partition,
+        wanted.mapped,
+    )
+
+
+def find_head(sysfs: Sysfs, wanted: Head) -> str | None:
+    """The device with this head, or None. Raises NotOursError if there are several, or it belongs to something else."""
+    found = []
+    for device in devices(sysfs):
+        try:
+            head = heads.read(sysfs.path(f"dev/{device}"))
+        except NotOursError:  # another volume's, which is damaged
+            continue
+        if head is not None and head.uuid == wanted.uuid:
+            found.append((device, head))
+    if len(found) > 1:
+        text = f"{', '.join(f'/dev/{d}' for d, _ in found)} have the same head: detach the copy"
+        raise NotOursError(text, code="head.ambiguous")
+    if found and found[0][1] != wanted:
+        text = f"the head on /dev/{found[0][0]} is not the one that was recorded: nothing was changed"
+        raise NotOursError(text, code="head.other")
+    return found[0][0] if found else None

@@ -1,0 +1,54 @@
+"""Run a command of elastio up to its N-th change, and stop there: `stopped_at.py N FILE ARGUMENT...`.
+
+A change is a program that is run, an fsync, a write to a file below /sys, or a file that is renamed or removed. Before
+the N-th one the process writes FILE and stops itself, so that the laboratory can cut the power or kill it there. A
+command with fewer changes ends as usual.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+MODULES = "/usr/share/elastio"
+# Programs that only read.
+READING = ("blkid", "wipefs", "dumpe2fs", "e2fsck", "xfs_logprint", "xfs_repair")
+
+
+def main(number: int, file: str, arguments: list[str]) -> None:
+    """Stop before the change `number`, counted from 0."""
+    seen = 0
+
+    def counted(work: Callable[..., Any], is_change: Callable[..., bool]) -> Callable[..., Any]:
+        def change(*args: Any, **options: Any) -> Any:
+            nonlocal seen
+            if is_change(*args):
+                if seen == number:
+                    pathlib.Path(file).write_text(str(os.getpid()))
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                seen += 1
+            return work(*args, **options)
+
+        return change
+
+    for name in ("fsync", "unlink", "replace", "rename"):
+        setattr(os, name, counted(getattr(os, name), lambda *_: True))
+    in_sys = counted(os.write, lambda fd, *_: os.readlink(f"/proc/self/fd/{fd}").startswith("/sys/"))
+    setattr(os, "write", in_sys)  # noqa: B010  mypy knows better types
+    programs = counted(subprocess.run, lambda argv, *_: argv[0] not in READING)
+    setattr(subprocess, "run", programs)  # noqa: B010
+
+    sys.path.insert(0, MODULES)
+    from elastio.cli.main import main as command  # noqa: PLC0415  on the path from here on
+
+    sys.argv = ["elastio", *arguments]
+    command()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

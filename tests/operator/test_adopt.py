@@ -1,0 +1,194 @@
+"""A volume with data is adopted and released, and the power is cut, or the command killed, before each of its changes.
+
+The filesystem is mounted read-only, so that all of the volume can be compared, not only the files on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from elastio.units import MIB
+from elastio_testbed.hypervisor import Machine, define_machine
+from elastio_testbed.image import build_guest_image
+from elastio_testbed.machine import PROGRAMS, new_disk
+from elastio_testbed.polling import until
+from elastio_testbed.scratch import scratch_folder
+
+pytestmark = pytest.mark.guest
+
+VOLUME, HEAD = "adopted0volume0serial", "adopted0head0serial0"
+SIZE, HEAD_SIZE = 256 * MIB, 16 * MIB
+BOOT_S, CALL_S = 240.0, 120.0
+STOPPED_AT, REACHED = f"{PROGRAMS}/stopped_at.py", "/run/reached"
+MAKE = {"ext4": "mkfs.ext4 -q", "xfs": "mkfs.xfs -q -f -m bigtime=0"}
+
+
+@dataclass
+class Adopted:
+    """A guest with a volume and a blank disk for its head. `image` and `files` are the sums of before."""
+
+    vm: Machine
+    image: str = ""
+    files: str = ""
+
+    def run(self, script: str, *, timeout_s: float = CALL_S) -> tuple[int, str]:
+        """Exit code and output. $V and $H are the two disks."""
+        names = "".join(
+            f"{name}=/dev/$(grep -lx {serial[:20]} /sys/block/vd*/serial | cut -d/ -f4); "
+            for name, serial in (("V", VOLUME), ("H", HEAD))
+        )
+        done = self.vm.agent.run(["sh", "-c", names + script], timeout_s=timeout_s)
+        return done.returncode, (done.stdout + done.stderr).decode(errors="replace").strip()
+
+    def shell(self, script: str) -> str:
+        code, output = self.run(script)
+        assert code == 0, f"{script}: {output}\n{self.run('journalctl -b --no-pager -o cat | tail -40')[1]}"
+        return output
+
+    def make(self, filesystem: str) -> None:
+        """A filesystem with the files of Python, which fstab mounts by its UUID."""
+        self.shell(f"{MAKE[filesystem]} $V && udevadm settle && mkdir -p /data && mount $V /data")
+        self.shell("cp -r /usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base /data/ && sync && umount /data")
+        line = "UUID=$(blkid -s UUID -o value $V) /data auto ro,nofail 0 0"
+        self.shell(f"sed -i '/data/d' /etc/fstab && echo {line} >> /etc/fstab")
+        self.shell("systemctl daemon-reload && udevadm settle && mount /data && sync")
+        self.files = self.sums()
+        self.image = self.shell("umount /data; sha256sum < $V; mount /data").split()[0]
+
+    def sums(self) -> str:
+        return self.shell("cd /data && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum")
+
+    def cut(self) -> None:
+        """Cut the power, boot, and wait until the filesystem is mounted again."""
+        self.vm.kill()
+        self.vm.start(BOOT_S)
+        self.require_mounted()
+
+    def require_mounted(self) -> None:
+        mounted = until(lambda: self.run("mountpoint -q /data")[0] == 0, CALL_S)
+        assert mounted, self.run("lsblk; journalctl -b --no-pager -o cat | tail -60")[1]
+
+    def source(self) -> str:
+        return self.shell("findmnt -no SOURCE /data")
+
+    def stop_before(self, number: int, command: str) -> bool:
+        """Whether the command was stopped before the change with this number; it ended otherwise."""
+        run = f"python3 {STOPPED_AT} {number} {REACHED} device {command}"
+        self.shell(f"rm -f {REACHED} {REACHED}.code; ({run}; echo $? > {REACHED}.code) >/run/said 2>&1 &")
+        done = f"test -e {REACHED} || test -e {REACHED}.code"
+        assert until(lambda: self.run(done)[0] == 0, CALL_S), "it neither stops nor ends"
+        return self.run(f"test -e {REACHED}")[0] == 0
+
+    def require_same(self, *, is_composed: bool) -> None:
+        """Every byte of the volume and every file is what it was, and it is mounted where it should be."""
+        assert self.source().startswith("/dev/bcache") == is_composed
+        assert self.shell("echo 3 > /proc/sys/vm/drop_caches; sha256sum < $V").split()[0] == self.image
+        assert self.sums() == self.files
+        if is_composed:
+            raw = "D=$(findmnt -no SOURCE /data); umount /data; sha256sum < $D; mount /data"
+            assert self.shell(raw).split()[0] == self.image
+            assert self.run("mount $V /mnt")[0] != 0, "the volume itself cannot be mounted"
+        else:
+            assert (
+                self.shell("ls /etc/elastio/adopted 2>/dev/null; ls /sys/block | grep -E '^(dm-|bcache)' || true") == ""
+            )
+
+    def adopt(self) -> None:
+        self.shell("elastio device adopt /data --head $H --yes")
+
+    def release(self) -> None:
+        self.shell("elastio device release /data --yes")
+
+
+@pytest.fixture(scope="module")
+def guest() -> Iterator[Adopted]:
+    with scratch_folder("elastio-adopt-") as name:
+        folder = Path(name)
+        disks = [new_disk(folder, VOLUME[:20], SIZE), new_disk(folder, HEAD[:20], HEAD_SIZE)]
+        with define_machine(build_guest_image(), disks=disks, directory=folder / "vm", memory_mib=768) as vm:
+            vm.start(BOOT_S)
+            program = resources.files("elastio_testbed.guest").joinpath("stopped_at.py").read_bytes()
+            vm.agent.write_file(STOPPED_AT, program)
+            yield Adopted(vm)
+
+
+@pytest.fixture(scope="module")
+def ext4(guest: Adopted) -> Adopted:
+    guest.make("ext4")
+    return guest
+
+
+def test_what_is_adopted_and_released_is_what_it_was(ext4: Adopted) -> None:
+    ext4.adopt()
+    ext4.require_same(is_composed=True)
+    ext4.cut()
+    ext4.require_same(is_composed=True)
+    assert "not removed" in ext4.run("apt-get -qq -y remove elastio")[1]
+    ext4.release()
+    ext4.require_same(is_composed=False)
+    assert ext4.shell("tr -d '\\0' < $H | wc -c") == "0", "nothing of the head is left"
+
+
+def test_the_head_alone_looks_like_nothing(ext4: Adopted) -> None:
+    ext4.adopt()
+    assert ext4.run("blkid -p $H")[0] != 0
+    assert ext4.shell("wipefs --no-act $H; udevadm info $H | grep ID_FS || true") == ""
+    assert ext4.run("echo $H > /sys/fs/bcache/register")[0] != 0
+    assert ext4.run("elastio device create $H --force --yes")[0] != 0
+    ext4.release()
+
+
+def test_after_a_release_nothing_old_is_read_by_whoever_had_the_volume_open(ext4: Adopted) -> None:
+    """What the volume's own page cache had is older than what was written to the adaptive device."""
+    ext4.adopt()
+    ext4.shell('systemd-run --unit=holder sh -c "exec 9<$V; cat <&9 >/dev/null; exec sleep 600" && sleep 2')
+    ext4.shell("mount -o remount,rw /data && echo new > /data/new && sync && mount -o remount,ro /data")
+    ext4.release()
+    assert ext4.shell("cat /data/new") == "new"
+    ext4.shell("dd if=$V bs=1M status=none iflag=direct | sha256sum > /run/direct; sha256sum < $V | cmp - /run/direct")
+    ext4.shell("systemctl stop holder; umount /data; e2fsck -fn $V; mount /data")
+    ext4.files, ext4.image = ext4.sums(), ext4.shell("umount /data; sha256sum < $V; mount /data").split()[0]
+
+
+@pytest.mark.parametrize("command", ["adopt", "release"])
+@pytest.mark.parametrize("ending", ["cut", "kill"])
+def test_ended_before_any_change_it_goes_on_or_is_what_it_was(ext4: Adopted, command: str, ending: str) -> None:
+    number = 0
+    while True:
+        if command == "release" and not ext4.source().startswith("/dev/bcache"):
+            ext4.adopt()
+        options = "--head $H --yes" if command == "adopt" else "--yes"
+        if not ext4.stop_before(number, f"{command} /data {options}"):
+            break
+        if ending == "cut":
+            ext4.cut()
+        else:
+            ext4.shell(f"kill -9 $(cat {REACHED})")
+            ext4.run("for r in /etc/elastio/adopted/*; do systemctl start elastio-compose@${r##*/}; done")
+            ext4.run("udevadm settle; mountpoint -q /data || mount /data")
+            ext4.require_mounted()
+        is_composed = ext4.source().startswith("/dev/bcache")
+        ext4.require_same(is_composed=is_composed)
+        if is_composed and command == "adopt":
+            ext4.release()
+        number += 1
+    assert number > 10, "it has as many changes at least"
+    ext4.require_same(is_composed=command == "adopt")
+    if command == "adopt":
+        ext4.release()
+
+
+def test_xfs_is_adopted_and_released(guest: Adopted) -> None:
+    guest.shell("mountpoint -q /data && umount /data; wipefs -qa $V")
+    guest.make("xfs")
+    guest.adopt()
+    guest.require_same(is_composed=True)
+    guest.cut()
+    guest.require_same(is_composed=True)
+    guest.release()
+    guest.require_same(is_composed=False)

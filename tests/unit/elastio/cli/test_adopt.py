@@ -1,0 +1,96 @@
+"""`elastio device adopt` and `release`: what they print, ask and change."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastio.cli.doctor import examine
+from elastio.control.exit_codes import Exit
+from elastio.host.sysfs import Sysfs
+from elastio.setup import adopt as steps
+from tests.unit.elastio.setup.adopt_machine import UUID, AdoptMachine
+
+from .conftest import Shell
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AdoptMachine:
+    found = AdoptMachine(tmp_path / "root")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(steps.Adopter.__init__, "__defaults__", (found.wait, found.slept.append))
+    return found
+
+
+@pytest.fixture
+def shell(elastio: Shell, machine: AdoptMachine) -> Shell:
+    return Shell(replace(elastio.app, root=machine.root, run=machine.run))
+
+
+def adopt(shell: Shell, machine: AdoptMachine, *options: str, stdin: str = "") -> int:
+    nodes = [str(machine.sysfs.path(f"dev/{name}")) for name in ("vdb", "vdh")]
+    result = shell("device", "adopt", nodes[0], "--head", nodes[1], *options, stdin=stdin)
+    assert UUID in result.stdout, result.output
+    return result.exit_code
+
+
+def test_a_dry_run_and_a_no_change_nothing(shell: Shell, machine: AdoptMachine) -> None:
+    assert adopt(shell, machine, "--dry-run") == Exit.OK
+    assert adopt(shell, machine, stdin="n\n") == Exit.FAILED
+    assert machine.is_as_before
+    assert machine.changes == 0
+
+
+def test_a_yes_adopts_doctor_shows_it_and_its_uuid_releases_it(shell: Shell, machine: AdoptMachine) -> None:
+    assert adopt(shell, machine, stdin="y\n") == Exit.OK
+    assert machine.records == ["composed"]
+    found = next(result for result in examine(shell.app) if result.name == "adopted volume")
+    assert (found.verdict, "bcache0" in found.sentence) == ("ok", True)
+    assert shell("device", "release", UUID, stdin="n\n").exit_code == Exit.FAILED
+    assert shell("device", "release", UUID, "--yes").exit_code == Exit.OK
+    assert machine.is_as_before
+    assert not [result for result in examine(shell.app) if result.name == "adopted volume"]
+
+
+def test_doctor_shows_what_is_not_composed(shell: Shell, machine: AdoptMachine) -> None:
+    assert adopt(shell, machine, "--yes") == Exit.OK
+    machine.found.clear()
+    with pytest.raises(Exception, match="not there"):
+        machine.boot()
+    found = next(result for result in examine(shell.app) if result.name == "adopted volume")
+    assert (found.verdict, found.code) == ("fail", "not_composed")
+    machine.lay(f"etc/elastio/adopted/{UUID}", "{")
+    found = next(result for result in examine(shell.app) if result.name == "adopted volume")
+    assert (found.verdict, found.code) == ("fail", "record.unreadable")
+
+
+def test_by_its_mount_point_it_is_released_and_mounted_again(shell: Shell, machine: AdoptMachine) -> None:
+    machine.mount()
+    head = str(machine.sysfs.path("dev/vdh"))
+    assert shell("device", "adopt", str(machine.place), "--head", head, "--yes").exit_code == Exit.OK
+    assert shell("device", "release", str(machine.place), "--yes").exit_code == Exit.OK
+    assert (machine.is_mounted, machine.is_as_before) == (True, True)
+
+
+@pytest.mark.parametrize("target", ["/dev/null", "nothing", "/"])
+def test_what_is_not_adopted_is_not_released(target: str, shell: Shell, machine: AdoptMachine) -> None:
+    assert adopt(shell, machine, "--yes") == Exit.OK
+    assert shell("device", "release", target, "--yes").exit_code == Exit.CONFIG
+    assert machine.records == ["composed"]
+
+
+def test_only_root_adopts_and_releases(shell: Shell, machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert shell("device", "adopt", str(machine.sysfs.path("dev/vdb"))).exit_code == Exit.FAILED
+    assert shell("device", "release", UUID).exit_code == Exit.FAILED
+    assert machine.is_as_before
+
+
+def test_the_unit_composes_and_without_a_record_it_does_nothing(shell: Shell, machine: AdoptMachine) -> None:
+    assert adopt(shell, machine, "--yes") == Exit.OK
+    assert "bcache0" in shell("device", "compose", UUID).stdout
+    assert shell("device", "compose", UUID[::-1]).exit_code == Exit.OK
+    assert isinstance(shell.app.sysfs(), Sysfs)
