@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection
 from elastio.accounting.account_rows import AccountRow, Moves
 from elastio.agent.loop import Agent
 from elastio.config.profile import ProfileSection
-from elastio.core import backing_credits
+from elastio.core import learning, money
+from elastio.core.bandwidth import lesson_of
 from elastio.core.capacity import OF_BACKING, Capacity, capacity
 from elastio.core.moved import Moved
 from elastio.core.policy import Policy, utilization
@@ -45,6 +46,7 @@ class Accountant:
         self._worker, self._keep = worker, keep
         self._burst: WatchedBurst | None = None
         self._token: str | None = None
+        self._boosted_mb_s = 0.0  # what the cache of this burst offers to applications; 0: there was none
         self._sampled_at = self._written_at = self._looks_from = float("-inf")
         self._offset_s = 0.0  # wall clock minus CLOCK_BOOTTIME when the burst began: it names the rows
         self._moves: dict[tuple[str, str], Moved] = {}  # what is not written yet
@@ -91,13 +93,14 @@ class Accountant:
                 self._burst, self._token = None, None
             return
         self._sampled_at = sample.at
-        policy = backing_credits.in_force(agent.policy, agent.state)
+        policy = learning.in_force(agent.policy, agent.state)
         load = Load(sample.at, sample.seconds, utilization(sample, policy) if self.settings.enabled else 0.0)
         before = self._burst
         self._burst, ended = with_load(before, load, _thresholds(policy))
         if ended is not None:
             self._write(agent, ended, is_over=True)
-            self._token = None
+            self._teach(agent, ended)
+            self._token, self._boosted_mb_s = None, 0.0
         if self._burst is None:
             return
         if self._burst.begun_at != (before.begun_at if before else None):
@@ -123,8 +126,11 @@ class Accountant:
 
     def _look(self, agent: Agent, burst: WatchedBurst, policy: Policy) -> None:
         backing = agent.view.backing if agent.view else None
-        token = _token(agent)
-        self._token = token or self._token
+        cycle, token = agent.state.cycle, _token(agent)
+        if cycle is not None:
+            self._token = token
+            is_boosted = cycle.times.boosted is not None
+            self._boosted_mb_s = money.in_force(policy, cycle).cache_bandwidth_mb_s if is_boosted else 0.0
         if backing is None or backing.adaptive_name == "" or self._worker.busy:
             return
         found = capacity(agent.state, backing, agent.last_sample, policy)
@@ -132,6 +138,11 @@ class Accountant:
         cap_mb_s = found.mb_s / OF_BACKING if isinstance(found, Capacity) else None
         watch = Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups, token)
         self._worker.submit(watch, LOOK_TIMEOUT_S)
+
+    def _teach(self, agent: Agent, burst: WatchedBurst) -> None:
+        if self._boosted_mb_s:
+            begin = burst.begun_at + self._offset_s
+            agent.burst = lesson_of(begin, self._boosted_mb_s, burst.counted) or agent.burst
 
     def _write(self, agent: Agent, burst: WatchedBurst | None, *, is_over: bool) -> None:
         rows: list[AccountRow] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.accounting.shared_caps import Change, SharedCaps
-from elastio.core import backing_credits, caps, money
+from elastio.core import caps, learning, money
 from elastio.core.cycle import Cycle
 from elastio.core.model import Others, Spend, Spent
 from elastio.core.policy import Policy
@@ -46,7 +46,7 @@ class CapSharing:
         if not policy.caps.shared:
             return self._left(spend)
         self._has_left = False
-        policy = money.in_force(backing_credits.in_force(policy, state), state.cycle)
+        policy = money.in_force(learning.in_force(policy, state), state.cycle)
         wall = wall if state.cycle is None else state.cycle.wall_at(now)
         trouble, full = "", ""
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from elastio.agent.loop import Agent
-from elastio.core import backing_credits
+from elastio.core import learning
 from elastio.core.learned import Past, Situation, next_burst
 from elastio.core.model import Forecast
 from elastio.core.policy import Ahead
@@ -38,5 +38,5 @@ def situation_of(agent: Agent, waiting_per_hour: float | None) -> Situation | No
     backing = agent.view.backing if agent.view else None
     if agent.policy.ahead is not Ahead.LEARNED or agent.state.cycle is not None or backing is None:
         return None
-    policy = backing_credits.in_force(agent.policy, agent.state)
+    policy = learning.in_force(agent.policy, agent.state)
     return Situation(policy, agent.state.attach_s, backing.size_bytes, waiting_per_hour)

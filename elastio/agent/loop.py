@@ -15,6 +15,7 @@ from elastio.agent.sampler import Sampler
 from elastio.agent.troubles import Troubles, no_longer_needed
 from elastio.core import update
 from elastio.core.actions import Action, Outcome, OutcomeKind, PollNotice, Worker, is_read, lifts_limit, worker_of
+from elastio.core.bandwidth import BurstLesson
 from elastio.core.cycle import verb
 from elastio.core.machine import decide
 from elastio.core.market import Advice
@@ -124,6 +125,7 @@ class Agent:
         self.sharing: Sharing = NotShared()
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
+        self.burst: BurstLesson | None = None
         self.reporter: Reporter = NoReport()
         self.troubles = Troubles(clock.wall, lambda: self.reporter)
         self._cloud_error: str | None = None  # None: no call has finished yet
@@ -131,16 +133,13 @@ class Agent:
         self._clock, self._counters, self._sampler = clock, counters, Sampler(counters, sample_interval_s)
         self._forecast: Forecast | None = None
         self._advice: Advice | None = None
-        self._forecast_at = float("-inf")
-        self._interval = sample_interval_s
-        self._random = random.Random(seed)
+        self._interval, self._random = sample_interval_s, random.Random(seed)
         self._inbox = Inbox()
         self._next_sample_at = clock.now()
         self._decide_at: float | None = None
-        self._scan_wanted = True
-        self._scanned_at = self._host_changed_at = float("-inf")
+        self._forecast_at = self._scanned_at = self._host_changed_at = float("-inf")
         self._spend, self._spend_read_at, self._spend_known_at = Spend(), float("-inf"), float("-inf")
-        self._can_record = True
+        self._can_record = self._scan_wanted = True
         self._noted: tuple[float, int] = (float("-inf"), 0)
         self._credits_noted_at = float("-inf")
 
@@ -261,6 +260,7 @@ class Agent:
             forecast=self._forecast,
             advice=self._advice,
             can_record=self._can_record,
+            burst=self.burst,
         )
 
     def _read_spend(self, now: float, wall: float) -> None:

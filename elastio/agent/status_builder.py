@@ -23,7 +23,7 @@ from elastio.control.status import (
     TakeOverPart,
     VolumePart,
 )
-from elastio.core import backing_credits, caps, holding, waste
+from elastio.core import caps, holding, learning, waste
 from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
@@ -55,7 +55,7 @@ class RuntimeInfo:
 
 def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: RuntimeInfo) -> Status:
     """The status document of the state."""
-    policy = backing_credits.in_force(policy, state)
+    policy = learning.in_force(policy, state)
     host = obs.host or runtime.host
     backing = host.backing if host else None
     sample = obs.sample or runtime.sample
@@ -89,6 +89,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         take_over=_take_over(state),
         capacity=_capacity(state, backing if runtime.host_responsive else None, sample, policy),
         least_boost_s=caps.least_s(state, policy),
+        learned_bandwidth_mb_s=None if policy.bandwidth is None else policy.cache_bandwidth_mb_s,
     )
 
 

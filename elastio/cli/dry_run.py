@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastio import registry
 from elastio.accounting.report import day_start, local_day, month_start, split_days
@@ -71,6 +71,8 @@ def ask(app: App, size_bytes: int | None, now_wall: float) -> BoostQuote:
     least_s = policy.least_boost_s if status is None or status.least_boost_s is None else status.least_boost_s
     if status is not None:
         learned, spend = status.learned_size_bytes, _spend_of(status)
+        if status.learned_bandwidth_mb_s is not None:
+            policy = replace(policy, cache_bandwidth_mb_s=status.learned_bandwidth_mb_s)
     else:
         learned, spend = _recorded(app, config.device.backing_uuid, now_wall)
     size = next_size(learned, policy) if size_bytes is None else size_bytes

@@ -82,6 +82,8 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines += _cycle(seen.cycle)
     learned = seen.learned_size_bytes
     lines.append(("learned size", "none yet" if learned is None else format_size(learned)))
+    if seen.learned_bandwidth_mb_s is not None:
+        lines.append(("next cache", f"{seen.learned_bandwidth_mb_s:.0f} MB/s, learned"))
     lines += [("today", _spend(seen)), *_month(seen), *_others(seen), ("volumes", _volumes(seen))]
     if seen.cloud_error:
         lines.append(("cloud", seen.cloud_error))

@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elastio.config.agent import AgentSection
+from elastio.config.cache import CacheSection, check_cache
 from elastio.config.caps import CapsSection, lowest
 from elastio.config.device import DeviceSection, check_credits
 from elastio.config.files import read_merged
 from elastio.config.neighbours import UNKNOWN_CAPS, sharing_with, uuids_beside
 from elastio.config.paths import DEFAULT_PATH, DEVICES, common_dir, name_of, socket_of, state_dir_of
 from elastio.config.profile import ProfileSection
-from elastio.config.rules import Flag, Number, Text, refuse, whole
+from elastio.config.rules import Flag, Number, Text, refuse
 from elastio.config.rules import key as _key
 from elastio.config.share import ShareSection, check_share
 from elastio.config.value import ValueSection
+from elastio.core.inflection import STOP_GAIN
 from elastio.core.policy import Ahead, Caps, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
@@ -37,28 +39,6 @@ RENAMED = {
     "detach_help_after_s": "detach_throttle_after_s",
     "reconcile_s": "reconcile_interval_s",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSection:
-    """[cache]: the cache volumes."""
-
-    bandwidth_mb_s: float = _key(Number("bandwidth of a cache for applications, in MB/s", above=0))
-    drain_bandwidth_mb_s: float | None = _key(
-        Number(
-            "additional bandwidth of a cache, for flushing while applications write; default: device.bandwidth_mb_s",
-            least=0,
-        ),
-        None,
-    )
-    initial_size_gib: float = _key(Number("size of a cache before a size was learned, in GiB", above=0), 10.0)
-    min_size_gib: float = _key(
-        Number("minimum size of a cache, in GiB; below 256 MiB bcache can hang when it is full", above=0.25), 1.0
-    )
-    max_size_gib: float = _key(Number("maximum size of a cache, in GiB", above=0.25), 100.0)
-    size_step_gib: float = _key(Number("step to which learned sizes are rounded up, in GiB", above=0), 1.0)
-    iops: int | None = _key(whole("IOPS of a cache; default: the minimum for its bandwidth", least=1), None)
-    headroom: float = _key(Number("factor by which a learned size is multiplied", least=1, most=4), 1.05)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +94,14 @@ class PolicySection:
     reconcile_interval_s: float = _key(
         Number("interval of the search for orphaned volumes while idle, in seconds", least=10, most=86400), 3600.0
     )
+    stop_gain: float = _key(
+        Number(
+            "least share of a burst's time that a doubling of cache.bandwidth must save, where that is learned",
+            least=0.001,
+            most=0.4,
+        ),
+        STOP_GAIN,
+    )
     ahead: str = _key(
         Text(
             "bursts that a cache is bought ahead of: none (off), announced ones (expect), or also those that are "
@@ -127,6 +115,12 @@ class PolicySection:
         Number("time from a purchase to an expected burst until boosts were measured, in seconds", least=1, most=3600),
         20.0,
     )
+
+    @property
+    def release_at(self) -> float:
+        """The release threshold in force."""
+        default = min(0.25, self.utilization_threshold)
+        return default if self.release_threshold is None else self.release_threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,13 +180,12 @@ class Config:
     def policy(self) -> Policy:
         """The settings as the core uses them."""
         policy, cache = self.policy_settings, self.cache
-        release, drain = policy.release_threshold, cache.drain_bandwidth_mb_s
         return Policy(
             backing_bandwidth_mb_s=self.device.bandwidth_mb_s,
             cache_bandwidth_mb_s=cache.bandwidth_mb_s,
-            drain_bandwidth_mb_s=self.device.bandwidth_mb_s if drain is None else drain,
+            drain_bandwidth_mb_s=cache.drain_mb_s(self.device.bandwidth_mb_s),
             utilization_threshold=policy.utilization_threshold,
-            release_threshold=min(0.25, policy.utilization_threshold) if release is None else release,
+            release_threshold=policy.release_at,
             trigger_delay_s=policy.trigger_delay_s,
             inactivity_delay_s=policy.inactivity_delay_s,
             cool_down_s=policy.cool_down_s,
@@ -222,6 +215,7 @@ class Config:
             share_reserve=self.share.reserved,
             share_latency=self.share.latency,
             boost_rights=self.share.rights,
+            bandwidth=cache.speed_bounds(policy.stop_gain),
         )
 
     def _stop_policy(self, end: str) -> StopPolicy:
@@ -372,21 +366,10 @@ def _check_together(config: Config) -> None:
     """The constraints between keys."""
     check_credits(config.device)
     check_share(config.share, config.device)
+    check_cache(config.cache, config.device, config.policy_settings.model, is_profiled=config.profile.enabled)
     if config.policy_settings.model == Model.MONEY and config.value.hour is None:
         text = 'policy.model is "money" and value.hour is not set: say what an hour of waiting costs, or use "agbs"'
         raise ConfigError(text, code="value.hour")
     release, threshold = config.policy_settings.release_threshold, config.policy_settings.utilization_threshold
-    least, first, most = config.cache.min_size_gib, config.cache.initial_size_gib, config.cache.max_size_gib
-    largest = f"cache.max_size_gib ({most:g})"
-    for holds, key, value, allowed in (
-        (
-            release is None or release <= threshold,
-            "policy.release_threshold",
-            release,
-            f"at most policy.utilization_threshold ({threshold:g})",
-        ),
-        (least <= most, "cache.min_size_gib", least, f"at most {largest}"),
-        (least <= first <= most, "cache.initial_size_gib", first, f"from cache.min_size_gib ({least:g}) to {largest}"),
-    ):
-        if not holds:
-            raise refuse(key, value, allowed)
+    if release is not None and release > threshold:
+        raise refuse("policy.release_threshold", release, f"at most policy.utilization_threshold ({threshold:g})")

@@ -264,7 +264,8 @@ class Status:
     `credits` None: the backing volume has none, or no sample was taken yet. `last_error` is that of what does not work
     now, and `last_error_wall` since when; both are empty (None) once it works again. `device_uuid`: that of the
     backing device. `least_boost_s`: for how long the next volume exists at the least. It and `capacity` are None if the
-    agent is of a release that does not publish them.
+    agent is of a release that does not publish them. `learned_bandwidth_mb_s`: of the next cache, for applications;
+    None: it is fixed.
     """
 
     wall: float
@@ -296,6 +297,7 @@ class Status:
     take_over: TakeOverPart | None = None
     capacity: CapacityPart | None = None
     least_boost_s: float | None = None
+    learned_bandwidth_mb_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

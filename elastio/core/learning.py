@@ -1,4 +1,4 @@
-"""The size of the next cache, learned from the last boosts. Pure.
+"""The size and the bandwidth of the next cache, learned from the last boosts. Pure.
 
 A size is the product of two factors: how much a burst moves, and which share of that the cache had to hold. The
 application decides the first. The second falls when something slows a burst down, because more is flushed meanwhile.
@@ -17,6 +17,8 @@ of two minutes, q = 0.01 is enough: room for every burst that recurs is worth bu
 recur, so a size is bought only after two bursts needed it. A size that none of the last three bursts needed is no
 longer bought: the size follows a changed application within three bursts. The price is that an application whose every
 fourth burst is large finds too small a cache for it.
+
+How the bandwidth is learned is said in `bandwidth`. It changes only between cycles.
 """
 
 from __future__ import annotations
@@ -25,9 +27,12 @@ import math
 from dataclasses import replace
 from statistics import median
 
+from elastio.core import backing_credits, bandwidth
+from elastio.core.bandwidth import LearnedBandwidth
 from elastio.core.cycle import Cycle
+from elastio.core.observation import Observation
 from elastio.core.policy import Policy, in_steps
-from elastio.core.state import AgentState, Lesson
+from elastio.core.state import AgentState, Lesson, Phase
 from elastio.units import MB
 
 KEPT = 8
@@ -130,3 +135,34 @@ def share(lessons: tuple[Lesson, ...]) -> float:
     usual = median(shares) if len(shares) == RECENT else max(shares)
     last = shares[-1]
     return last if SLOWED * usual <= last <= ODD * usual else usual
+
+
+# --- the bandwidth ---------------------------------------------------------------------------------------
+
+
+def in_force(policy: Policy, state: AgentState) -> Policy:
+    """The policy with the bandwidths that hold now: of the backing volume by its credits, of a cache as learned."""
+    policy = backing_credits.in_force(policy, state)
+    if policy.bandwidth is None:
+        return policy
+    mb_s = bandwidth.next_mb_s(state.bandwidth, policy.bandwidth, _carried_mb_s(state, policy))
+    return replace(policy, cache_bandwidth_mb_s=mb_s)
+
+
+def with_burst(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
+    """The state with the burst that has ended, and what it teaches: the reason of a change, or an empty string."""
+    known, bounds = state.bandwidth, policy.bandwidth
+    if bounds is None:
+        return state, ""
+    if obs.burst is not None:
+        known = bandwidth.noted(known or LearnedBandwidth(bounds.first_mb_s), obs.burst)
+    why, is_between = "", state.recovered and state.phase is Phase.IDLE and state.cycle is None
+    if known is not None and known.is_fresh and is_between:
+        known, why = bandwidth.learn(known, bounds, _carried_mb_s(state, policy))
+    return (state, "") if known is state.bandwidth else (replace(state, bandwidth=known), why)
+
+
+def _carried_mb_s(state: AgentState, policy: Policy) -> float:
+    """What the instance carries of applications' writes, while dirty data is read back and written again."""
+    limit = None if state.identity is None else state.identity.bandwidth_limit_mb_s
+    return math.inf if limit is None else limit - 2 * policy.drain_bandwidth_mb_s

@@ -20,7 +20,7 @@ so the same input gives the same decision and a journal can be replayed. It is c
 
 1. `update.fold` takes in what was observed: outcomes of actions, the scan of the kernel, a sample of throughput.
    Nothing is decided here. `backing_credits` does the same for the credits of a volume that has them, whose bandwidth
-   in force is that of the policy from here on.
+   in force is that of the policy from here on. Between cycles, `learning` does so for the bandwidth of the next cache.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
 3. `ahead` notes which expected burst is near, and whether the last one came; `filling` since when a cache is full, and
    `holding` since when it is unused.
@@ -116,7 +116,8 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
 
     Raises InvariantError if the decision would break a safety rule, or if a transition is not in the table.
     """
-    before, configured = state, backing_credits.in_force(policy, state)
+    before, (state, learned) = state, learning.with_burst(state, obs, policy)
+    configured = learning.in_force(policy, state)
     policy = money.in_force(configured, state.cycle)
     state = backing_credits.update(update.fold(state, obs, policy), obs, policy)
     state = folded = missing_cache.settle(state, obs)
@@ -140,6 +141,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state, wanted = _moved(state, boosting.wanted(state, obs, configured), obs, configured, seen)
         reason = wanted or reason
         policy = money.in_force(configured, state.cycle)
+    reason = "; ".join(text for text in (reason, learned) if text)
     plan = next_action(state, obs, policy)
     if plan.waiting_for != state.waiting_for:
         state = replace(state, waiting_for=plan.waiting_for)

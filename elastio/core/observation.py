@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from elastio.core.actions import Action, Outcome, Worker
+from elastio.core.bandwidth import BurstLesson
 from elastio.core.cycle import Cycle
 from elastio.core.market import Advice
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Spend
@@ -20,7 +21,7 @@ class Observation:
     scan. `sample` is set only when there is a new one. `busy`: workers that run an action. `jitter` is uniform in
     [0, 1), because the core uses no random numbers of its own. `forecast` None: no burst is expected, or there is no
     forecaster. `advice` None: no burst is known, or nothing is decided by money. `can_record` False: the last write to
-    the journal failed. `spend_at` is when `spend` was last known.
+    the journal failed. `spend_at` is when `spend` was last known. `burst`: the last boosted burst that has ended.
     """
 
     now: float
@@ -36,6 +37,7 @@ class Observation:
     forecast: Forecast | None = None
     advice: Advice | None = None
     can_record: bool = True
+    burst: BurstLesson | None = None
 
 
 @dataclass(frozen=True, slots=True)

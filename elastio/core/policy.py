@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from elastio.core.bandwidth import SpeedBounds
 from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
@@ -118,6 +119,8 @@ class Policy:
     `share_reserve`: what is reserved where the device is shared by the weights of cgroups; None: it is not shared.
     `share_latency`: whose requests are not to wait long then.
     `boost_rights`: whose load counts as utilization.
+
+    `bandwidth`: between which bandwidths that of the next cache is learned; None: it is `cache_bandwidth_mb_s`.
     """
 
     backing_bandwidth_mb_s: float
@@ -159,6 +162,7 @@ class Policy:
     share_reserve: tuple[Reserved, ...] | None = None
     share_latency: tuple[LatencyTarget, ...] = ()
     boost_rights: BoostRights = ALL_MAY
+    bandwidth: SpeedBounds | None = None
 
     @property
     def bought_bandwidth_mb_s(self) -> float:

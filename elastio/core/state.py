@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, TypeVar, get_type_hints
 
+from elastio.core.bandwidth import LearnedBandwidth
 from elastio.core.credits import CreditBalance
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
 from elastio.core.model import (
@@ -228,6 +229,7 @@ class AgentState:
     cutoff_percent: Kept[int | None] = None
     others: tuple[Volume, ...] = ()
     lessons: Kept[tuple[Lesson, ...]] = ()  # of the last boosts, the newest last
+    bandwidth: Kept[LearnedBandwidth | None] = None
     waste: Kept[Waste] = field(default_factory=Waste)
     expected: Kept[tuple[Forecast, ...]] = ()
     awaited: Forecast | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.config.profile import ProfileSection
 from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
@@ -25,7 +26,7 @@ from tests.simulated import KERNEL, QUIET, edited
 
 from .known_bursts import remember_bursts
 from .scenarios import DOWN_S, FEW_BLOCKS, LIMIT_S, Scenario
-from .watches import CapWatch, HumanWatch, LimitWatch, ShareWatch
+from .watches import CapWatch, HumanWatch, LimitWatch, ShareWatch, SpeedWatch
 from .way import WayWatch
 
 logging.getLogger("elastio").addHandler(logging.NullHandler())  # everything is told, and nobody listens
@@ -154,7 +155,9 @@ class Run:
         if scenario.learned_s is not None:
             remember_bursts(self.ledger, self.world.clock.wall() + scenario.learned_s)
         self.limit, self.limited_s, self.held_s = LimitWatch(self.sim), LIMITED_S, HELD_S
-        self.shares = ShareWatch(self.sim)
+        self.shares, self.speed = ShareWatch(self.sim), SpeedWatch(self.sim)
+        if scenario.policy.bandwidth is not None:
+            self.sim.keep_accounts(self.recorder.keep_accounts, ProfileSection())
         self.sim.on_step = self.check
         self.most_volumes = self.deaths = 0
         self.may_fault, self.was_seen_to_fail = scenario.moved, False
@@ -193,7 +196,7 @@ class Run:
         limited, held = self.limit.seconds()
         assert limited < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         assert held < self.held_s, f"writes stay held back: {self.sim.standing()}"
-        broken = self.way.broken() or self.shares.broken() or self.caps.broken()
+        broken = self.way.broken() or self.shares.broken() or self.caps.broken() or self.speed.broken()
         assert not broken, f"{broken}: {self.sim.standing()}"
         left = self.world.volumes_left()
         if self.operator is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from elastio.core.bandwidth import SpeedBounds
 from elastio.core.model import RequestKind
 from elastio.core.policy import Ahead, Caps, Policy
 from elastio.core.state import Phase
@@ -143,6 +144,11 @@ SCENARIOS = {
         policy=replace(POLICY, ahead=Ahead.LEARNED),
         blocks=FEW_BLOCKS,
         learned_s=25.0,
+    ),
+    "slower": Scenario(
+        (Segment(2, 0), Segment(12, 12), Segment(25, 0), Segment(9, 12), QUIET),
+        policy=replace(POLICY, bandwidth=SpeedBounds(40.0, 20.0, 80.0, 0.2)),
+        blocks=FEW_BLOCKS,
     ),
     "shares": Scenario(
         (Segment(2, 0), Segment(9, 60, 8), QUIET),

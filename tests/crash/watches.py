@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from elastio.core.cycle import Trigger
 from elastio.core.drain import HELD_MB_S
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
@@ -12,6 +13,7 @@ from elastio.sim.run import Simulation
 from elastio.sim.shares import GUARD_S
 from tests.spending import beyond_s
 
+ROUNDING = 1 + 1e-6
 # Who waits for a human so long waits for ever.
 FOREVER_S = 100.0
 # A faulted agent lifts what is shared with its next action, the guard what a dead one left; then a step of a second.
@@ -133,3 +135,31 @@ class LimitWatch:
         self._held_since = (self._held_since or now) if limit == HELD_MB_S else None
         limited, held = (0.0 if since is None else now - since for since in (self._limited_since, self._held_since))
         return limited, held
+
+
+class SpeedWatch:
+    """Whether a cache was bought that is faster than the last bursts were worth, or than is allowed: asked after every
+    step. What a burst was worth is B* by its definition: a doubling from there on saves more than the stop gain.
+    """
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim, self._token = sim, ""
+
+    def broken(self) -> str:
+        """The rule that is broken, or an empty string."""
+        state, policy = self._sim.state, self._sim.policy
+        cycle, bounds = state.cycle, policy.bandwidth
+        if bounds is None or cycle is None or cycle.token == self._token or cycle.trigger is Trigger.ORPHAN:
+            return ""
+        self._token = cycle.token
+        mb_s = cycle.spec.bandwidth_mb_s - policy.drain_bandwidth_mb_s
+        if mb_s > bounds.most_mb_s * ROUNDING:
+            return f"a cache of {mb_s:.1f} MB/s was bought, and {bounds.most_mb_s:.1f} are allowed"
+        last = () if state.bandwidth is None else state.bandwidth.lessons
+        if not last or mb_s <= bounds.least_mb_s * ROUNDING:
+            return ""
+        seconds, waits_s = sum(b.seconds for b in last), sum(b.waited_mb for b in last) / mb_s
+        time_s = seconds - sum(b.waited_s for b in last) + waits_s
+        is_worth_it = waits_s / 2 * ROUNDING >= bounds.stop_gain * time_s
+        is_moved = mb_s <= sum(b.moved_mb for b in last) / seconds * ROUNDING
+        return "" if is_worth_it or is_moved else f"a cache of {mb_s:.1f} MB/s was bought, which is above B*"

@@ -91,8 +91,10 @@ def schedules(draw: st.DrawFn) -> Schedule:
     seed, shares = draw(st.integers(0, 9999)), draw(st.sampled_from((False, False, False, True)))
     beside = draw(st.sampled_from((False, False, False, False, True)))
     moved = draw(st.sampled_from((False, False, False, False, False, True)))
+    learns = not kinds["money"] and draw(st.sampled_from((False, False, True)))
     cap = draw(st.one_of(st.none(), st.none(), st.builds(Cap, st.sampled_from(CAP_KINDS), CAP_S)))
-    return Schedule(seed, load, plan.spec(), ordered, **kinds, shares=shares, beside=beside, moved=moved, cap=cap)
+    beside_it = {"shares": shares, "beside": beside, "moved": moved, "learns": learns}
+    return Schedule(seed, load, plan.spec(), ordered, **kinds, **beside_it, cap=cap)
 
 
 def search(examples: int, shard: int) -> dict[str, int]:

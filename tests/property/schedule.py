@@ -19,9 +19,11 @@ SHARED = 0.25
 CAPPED, BESIDE = 0.25, 0.2
 # The share of schedules that begin with the cache of a machine that is gone.
 MOVED = 0.15
+# The share of those whose sizes and speeds are not chosen by money in which the bandwidth of the next cache is learned.
+LEARNS = 0.3
 # Of the smallest cache: from what one boost takes at the least.
 CAP_LEAST_S, CAP_MOST_S = 60, 240
-KINDS = ("wild", "rewrites", "money", "shares", "beside", "moved")
+KINDS = ("wild", "rewrites", "money", "shares", "beside", "moved", "learns")
 HAPPENINGS = (
     *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
     *("quiesce", "unquiesce", "shutdown", "recover", "gc", "expect"),
@@ -45,7 +47,8 @@ class Schedule:
 
     `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. `shares`: cgroups
     share the device. `beside`: another device of the machine boosts, too; it shares the `cap`, if there is one.
-    `moved`: another machine has died before with a dirty cache, which this one takes over.
+    `moved`: another machine has died before with a dirty cache, which this one takes over. `learns`: the bandwidth of
+    the next cache is learned, which money decides by itself.
 
     What is newer is drawn later, so a seed has the load, faults and happenings that it had before.
     """
@@ -61,6 +64,7 @@ class Schedule:
     beside: bool = False
     moved: bool = False
     cap: Cap | None = None
+    learns: bool = False
 
     @property
     def horizon_s(self) -> float:
@@ -115,8 +119,9 @@ class Schedule:
                 str(draw.randint(1, HORIZON_S)), draw.choice(SHARED_CAPS), float(draw.randint(1, 120))
             )
             plan = FaultPlan(plan.faults, (*plan.scheduled, spoilt))
-        moved = draw.random() < MOVED
-        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites, money, shares, beside, moved, cap)
+        moved, learns = draw.random() < MOVED, draw.random() < LEARNS and not money
+        drawn = {"wild": wild, "rewrites": rewrites, "money": money, "shares": shares, "learns": learns}
+        return cls(seed, load, plan.spec(), tuple(happens), **drawn, beside=beside, moved=moved, cap=cap)
 
 
 def draw_load(draw: Random) -> tuple[Segment, ...]:

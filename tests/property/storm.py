@@ -11,6 +11,8 @@ from random import Random
 from elastio.accounting.ledger import Ledger
 from elastio.agent.adviser import HindsightAdviser
 from elastio.agent.event_log import EventLog
+from elastio.config.profile import ProfileSection
+from elastio.core.bandwidth import SpeedBounds
 from elastio.core.model import Forecast, RequestKind, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
@@ -32,7 +34,7 @@ from tests.crash.crashes import (
     is_held_back,
     is_left_to_a_human,
 )
-from tests.crash.watches import CapWatch, HumanWatch, LimitWatch, ShareWatch
+from tests.crash.watches import CapWatch, HumanWatch, LimitWatch, ShareWatch, SpeedWatch
 from tests.crash.way import WayWatch
 from tests.moved import FIRST_LOAD, Operator, die_dirty
 from tests.simulated import KERNEL, PROMPT_READERS, by_money, edited
@@ -47,6 +49,7 @@ POLICY = replace(
     notice_poll_s=5.0,
     detach_throttle_after_s=10.0,
 )
+BOUNDS = SpeedBounds(40.0, 20.0, 50.0, 0.2)
 CALM_S = 3000.0
 HOLD_S = 30.0
 DOWN_S = 20.0
@@ -103,6 +106,11 @@ def _under_cap(policy: Policy, schedule: Schedule, *, is_shared: bool) -> Policy
     return replace(policy, caps=schedule.cap.caps(policy.bought_bandwidth_mb_s, is_shared=is_shared))
 
 
+def _as_drawn(policy: Policy, schedule: Schedule) -> Policy:
+    policy = replace(policy, share_reserve=(), share_latency=PROMPT_READERS) if schedule.shares else policy
+    return replace(policy, bandwidth=BOUNDS) if schedule.learns else policy
+
+
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
@@ -124,24 +132,24 @@ class Storm:
         self.world = SimWorld(settings, load)
         self.moved = moved = die_dirty(self.world, policy) if schedule.moved else None
         self.world.faults.begin(self.plan)
-        forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
-        adviser = HindsightAdviser() if schedule.money else None
-        policy = replace(policy, share_reserve=(), share_latency=PROMPT_READERS) if schedule.shares else policy
+        policy = _as_drawn(policy, schedule)
         self.sim = Simulation(
             self.world,
             by_money(policy) if schedule.money else policy,
             recorder=recorder,
             seed=schedule.seed,
-            forecaster=forecaster,
-            adviser=adviser,
+            forecaster=Wild(schedule, self.world.clock) if schedule.wild else None,
+            adviser=HindsightAdviser() if schedule.money else None,
             reporter=EventLog(KERNEL.backing_uuid),
         )
+        if schedule.learns:
+            self.sim.keep_accounts(lambda rows, moves: None, ProfileSection())
         self.sim.edited = edited(self.sim.policy)
         self.beside = self._neighbour(policy) if schedule.beside else None
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
-        self._shares = ShareWatch(self.sim, self._failing_s)
+        self._shares, self._speed = ShareWatch(self.sim, self._failing_s), SpeedWatch(self.sim)
         self._way = WayWatch(self.sim, self.load, is_clock_known=not self._is_clock_wrong())
         self.operator = None if moved is None else Operator(self.sim, moved, self._way)
         self.caps = CapWatch(self.sims, self.sim.policy.caps, self._failing_s)
@@ -175,7 +183,7 @@ class Storm:
         limited, held = self._limit.seconds()
         assert limited < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
         assert held < HELD_S + self._failing_s, f"writes stay held back: {self._where()}"
-        broken = self._way.broken() or self.caps.broken()
+        broken = self._way.broken() or self.caps.broken() or self._speed.broken()
         assert not broken, f"{broken}: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
         if not left:

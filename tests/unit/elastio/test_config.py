@@ -318,7 +318,7 @@ def test_a_configuration_of_another_user_is_not_used(tmp_path: Path, monkeypatch
 
 def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:
     rules = [f.metadata["rule"] for section in SECTIONS for f in keys_of(section)]
-    assert len(rules) == 57
+    assert len(rules) == 61
     assert all(rule.meaning and rule.allowed for rule in rules)
 
 

@@ -19,6 +19,7 @@ from elastio.cli.main import main
 from elastio.control.protocol import Message, Reply, accepted, refused
 from elastio.control.server import ControlServer
 from elastio.control.status import Status
+from elastio.core.bandwidth import SpeedBounds
 from elastio.core.model import BackingView, CacheState, HostView, Identity, Rates, Sample, Spend
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
@@ -36,7 +37,12 @@ def backing_with(dirty_bytes: int) -> BackingView:
 
 
 def published(
-    state: AgentState, *, dirty_bytes: int = 0, neighbours: frozenset[str] = frozenset(), **around: Any
+    state: AgentState,
+    *,
+    dirty_bytes: int = 0,
+    neighbours: frozenset[str] = frozenset(),
+    bandwidth: SpeedBounds | None = None,
+    **around: Any,
 ) -> Status:
     """The status document of an agent that has been up for 7620 s."""
     obs = Observation(
@@ -47,7 +53,8 @@ def published(
         spend=Spend(2, 1234.5, 0.12),
     )
     known = {"identity": Identity("aws", "i-0123", "eu-west-1a", "eu-west-1", "m5.large"), **around}
-    return status_of(state, obs, replace(POLICY, neighbours=neighbours), RuntimeInfo("0.1.0", 380.0, **known))
+    policy = replace(POLICY, neighbours=neighbours, bandwidth=bandwidth)
+    return status_of(state, obs, policy, RuntimeInfo("0.1.0", 380.0, **known))
 
 
 def standing(phase: Phase, *, fault: str = "", **changes: Any) -> AgentState:

@@ -98,6 +98,15 @@ def test_the_running_agent_is_asked_for_its_status_only(configure: Configure, ag
     assert 0 < shown["left_today_s"] <= 86_400
 
 
+def test_a_quote_is_for_the_learned_bandwidth(configure: Configure, agent: FakeAgent, elastio: Shell) -> None:
+    fixed = published(standing(Phase.IDLE))
+    shown = []
+    for status in (fixed, replace(fixed, learned_bandwidth_mb_s=200.0)):
+        agent.statuses = [status]
+        shown.append(json.loads(elastio("boost", "--dry-run", "--json").stdout)["bandwidth_mb_s"])
+    assert shown[0] < 200 <= shown[1]
+
+
 def test_without_an_agent_the_ledger_knows_what_was_learned_and_spent(
     configure: Configure, elastio: Shell, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from elastio.cli.main import main
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, CreditsPart, MonthPart, OthersPart, Status
+from elastio.core.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.core.boost_rights import BoostRights
 from elastio.core.capacity import Unknown
 from elastio.core.credits import CreditBalance, CreditBucket
@@ -235,6 +236,15 @@ def test_what_counts_of_the_load_is_published_with_the_rights() -> None:
     assert (seen.load.counted_mb_s, seen.load.may_boost, seen.load.no_boost) == (1.5, ("*",), ("tar.service",))
     assert Status.from_json(seen.to_json()) == seen
     assert "1.5 MB/s" in dict(rows(seen))["throughput"]
+
+
+def test_a_learned_bandwidth_is_published_and_shown() -> None:
+    fixed = published(standing(Phase.IDLE, owned=()))
+    assert fixed.learned_bandwidth_mb_s is None
+    known = standing(Phase.IDLE, owned=(), bandwidth=LearnedBandwidth(91.0))
+    learned = published(known, bandwidth=SpeedBounds(64.0, 32.0, 128.0))
+    assert learned.learned_bandwidth_mb_s == 91.0
+    assert set(rows(learned)) - set(rows(fixed)) == {("next cache", "91 MB/s, learned")}
 
 
 def test_the_capacity_is_published_with_its_reason() -> None:

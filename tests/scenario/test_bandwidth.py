@@ -1,0 +1,104 @@
+"""The bandwidth of the next cache is learned from the account of each boosted burst, in the whole agent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from elastio.config.profile import ProfileSection
+from elastio.core.bandwidth import SpeedBounds
+from elastio.core.inflection import STEP
+from elastio.core.learning import in_force
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Segment
+from tests.crash.watches import SpeedWatch
+from tests.simulated import QUIET, assert_at_rest, machine
+
+BOUNDS = SpeedBounds(30.0, 25.0, 80.0)
+
+
+def bursts(*mb_s: float) -> tuple[Segment, ...]:
+    parts = [part for each in mb_s for part in (Segment(20, each), Segment(30, 0))]
+    return (Segment(2, 0), *parts[:-1], QUIET)
+
+
+def learning(load: tuple[Segment, ...], bounds: SpeedBounds = BOUNDS, **policy: Any) -> Simulation:
+    sim = machine(load, bandwidth=bounds, **policy)
+    sim.keep_accounts(lambda rows, moves: None, ProfileSection())
+    return sim
+
+
+def to_its_end(sim: Simulation, boosts: int) -> None:
+    sim.run_until(lambda: len(bought(sim)) == boosts, 900)
+    assert_at_rest(sim)
+    sim.run_for(10)
+
+
+def bought(sim: Simulation) -> list[float]:
+    return [v.spec.bandwidth_mb_s for v in sim.world.provider.volumes.values()]
+
+
+def reasons(sim: Simulation) -> list[str]:
+    records = (json.loads(line) for line in sim.lines)
+    return [r["reason"] for r in records if r["kind"] == "decision" and "the next cache has" in r["reason"]]
+
+
+def test_each_burst_that_waits_for_bandwidth_makes_the_next_cache_a_step_faster() -> None:
+    sim = learning(bursts(90, 90, 90, 90))
+    to_its_end(sim, 4)
+    assert bought(sim) == pytest.approx([30, 30 * STEP, 60, 60])
+    assert len(reasons(sim)) == 2
+
+
+def test_nothing_is_bought_above_b_star_and_a_low_load_gets_less() -> None:
+    """A load that computes in between: with a stop gain of 25 % its B* is its V over the rest of its time."""
+    sim = learning(bursts(12, 12, 12), SpeedBounds(40.0, 20.0, 80.0, 0.25))
+    watch, broken = SpeedWatch(sim), set[str]()
+    sim.on_step = lambda: broken.add(watch.broken())
+    to_its_end(sim, 3)
+    assert bought(sim) == pytest.approx([40, 20, 20])
+    assert broken == {""}
+
+
+def test_a_raise_that_a_load_at_a_fixed_rate_gains_nothing_by_is_taken_back() -> None:
+    sim = learning(bursts(20, 20, 20), SpeedBounds(30.0, 30.0, 80.0))
+    to_its_end(sim, 3)
+    first, second, third = bought(sim)
+    assert first == third < second
+    assert len(reasons(sim)) == 2
+
+
+def test_what_is_fixed_stays() -> None:
+    sim = machine(bursts(60, 60, 60))
+    sim.keep_accounts(lambda rows, moves: None, ProfileSection())
+    to_its_end(sim, 1)
+    assert bought(sim) == [80]
+    assert sim.state.bandwidth is None
+
+
+def test_what_was_learned_survives_a_restart_and_a_power_cut() -> None:
+    sim = learning(bursts(90, 90, 90))
+    sim.run_until(lambda: bool(reasons(sim)), 120)
+    before = sim.state.bandwidth
+    assert before is not None
+    sim.start_agent()
+    assert sim.state.bandwidth == before
+    sim.power_cut()
+    assert sim.state.bandwidth == before
+    to_its_end(sim, 3)
+    assert bought(sim)[1] == pytest.approx(30 * STEP)
+
+
+def test_it_changes_only_between_cycles() -> None:
+    sim = learning(bursts(90, 90, 90))
+
+    def check() -> None:
+        cycle = sim.state.cycle
+        if cycle is not None and sim.state.recovered:
+            assert cycle.spec.bandwidth_mb_s == in_force(sim.policy, sim.state).cache_bandwidth_mb_s
+
+    sim.on_step = check
+    to_its_end(sim, 3)
+    assert len(reasons(sim)) >= 2
