@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import click
 
 from elastio.cli.app import App
+from elastio.config.paths import ADOPTED
 from elastio.control.check import Check, check, unanswered
 from elastio.control.status import (
     CreditsPart,
@@ -46,12 +47,25 @@ def status(ctx: click.Context, as_json: bool, as_check: bool) -> None:
         found = _check(app)
         click.echo(found.line)
         ctx.exit(found.exit)
+    if not as_json:
+        _show_adopted(app)
     seen = app.client().status()
     if as_json:
         click.echo(json.dumps(seen.to_json(), indent=2))
         return
     for name, text in rows(seen):
         click.echo(f"{name:<14}{text}")
+
+
+def _show_adopted(app: App) -> None:
+    """Adopted volumes have no agent: they are shown also where none answers."""
+    if not app.sysfs().exists(ADOPTED):
+        return
+    from elastio.setup.adopted_checks import adopted  # noqa: PLC0415  `status` should not wait for all of set-up
+    from elastio.setup.check_result import Machine  # noqa: PLC0415
+
+    for found in adopted(Machine(app.sysfs(), app.run)):
+        click.echo(f"{'adopted':<14}{found.sentence}")
 
 
 def _check(app: App) -> Check:

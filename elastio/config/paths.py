@@ -17,6 +17,9 @@ GUARDS = "attached"  # one file for each backing device whose cache may hold wha
 STATEMENTS = "caps"  # one file for each backing device whose agent shares its caps
 DEVICES = "devices"  # the state directories of devices with a name
 
+# The records of adopted volumes, below the root. Also in 59-elastio-adopted.rules, elastio-compose@.service and
+# debian/elastio.prerm.
+ADOPTED = "etc/elastio/adopted"
 DEFAULT_PATH = Path("/etc/elastio/elastio.toml")
 DEFAULT_STATE_DIR = Path("/var/lib/elastio")
 DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")

@@ -14,13 +14,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from elastio.codec import decode, encode
+from elastio.config.paths import ADOPTED
 from elastio.core.head import Head
 from elastio.errors import ConfigError, HostError
 from elastio.host.sysfs import Sysfs
 from elastio.setup import fstab
-
-# Also in 59-elastio-adopted.rules, elastio-compose@.service and debian/elastio.prerm.
-FOLDER = "etc/elastio/adopted"
 
 
 class Step(StrEnum):
@@ -46,7 +44,7 @@ def load(sysfs: Sysfs, uuid: str) -> Record | None:
     """The record of the volume with this filesystem, or None. Raises ConfigError."""
     if not uuid or "/" in uuid:
         return None
-    path = sysfs.path(f"{FOLDER}/{uuid}")
+    path = sysfs.path(f"{ADOPTED}/{uuid}")
     try:
         return decode(Record, json.loads(path.read_text()))
     except FileNotFoundError:
@@ -57,13 +55,13 @@ def load(sysfs: Sysfs, uuid: str) -> Record | None:
 
 def load_all(sysfs: Sysfs) -> tuple[Record, ...]:
     """Every record. Raises ConfigError."""
-    names = (name for name in sysfs.names(FOLDER) if not name.startswith("."))
+    names = (name for name in sysfs.names(ADOPTED) if not name.startswith("."))
     return tuple(record for name in names if (record := load(sysfs, name)) is not None)
 
 
 def save(sysfs: Sysfs, record: Record) -> None:
     """Durable when it returns. Raises ConfigError."""
-    path = sysfs.path(f"{FOLDER}/{record.uuid}")
+    path = sysfs.path(f"{ADOPTED}/{record.uuid}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sync(path.parent.parent)
@@ -74,7 +72,7 @@ def save(sysfs: Sysfs, record: Record) -> None:
 
 def delete(sysfs: Sysfs, record: Record) -> None:
     """Durable when it returns. Raises HostError."""
-    path = sysfs.path(f"{FOLDER}/{record.uuid}")
+    path = sysfs.path(f"{ADOPTED}/{record.uuid}")
     try:
         path.unlink(missing_ok=True)
         _sync(path.parent)

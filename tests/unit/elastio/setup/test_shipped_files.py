@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 
 from elastio.config.agent import AgentSection
-from elastio.config.paths import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, GUARDS, socket_of, state_dir_of
+from elastio.config.paths import (
+    ADOPTED,
+    DEFAULT_PATH,
+    DEFAULT_SOCKET,
+    DEFAULT_STATE_DIR,
+    GUARDS,
+    socket_of,
+    state_dir_of,
+)
 from elastio.control.exit_codes import Exit
 from elastio.host.composed import UUID_PREFIX
-from elastio.setup.adopted_record import FOLDER
 from elastio.setup.agent_checks import METADATA, METADATA_RULES
 from elastio.setup.kernel_checks import CUTOFFS
 
@@ -216,11 +223,11 @@ def test_a_named_timer_is_announced_again_and_again() -> None:
 
 def test_udev_and_the_unit_look_for_the_record_where_it_is_written() -> None:
     rules = (SHIPPED / "59-elastio-adopted.rules").read_text()
-    assert f'TEST!="/{FOLDER}/$env{{ID_FS_UUID_ENC}}"' in rules
+    assert f'TEST!="/{ADOPTED}/$env{{ID_FS_UUID_ENC}}"' in rules
     assert f'ENV{{DM_UUID}}=="{UUID_PREFIX}*"' in rules
     assert "start elastio-compose@$env{ELASTIO_ADOPTED}.service" in rules
     composing = unit("elastio-compose@.service")
-    assert composing["Unit"]["ConditionPathExists"] == f"/{FOLDER}/%i"
+    assert composing["Unit"]["ConditionPathExists"] == f"/{ADOPTED}/%i"
     assert composing["Service"]["ExecStart"] == "/usr/bin/elastio device compose %i"
     assert composing["Unit"]["DefaultDependencies"] == "no", "it runs before file systems are mounted"
-    assert "$(ls /etc/elastio/adopted " in (SHIPPED.parent / "debian/elastio.prerm").read_text()
+    assert f"$(ls /{ADOPTED} " in (SHIPPED.parent / "debian/elastio.prerm").read_text()
