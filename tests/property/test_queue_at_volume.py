@@ -1,0 +1,140 @@
+"""What latency targets do to small requests, on a model of the queue at a volume and of the kernel's limits.
+
+The volume serves first what comes first, at a fixed rate. A limit lets pass at once all that it allows for a slice of
+time, as blk-throttle does, so a request finds the burst of the others before it. One cgroup keeps many large requests
+in flight, the other has one small one at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import quantiles
+
+import pytest
+
+from elastio.core.division import Division
+from elastio.core.lending import NONE, LatencyTarget, Requests
+from elastio.core.shares import SharePlan
+from elastio.units import KIB, MB
+
+DB, TAR = "a.slice/db.service", "a.slice/tar.service"
+WEIGHTS = {"a.slice": 100.0, DB: 100.0, TAR: 100.0}
+STEP_S, TURN_S, SLICE_S = 0.001, 0.25, 0.1
+VOLUME_MB_S, CAPACITY_MB_S = 16.5, 16.0
+SETTLES_S, MEASURED_S = 30.0, 60.0
+LARGE, SMALL = 256 * KIB, 4 * KIB
+IN_FLIGHT, PAUSE_S = 16, 0.037
+
+
+@dataclass
+class Volume:
+    """The two cgroups on a volume. `is_shared`: with limits; `target_ms`: of DB; None: it has none."""
+
+    is_shared: bool = True
+    target_ms: float | None = None
+    has_db: bool = True
+    at: float = 0.0
+    queue: deque[tuple[str, float, list[float]]] = field(default_factory=deque)
+    moved: dict[str, float] = field(default_factory=lambda: {DB: 0.0, TAR: 0.0})
+    waits: list[float] = field(default_factory=list)
+    finished: Requests = NONE
+    division: Division = field(default_factory=Division)
+    limits: dict[str, float] = field(default_factory=dict)
+    allowed: float = 0.0
+    asks_at: float = 0.0
+
+    def run(self, seconds: float) -> None:
+        """Go on for so long. What has moved and who has waited counts from here on."""
+        self.waits.clear()
+        self.moved = dict.fromkeys(self.moved, 0.0)
+        used = dict(self.moved)
+        for step in range(1, round(seconds / STEP_S) + 1):
+            self.at += STEP_S
+            self._submit(step)
+            self._serve()
+            if step % round(TURN_S / STEP_S) == 0:
+                self._turn({group: (self.moved[group] - used[group]) / MB / TURN_S for group in used})
+                used = dict(self.moved)
+
+    def _submit(self, step: int) -> None:
+        if self.has_db and self.at >= self.asks_at:
+            self._put(DB, SMALL)
+            self.asks_at = float("inf")
+        limit = self.limits.get(TAR)
+        if limit is None:
+            self.allowed = 0.0
+        elif step % round(SLICE_S / STEP_S) == 0:
+            self.allowed = min(self.allowed, 0.0) + limit * MB * SLICE_S
+        under_way = sum(group == TAR for group, _, _ in self.queue)
+        while under_way < IN_FLIGHT and (limit is None or self.allowed > 0):
+            self._put(TAR, LARGE)
+            self.allowed -= LARGE
+            under_way += 1
+
+    def _put(self, group: str, size: int) -> None:
+        self.queue.append((group, self.at, [float(size)]))
+        self.moved[group] += size
+
+    def _serve(self) -> None:
+        budget = VOLUME_MB_S * MB * STEP_S
+        while self.queue and budget > 0:
+            group, begun, left = self.queue[0]
+            served = min(budget, left[0])
+            budget, left[0] = budget - served, left[0] - served
+            if left[0] > 0:
+                return
+            self.queue.popleft()
+            self.finished = self.finished.plus(Requests(1, self.at - begun))
+            if group == DB:
+                self.waits.append(self.at - begun)
+                self.asks_at = self.at + PAUSE_S
+
+    def _turn(self, used: dict[str, float]) -> None:
+        if self.is_shared:
+            latency = () if self.target_ms is None else (LatencyTarget("db.service", self.target_ms),)
+            plan = SharePlan(CAPACITY_MB_S, latency=latency)
+            waited = {DB: self.finished} if used[DB] and latency else {}
+            self.division, self.limits = self.division.turn(used, WEIGHTS, plan, self.limits, waited=waited)
+        self.finished = Requests()
+
+    @property
+    def p95_ms(self) -> float:
+        return 1000 * quantiles(self.waits, n=20)[-1]
+
+    @property
+    def tar_mb_s(self) -> float:
+        return self.moved[TAR] / MB / MEASURED_S
+
+
+def measured(*, is_shared: bool = True, target_ms: float | None = None) -> Volume:
+    volume = Volume(is_shared, target_ms)
+    volume.run(SETTLES_S)
+    volume.run(MEASURED_S)
+    return volume
+
+
+def test_small_requests_wait_less_for_a_target_and_the_other_keeps_its_share() -> None:
+    alone, shared, prompt = measured(is_shared=False), measured(), measured(target_ms=30.0)
+    figures = [(f"{v.p95_ms:.0f} ms", f"{v.tar_mb_s:.1f} MB/s") for v in (alone, shared, prompt)]
+    print(f"no limits {figures[0]}, shares {figures[1]}, with a target {figures[2]}")
+    assert shared.p95_ms < alone.p95_ms / 2
+    assert prompt.p95_ms < 0.75 * shared.p95_ms
+    assert prompt.tar_mb_s > 0.95 * CAPACITY_MB_S / 2
+
+
+@pytest.mark.parametrize("target_ms", [5.0, 20.0, 30.0, 40.0, 50.0])
+def test_a_target_that_the_share_of_the_other_allows_is_kept(target_ms: float) -> None:
+    found = measured(target_ms=target_ms)
+    at_share = measured(target_ms=0.001)
+    print(f"{target_ms:.0f} ms: p95 {found.p95_ms:.0f} ms, {found.tar_mb_s:.1f} MB/s, level {found.division.lending}")
+    assert found.p95_ms <= max(1.6 * target_ms, at_share.p95_ms + 5)
+    assert found.tar_mb_s > 0.95 * CAPACITY_MB_S / 2
+
+
+def test_the_other_has_all_back_once_nobody_waits() -> None:
+    volume = measured(target_ms=0.001)
+    volume.has_db = False
+    volume.run(SETTLES_S)
+    volume.run(MEASURED_S)
+    assert volume.tar_mb_s > 0.95 * CAPACITY_MB_S
