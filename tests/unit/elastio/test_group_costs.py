@@ -15,6 +15,7 @@ from elastio.accounting.account_rows import OTHERS
 from elastio.accounting.group_costs import boost_costs, cost_table, divided, folded, total_costs
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.report import build
+from elastio.accounting.report_page import to_html
 from elastio.accounting.report_render import to_dict, to_text
 from elastio.core.moved import Moved
 from elastio.units import GB
@@ -119,6 +120,8 @@ def test_the_report_divides_what_its_boosts_cost_in_the_period() -> None:
     assert sum(each["cost"] for each in document["cgroups"].values()) == pytest.approx(report.vm.cost)
     assert document["cgroups"][TAR]["read_bytes"] == 5 * GB
     assert DB in to_text(report)
+    page = to_html(report, {}, "machine")
+    assert f'<th scope="row">{DB}</th>' in page
 
 
 def test_costs_in_two_currencies_are_not_added() -> None:
