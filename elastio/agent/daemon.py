@@ -33,7 +33,7 @@ from elastio.agent.executor import Executor, lost
 from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.agent.journal import Journal, Owner, read_with_older
 from elastio.agent.loop import Agent, Serials, Workers
-from elastio.agent.market import MarketWatch
+from elastio.agent.market import MarketWatch, unkept_cap
 from elastio.agent.memory import bought, remember
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler
@@ -277,7 +277,7 @@ class Daemon:
         event_loop.watch(events, lambda: agent.kernel_changed() if events.drain() else None)
         self._notifier.send("READY=1", f"STATUS={agent.state.phase}")
         _log.info("elastiod %s drives %s", __version__, self.config.device.backing_uuid)
-        for doubt in doubts(self.config):
+        for doubt in filter(None, (*doubts(self.config), unkept_cap(self.config))):
             _log.warning("%s", doubt)
         reporter = StatusReporter(self._notifier)
 

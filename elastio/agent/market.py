@@ -22,6 +22,7 @@ from elastio.errors import ConfigError, RefusedError
 # A cache that is hardly faster than the backing volume is never worth it.
 LEAST_RATIO = 1.1
 UNKNOWN = "prices.unknown"
+CAP_KEYS = "caps.max_cost_per_day, caps.max_cost_per_month"
 
 
 def require_prices(config: Config) -> None:
@@ -37,6 +38,23 @@ def require_prices(config: Config) -> None:
         # Until the cloud has named the region, its prices are not known.
         if error.code != UNKNOWN or not any(tariff.region for tariff in listed.tariffs):
             raise
+
+
+def unkept_cap(config: Config) -> str:
+    """Why nothing is ever bought under a cap on cost, whatever the region turns out to be; empty: that is not known."""
+    policy, provider, region = config.policy(), config.provider, _configured_region(config)
+    listed = registry.price_list(provider.name, provider.settings, region) if policy.caps.needs_price else None
+    if listed is None or (not region and any(tariff.region for tariff in listed.tariffs)):
+        return ""
+    try:
+        quote = registry.price(
+            provider.name, provider.settings, region, _smallest(policy, policy.bought_bandwidth_mb_s)
+        )
+    except RefusedError:  # no volume is sold, at whatever price
+        return ""
+    if quote is None or quote.price_known:
+        return ""
+    return f"{CAP_KEYS}: nothing is bought under a cap on cost, because {quote.price_source}; {listed.remedy}"
 
 
 def _configured_region(config: Config) -> str:
@@ -83,11 +101,15 @@ def _listed(config: Config, region: str) -> PriceList:
     return listed
 
 
+def _smallest(policy: Policy, mb_s: float) -> VolumeSpec:
+    """The smallest cache of this bandwidth."""
+    return VolumeSpec(policy.min_size_bytes, mb_s, policy.cache_iops)
+
+
 def _sold(config: Config, region: str, policy: Policy, mb_s: float) -> Quote | None:
     """What is sold for the smallest cache of this bandwidth; None: nothing, or its price is not known."""
-    spec = VolumeSpec(policy.min_size_bytes, mb_s, policy.cache_iops)
     try:
-        quote = registry.price(config.provider.name, config.provider.settings, region, spec)
+        quote = registry.price(config.provider.name, config.provider.settings, region, _smallest(policy, mb_s))
     except RefusedError:
         return None
     return quote if quote is not None and quote.price_known else None

@@ -12,7 +12,7 @@ import click
 
 from elastio import registry
 from elastio.agent.device_credits import policy_of
-from elastio.agent.market import require_prices
+from elastio.agent.market import require_prices, unkept_cap
 from elastio.cli.app import App
 from elastio.config.doubts import doubts
 from elastio.config.files import drop_ins
@@ -51,7 +51,7 @@ def check(app: App, file: Path | None) -> None:
         f"{found.cache.bandwidth_mb_s:g} MB/s from {found.provider.name}, the first of "
         f"{found.cache.initial_size_gib:g} GiB"
     )
-    for doubt in doubts(found):
+    for doubt in filter(None, (*doubts(found), unkept_cap(found))):
         click.echo(f"elastio: {doubt}", err=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elastio.agent.daemon import price_market
-from elastio.agent.market import UNKNOWN, MarketWatch, market, require_prices
+from elastio.agent.market import UNKNOWN, MarketWatch, market, require_prices, unkept_cap
 from elastio.config.schema import Config, parse
 from elastio.core.model import Identity
 from elastio.core.policy import Model
@@ -147,3 +147,29 @@ def test_the_agent_gets_its_market_when_its_machine_is_known() -> None:
     sim.run_for(10)
     price_market(agent, of, watch)
     assert present(agent.policy.market).offer.bandwidths_mb_s[-1] == 100
+
+
+UNPRICED = {"fast": {"bandwidth_mb_s": 250}}
+CAP = {"max_cost_per_day": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("types", "caps", "is_unkept"),
+    [
+        (UNPRICED, CAP, True),
+        (UNPRICED, {"max_cost_per_month": 1.0}, True),
+        (UNPRICED, {"max_agbs_per_day": 1.0}, False),
+        (TYPES, CAP, False),
+        ({"slow": {"bandwidth_mb_s": 60}}, CAP, False),  # no type is fast enough: that is another matter
+    ],
+)
+def test_a_cap_on_cost_without_any_price_is_said_before_the_first_boost(
+    types: dict[str, Any], caps: dict[str, float], *, is_unkept: bool
+) -> None:
+    assert bool(unkept_cap(openstack(types, caps=caps, policy={}))) is is_unkept
+
+
+def test_a_region_that_the_cloud_names_may_have_a_price() -> None:
+    assert unkept_cap(config(caps=CAP, policy={})) == ""
+    assert unkept_cap(config(settings={"region": "us-east-1"}, caps=CAP, policy={})) == ""
+    assert unkept_cap(config(settings={"region": "me-central-1"}, caps=CAP, policy={})) != ""
