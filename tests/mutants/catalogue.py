@@ -7,6 +7,7 @@ was thrown away; the mutants "everywhere" break all of them.
 from __future__ import annotations
 
 from .beyond import BEYOND, by_test
+from .learning import LEARNS
 from .mutant import Mutant, Patch
 from .on_the_way import ON_THE_WAY
 from .spending import SPENDING
@@ -321,6 +322,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *BUYING,
     *WRITING_DOWN,
     *ON_THE_WAY,
+    *LEARNS,
     *SPENDING,
     *TOGETHER,
     *BEYOND,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant, Patch
 
-MACHINE, JOURNAL, CAPS = "elastio/core/machine.py", "elastio/agent/journal.py", "elastio/core/caps.py"
+MACHINE, CAPS = "elastio/core/machine.py", "elastio/core/caps.py"
 CAPPED, FILLED = "capped/", "filled/"
 
 
@@ -64,9 +64,9 @@ ON_THE_WAY = (
     on_the_way(
         "a cap is forgotten over a restart",
         "the same, over a restart",
-        JOURNAL,
-        '"capped": encode(state.capped),',
-        '"capped": None,',
+        "elastio/core/state.py",
+        "capped: Kept[Capped | None]",
+        "capped: Capped | None",
         first=CAPPED,
     ),
     on_the_way(
@@ -88,9 +88,9 @@ ON_THE_WAY = (
     on_the_way(
         "a set that failed clean is forgotten",
         "what the agent saw fail clean needs no human after a boot",
-        JOURNAL,
-        '"failed_clean_set": state.failed_clean_set,',
-        '"failed_clean_set": "",',
+        "elastio/core/state.py",
+        "failed_clean_set: Kept[str]",
+        "failed_clean_set: str",
         first="/the cache is seen to die",
     ),
     on_the_way(
