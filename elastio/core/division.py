@@ -29,7 +29,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from elastio.core.lending import Lending, Waits
+from elastio.core.lending import ALL_LENT, Lending, Waits
 from elastio.core.shares import ACTIVE, FULL, HYSTERESIS, WANTS_MORE, SharePlan, fill, parts
 
 # The weight of a turn in the mean, as soon as that is as long.
@@ -48,7 +48,6 @@ CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
 STEP = 1.0625 * HYSTERESIS
 ROUNDING = 1e-9
-ALL_LENT = Lending()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +78,12 @@ class Division:
         they use counts. `waited`: the requests of the device of the kind that cgroups with a latency target had.
         """
         weight = max(SMOOTHING, 1 / (self.turns + 2))
-        used = {
-            group: weight * now + (1 - weight) * self.used_mb_s.get(group, now) for group, now in moved_mb_s.items()
-        }
-        seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched)
+        used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in moved_mb_s.items()}
+        waits = waited or {}
+        there = self.lending.absent.keys() | waits.keys()
+        seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there)
         hungry = seen.hungry()
-        lending = self._lending(waited or {}, hungry, plan)
+        lending = self._lending(waits, hungry, plan)
         hungry |= seen.borrowers(lending.level, plan)
         if not hungry:
             return Division(seen.used, self.turns + 1, 0, lending), {} if seen.is_empty() else dict(seen.limit)
@@ -106,8 +105,8 @@ class Division:
 
     def _lending(self, waited: Waits, hungry: Collection[str], plan: SharePlan) -> Lending:
         """Who wants more than it has waits for that, and not for others."""
-        target_s = {group: seconds for group in waited if (seconds := plan.target_s(group)) is not None}
-        return self.lending.turn({group: waited[group] for group in target_s if group not in hungry}, target_s)
+        target_s = {group: plan.target_s(group) or math.inf for group in waited}
+        return self.lending.turn({group: each for group, each in waited.items() if group not in hungry}, target_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +129,11 @@ class _Seen:
         plan: SharePlan,
         in_force: Mapping[str, float],
         untouched: Collection[str],
+        there: Collection[str],
     ) -> _Seen:
-        active = {group: mb_s for group, mb_s in used.items() if mb_s >= ACTIVE * plan.capacity_mb_s}
+        """`there`: cgroups with a latency target, which are active however little they use."""
+        least = ACTIVE * plan.capacity_mb_s
+        active = {group: mb_s for group, mb_s in used.items() if mb_s >= least or group in there}
         limit = {group: in_force[group] for group in active if group in in_force and group not in untouched}
         part = parts(weights, list(active), plan)
         return cls(plan.capacity_mb_s, active, moved_mb_s, part, limit, untouched)

@@ -75,7 +75,8 @@ def like_its_own(moved: Moved, reads: Requests, writes: Requests) -> Requests:
 class Lending:
     """`level`: the share (0 to 1) that is lent of what others leave.
 
-    `waits`: of cgroups with a target, since the level changed. `calm_at`: the highest level at which nobody waited too
+    `waits`: of cgroups with a target, since the level changed; `absent`: for how many turns each has not used the
+    device, of those that may come back. `calm_at`: the highest level at which nobody waited too
     long, 0 if none is known; `long_at`: the lowest one at which somebody did; None: none is known. `run`: for how many
     turns in a row nobody has waited too long, or (negative) somebody has.
     """
@@ -86,16 +87,17 @@ class Lending:
     long_at: float | None = None
     run: int = 0
     hold: int = HOLD
-    absent: int = 0
+    absent: Mapping[str, int] = field(default_factory=dict)
 
     def turn(self, waited: Waits, target_s: Mapping[str, float]) -> Lending:
         """The next state. `waited`: of each cgroup with a target that keeps within its share and uses the device."""
-        if not waited:
-            absent = self.absent + 1
-            return Lending() if absent >= ABSENT else replace(self, absent=absent)
+        absent = {group: turns + 1 for group, turns in self.absent.items() if turns + 1 < ABSENT}
+        absent |= dict.fromkeys(waited, 0)
+        if not absent:
+            return ALL_LENT
         waits = {group: self.waits.get(group, NONE).decayed().plus(each) for group, each in waited.items()}
         worst = max((mean_s / target_s[g] for g, w in waits.items() if (mean_s := w.mean_s) is not None), default=None)
-        now = replace(self, waits=waits, absent=0)
+        now = replace(self, waits={**self.waits, **waits}, absent=absent)
         if worst is None:
             return now
         calm = 2 if worst <= CALM / 2 else 1 if worst <= CALM else 0
@@ -121,3 +123,6 @@ class Lending:
 
     def _at(self, level: float, *, calm_at: float, long_at: float | None) -> Lending:
         return replace(self, level=level, calm_at=calm_at, long_at=long_at, waits={}, run=0)
+
+
+ALL_LENT = Lending()

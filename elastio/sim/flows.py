@@ -124,14 +124,13 @@ class WriteFlow:
         self._version = 0
         self._again: int | None = None
         self._tokens = math.inf
-        self._step_s = 0.0
+        self._step_s = self._took_s = 0.0
         self.block: int | None = None
 
     def begin(self, seconds: float, *, held: bool) -> None:
         """A step begins. Writes may be limited or held back; a write in flight is completed even then."""
         self._step_s = seconds
-        if self.block is not None:
-            self._shares.took(WRITERS, seconds)
+        self._took_s += seconds
         limit, share = self._bcache.write_limit_mb_s, self._shares.limits.get(WRITERS)
         limit = share if limit is None else limit if share is None else min(limit, share)
         if held:
@@ -169,7 +168,7 @@ class WriteFlow:
         if self._left == 0:
             block = self.block
             self._end()
-            self._shares.took(WRITERS, 0.0, finished=1)
+            self._shares.took(WRITERS, self._took_s)
             self._bcache.written(block, self._version, self._route)
             load.wrote(block)
         return moved
@@ -181,7 +180,7 @@ class WriteFlow:
         if self.block is None:
             self.block, self._again = (load.next_write() if self._again is None else self._again), None
             if self.block is not None:
-                self._shares.took(WRITERS, self._step_s)
+                self._took_s = self._step_s
                 self._route = self._bcache.route(self.block)
                 self._version += 1
                 self._left = self._bcache.block_bytes
@@ -210,14 +209,13 @@ class ReadFlow:
         self._left = 0
         self._hit = self._held = False
         self._version = 0
-        self._step_s = 0.0
+        self._step_s = self._took_s = 0.0
         self.block: int | None = None
 
     def begin(self, seconds: float, *, held: bool) -> None:
         """A step begins; reads may be limited or held back, and one in flight is completed even then."""
         self._step_s = seconds
-        if self.block is not None:
-            self._shares.took(READERS, seconds)
+        self._took_s += seconds
         self._held = held
         limit = None if held else self._shares.limits.get(READERS)
         self._tokens = _filled(self._tokens, seconds, limit, self._bcache.block_bytes)
@@ -243,7 +241,7 @@ class ReadFlow:
         if self._left == 0:
             if not self._hit:
                 self._bcache.missed(self.block, self._version)
-            self._shares.took(READERS, 0.0, finished=1)
+            self._shares.took(READERS, self._took_s)
             self.block = None
         return moved
 
@@ -253,7 +251,7 @@ class ReadFlow:
             self.block = load.next_read()
             self._left = self._bcache.block_bytes
             if self.block is not None:
-                self._shares.took(READERS, self._step_s)
+                self._took_s = self._step_s
                 self._hit, self._version = self._bcache.read(self.block)
         elif self._hit and self._bcache.cache is None:
             self._hit = False  # the cache was removed while this waited

@@ -2,8 +2,8 @@
 
 The limits are those of `core.division`, put in force each quarter of a second by the agent's host worker, while it
 lives. How long requests took decides about latency targets: a step counts as a whole for each request that is in flight
-in it, so no time is missing. As on a real machine limits stay when the agent dies or is stopped, until its guard
-removes them; one that is left behind slows its cgroup down.
+in it, so no time is missing, once it has ended. As on a real machine limits stay when the agent dies or is stopped,
+until its guard removes them; one that is left behind slows its cgroup down.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class SimShares:
         """The cache is attached, bypassed or detached by the agent."""
         self.stayed += self.plan is not None
 
-    def took(self, group: str, seconds: float, *, finished: int = 0) -> None:
-        """A request of the cgroup was in flight for so long, or has been `finished`."""
-        self._finished[group] = self._finished.get(group, Requests()).plus(Requests(finished, seconds))
+    def took(self, group: str, seconds: float) -> None:
+        """A request of the cgroup has ended."""
+        self._finished[group] = self._finished.get(group, Requests()).plus(Requests(1, seconds))
 
     @property
     def level(self) -> float:

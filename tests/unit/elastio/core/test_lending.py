@@ -66,7 +66,7 @@ def test_all_is_lent_when_nobody_with_a_target_has_been_there_for_some_turns() -
     half = after(Lending(), PATIENCE, db=11)
     assert after(half, ABSENT - 1).level == 0.5
     assert after(half, ABSENT) == Lending()
-    assert after(after(half, ABSENT - 1), 1, db=9).absent == 0
+    assert after(after(after(half, ABSENT - 1), 1, db=9), ABSENT - 1).level == 0.5
 
 
 def test_a_turn_in_which_no_request_ends_says_nothing() -> None:
@@ -110,6 +110,18 @@ def test_who_has_a_target_borrows_as_before() -> None:
     found = limited(0.0, {DB: 50.0, ETL: 9.0}, {DB: 50.0, ETL: 20.0})
     assert found[DB] == pytest.approx(50.0)
     assert limited(0.0, {DB: 45.0, ETL: 5.0}) == {}
+
+
+def test_one_that_uses_next_to_nothing_and_not_in_every_turn_has_a_share_as_well() -> None:
+    division, limits = Division(), dict[str, float]()
+    for turn in range(80):
+        is_there = turn % 4 == 0
+        waited = {DB: Requests(4, 4.0)} if is_there else {}
+        used = {DB: 0.01 if is_there else 0.0, ETL: limits.get(ETL, 60.0)}
+        division, limits = division.turn(used, WEIGHTS, PLAN, limits, waited=waited)
+        if division.lending.level == 0.0:
+            assert limits == {DB: 40.0, ETL: 20.0}
+    assert division.lending.level == 0.0
 
 
 def test_who_wants_more_than_its_share_waits_for_that() -> None:
