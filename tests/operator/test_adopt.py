@@ -30,7 +30,7 @@ MAKE = {"ext4": "mkfs.ext4 -q", "xfs": "mkfs.xfs -q -f -m bigtime=0"}
 
 @dataclass
 class Adopted:
-    """A guest with a volume and a blank disk for its head. `image` and `files` are its earlier sums."""
+    """A guest with a volume and a blank disk for its head. `image` and `files` are the sums to compare with."""
 
     vm: Machine
     image: str = ""
