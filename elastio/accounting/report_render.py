@@ -14,6 +14,7 @@ from elastio.accounting.account_rows import parts_of
 from elastio.accounting.ahead_lines import AheadLine
 from elastio.accounting.burst_accounts import GroupAccount, wait_table
 from elastio.accounting.group_costs import GroupCost, cost_table
+from elastio.accounting.modify_advice import cheaper_modification
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
 from elastio.accounting.tables import Table, begun, iso, note
@@ -43,8 +44,9 @@ _AHEAD_KEYS = (
 
 def to_dict(report: Report) -> dict[str, Any]:
     """The report as JSON values. Times are ISO 8601. Keys are stable: `phases` (the boosts), `days`, `vm`, `ahead`,
-    `waits`, `cgroups`.
+    `waits`, `cgroups`, `modification`.
     """
+    found = cheaper_modification(report.boosts)
     return {
         "since": iso(report.since, report.tz),
         "until": iso(report.until, report.tz),
@@ -55,6 +57,7 @@ def to_dict(report: Report) -> dict[str, Any]:
         "ahead": {line.kind: {key: getattr(line, key) for key in _AHEAD_KEYS} for line in report.ahead},
         "waits": {each.cgroup: _waits_dict(each) for each in report.waits.groups},
         "cgroups": _costs_dict(report.groups),
+        "modification": None if found is None else asdict(found),
     }
 
 
@@ -128,6 +131,12 @@ def notes(report: Report) -> list[str]:
         lines.append(f"Left out: {format_duration(report.unobserved_s)} during which no agent was running.")
     if report.vm.unpriced_boosts:
         lines.append(f"No price is known for {report.vm.unpriced_boosts} boost(s): they are missing from `cost`.")
+    found = cheaper_modification(report.boosts)
+    if found is not None:
+        lines.append(
+            f"{found.boosts} long boost(s), {format_duration(found.seconds)} in all, cost {amount(found.caches)} "
+            f"{found.currency}: to modify the backing volume for that time would have cost {amount(found.modified)}."
+        )
     return lines
 
 
