@@ -297,9 +297,9 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
     disk = host.disk(cycle.serial)
     if disk is not None and state.phase is Phase.ATTACHING:
         cycle = cycle.stamped(appeared=host.at)
-        if cycle.cache_set is None and cycle.times.installing is not None:
-            # The answer may be lost; the set on this volume can only be the one that was made there.
-            cycle = replace(cycle, cache_set=disk.cache_set or disk.superblock)
+    if disk is not None and cycle.times.installing is not None and cycle.times.boosted is None:
+        # The answer may be lost; the set on this volume can only be the one that was made there, by the last try.
+        cycle = replace(cycle, cache_set=disk.cache_set or disk.superblock or cycle.cache_set)
     backing = host.backing
     if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
         return _without_cache_set(cycle, host, state)

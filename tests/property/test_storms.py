@@ -53,6 +53,8 @@ def test_nothing_is_lost_or_left_in_any_schedule(record_property: Callable[[str,
         "1 | 1s:0:0 8s:60:0 | nothing | flush@8.33526",  # flushed in the decision that ends the attach
         # The journal's disk is full while a release under a shared cap goes on.
         "5085 beside moved cap=max_cost_per_day:60 | 1s:0:0 8s:60:0 | @dirty=vanish:1 @clean=disk_full:600 | kill@11",
+        # The first try has made a cache set, the second one another, which is attached late.
+        "7 | 1s:0:0 30s:60:0 | format_cache#1=lose_reply:1 attach_cache_set#1=late_success:1 | nobody",
         # Somebody bypasses the cache while cgroups are limited.
         "210 shares moved | 10s:0:10 22s:0:10 | @clean=none:10 | nobody",
         # Nothing that is absorbed wakes the flush of what the superblock calls clean.
