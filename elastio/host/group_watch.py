@@ -2,7 +2,7 @@
 
 Theory of operation. A cgroup that moves nothing on the device does not wait for it, and is not looked at; which ones do
 is read from `io.stat` every LIST_S. A burst may be over before that shows, so its first look is at those that have
-moved something since the list before it, and one that moves nothing meanwhile was not seen. Each look reads the tasks
+moved most since the list before it, and one that moves nothing meanwhile was not seen. Each look reads the tasks
 of some cgroups READINGS times, those first that were not looked at for longest, of these who has moved most; and it
 stands for the time since (`core.watched_bursts`).
 
@@ -46,6 +46,8 @@ LOOK_S, READINGS = 1.0, 10
 SHARE, CREDIT_S = 0.0025, 0.12
 LIST_S = 5.0
 MOST_GROUPS, MOST_THREADS = 50, 100
+# The first look of a burst is at so many: between two bursts every service may have written a line of log.
+FIRST_GROUPS = 4
 # What the first look at a cgroup is taken to cost, in seconds of a processor; then the mean of about so many looks.
 UNKNOWN_COST_S, MEAN_OF = 0.002, 8
 # Looks follow each other in no rhythm that a program could have: the fractions of its multiples fill 0 to 1 evenly.
@@ -142,11 +144,15 @@ class GroupWatch:
         return self._credit_s > 0 and (not is_used or now - self._listed_at >= LIST_S)
 
     def _begin(self, before: Mapping[str, Moved | None], now: float, begun_at: float) -> None:
-        """Take those for users of this burst that have moved something since the list before it."""
+        """Take those for users of this burst that have moved most since the list before it."""
+        used = {
+            name: (moved or Moved()).since(before.get(name) or Moved()).total_bytes
+            for name, moved in self._listed.items()
+        }
+        likely = sorted((name for name in used if used[name]), key=lambda name: -used[name])[:FIRST_GROUPS]
         for name, moved in self._listed.items():
-            used_bytes = (moved or Moved()).since(before.get(name) or Moved()).total_bytes
-            self._groups[name] = _Group(self._sysfs, begun_at if used_bytes else now, moved)
-            self._groups[name].used_bytes = used_bytes
+            self._groups[name] = _Group(self._sysfs, begun_at if name in likely else now, moved)
+            self._groups[name].used_bytes = used[name] if name in likely else 0
 
     def _count(self, now: float) -> None:
         for name, moved in self._listed.items():

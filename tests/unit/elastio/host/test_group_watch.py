@@ -11,7 +11,7 @@ from elastio.agent.daemon import REST_S
 from elastio.core.account import account
 from elastio.core.moved import Moved
 from elastio.core.watched_bursts import Seen, Watch
-from elastio.host.group_watch import CREDIT_S, LIST_S, MOST_GROUPS, MOST_THREADS, SHARE, GroupWatch
+from elastio.host.group_watch import CREDIT_S, FIRST_GROUPS, LIST_S, MOST_GROUPS, MOST_THREADS, SHARE, GroupWatch
 from elastio.host.io_max import CGROUPS
 from tests.fixtures.sysfs_tree import Kernel
 from tests.unit.elastio.host.test_task_states import Proc
@@ -290,7 +290,7 @@ def test_short_bursts_are_seen_nearly_whole_also_where_the_clock_goes_in_steps(
 
 def test_after_a_long_burst_the_first_seconds_of_the_next_one_are_seen(machine: Machine) -> None:
     """It has used all of the credit, and the quiet has paid for half of it."""
-    names = busy(machine, 6)
+    names = busy(machine, FIRST_GROUPS)
     machine.cost_s = 0.0004
     machine.burst(120.0)
     machine.clock.at += 31.0
@@ -315,6 +315,16 @@ def test_who_has_moved_most_is_looked_at_first(machine: Machine) -> None:
     machine.use(CRON, 900)
     machine.use(DB, 1000)
     assert list(machine.look().groups) == [DB, CRON]
+
+
+def test_the_first_look_is_at_the_few_that_have_moved_most_since_the_last_list(machine: Machine) -> None:
+    names = busy(machine, 2 * FIRST_GROUPS)
+    machine.use(DB, 10)
+    machine.use(CRON, 20)
+    first, second, *_ = machine.burst(6.0)
+    assert len(first.groups) == FIRST_GROUPS
+    assert set(names) <= {*first.groups, *second.groups}
+    assert {DB, CRON} & first.groups.keys() == set()
 
 
 def test_no_task_counts_in_two_cgroups(machine: Machine) -> None:
