@@ -21,11 +21,20 @@ from elastio_testbed.scratch import scratch_folder
 
 pytestmark = pytest.mark.guest
 
-VOLUME, HEAD = "adopted0volume0serial", "adopted0head0serial0"
-SIZE, HEAD_SIZE = 256 * MIB, 16 * MIB
+VOLUME, HEAD, GROUP = "adopted0volume000000", "adopted0head00000000", "adopted0group0000000"
+SIZES = {VOLUME: 320 * MIB, HEAD: 16 * MIB, GROUP: 320 * MIB}
 BOOT_S, CALL_S = 240.0, 120.0
 STOPPED_AT, REACHED = f"{PROGRAMS}/stopped_at.py", "/run/reached"
-MAKE = {"ext4": "mkfs.ext4 -q", "xfs": "mkfs.xfs -q -f -m bigtime=0"}
+FIND = "/dev/$(grep -lx {} /sys/block/vd*/serial | cut -d/ -f4)"
+DISKS = f"V={FIND.format(VOLUME)}; H={FIND.format(HEAD)}"
+LOGICAL = "V=/dev/group/data; H=/dev/group/head"
+MAKE_LOGICAL = (
+    f"G={FIND.format(GROUP)}; pvcreate -qy $G && vgcreate -qy group $G && "
+    "lvcreate -qy -L 256m -n data group && lvcreate -qy -L 16m -n head group"
+)
+MAKE = {"ext4": "mkfs.ext4 -q", "xfs": "mkfs.xfs -q -f"}
+# XFS writes to its log also when it was mounted read-only, unless it leaves the log alone.
+READ_ONLY = {"ext4": "ro", "xfs": "ro,norecovery"}
 
 
 @dataclass
@@ -33,16 +42,13 @@ class Adopted:
     """A guest with a volume and a blank disk for its head. `image` and `files` are the sums to compare with."""
 
     vm: Machine
+    nodes: str = DISKS
     image: str = ""
     files: str = ""
 
     def run(self, script: str, *, timeout_s: float = CALL_S) -> tuple[int, str]:
-        """Exit code and output. $V and $H are the two disks."""
-        names = "".join(
-            f"{name}=/dev/$(grep -lx {serial[:20]} /sys/block/vd*/serial | cut -d/ -f4); "
-            for name, serial in (("V", VOLUME), ("H", HEAD))
-        )
-        done = self.vm.agent.run(["sh", "-c", names + script], timeout_s=timeout_s)
+        """Exit code and output. $V and $H are the volume and the device for its head."""
+        done = self.vm.agent.run(["sh", "-c", f"{self.nodes}; {script}"], timeout_s=timeout_s)
         return done.returncode, (done.stdout + done.stderr).decode(errors="replace").strip()
 
     def shell(self, script: str) -> str:
@@ -54,7 +60,7 @@ class Adopted:
         """A filesystem with the files of Python, which fstab mounts by its UUID."""
         self.shell(f"{MAKE[filesystem]} $V && udevadm settle && mkdir -p /data && mount $V /data")
         self.shell("cp -r /usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base /data/ && sync && umount /data")
-        line = "UUID=$(blkid -s UUID -o value $V) /data auto ro,nofail 0 0"
+        line = f"UUID=$(blkid -s UUID -o value $V) /data auto {READ_ONLY[filesystem]},nofail 0 0"
         self.shell(f"sed -i '/data/d' /etc/fstab && echo {line} >> /etc/fstab")
         self.shell("systemctl daemon-reload && udevadm settle && mount /data && sync")
         self.files = self.sums()
@@ -94,9 +100,8 @@ class Adopted:
             assert self.shell(raw).split()[0] == self.image
             assert self.run("mount $V /mnt")[0] != 0, "the volume itself cannot be mounted"
         else:
-            assert (
-                self.shell("ls /etc/elastio/adopted 2>/dev/null; ls /sys/block | grep -E '^(dm-|bcache)' || true") == ""
-            )
+            left = "ls /etc/elastio/adopted 2>/dev/null; ls /sys/block | grep bcache; dmsetup ls | grep ^elastio-; true"
+            assert self.shell(left) == ""
 
     def adopt(self) -> None:
         self.shell("elastio device adopt /data --head $H --yes")
@@ -109,8 +114,9 @@ class Adopted:
 def guest() -> Iterator[Adopted]:
     with scratch_folder("elastio-adopt-") as name:
         folder = Path(name)
-        disks = [new_disk(folder, VOLUME[:20], SIZE), new_disk(folder, HEAD[:20], HEAD_SIZE)]
-        with define_machine(build_guest_image(), disks=disks, directory=folder / "vm", memory_mib=768) as vm:
+        disks = [new_disk(folder, serial, size) for serial, size in SIZES.items()]
+        image = build_guest_image(extra=("lvm2",))
+        with define_machine(image, disks=disks, directory=folder / "vm", memory_mib=768) as vm:
             vm.start(BOOT_S)
             program = resources.files("elastio_testbed.guest").joinpath("stopped_at.py").read_bytes()
             vm.agent.write_file(STOPPED_AT, program)
@@ -192,3 +198,19 @@ def test_xfs_is_adopted_and_released(guest: Adopted) -> None:
     guest.require_same(is_composed=True)
     guest.release()
     guest.require_same(is_composed=False)
+
+
+def test_a_logical_volume_is_adopted_with_the_head_in_its_group(guest: Adopted) -> None:
+    guest.run("umount /data")
+    guest.shell(MAKE_LOGICAL)
+    logical = Adopted(guest.vm, LOGICAL)
+    logical.make("ext4")
+    logical.adopt()
+    logical.require_same(is_composed=True)
+    logical.cut()
+    logical.require_same(is_composed=True)
+    assert logical.run("lvremove -fy group/data")[0] != 0
+    logical.release()
+    logical.require_same(is_composed=False)
+    logical.cut()
+    logical.require_same(is_composed=False)
