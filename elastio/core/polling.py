@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.actions import DetachCacheSet, Outcome, OutcomeKind, SetShares, Worker, is_read, worker_of
+from elastio.core.actions import (
+    BypassCache,
+    DetachCacheSet,
+    Outcome,
+    OutcomeKind,
+    SetShares,
+    Worker,
+    is_read,
+    worker_of,
+)
 from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState
 from elastio.core.observation import Observation
@@ -42,6 +51,10 @@ POLL_LATER_S = 30.0
 # Delays stop growing after this many tries; a power with an exponent of some thousand would overflow a float.
 MANY_TRIES = 16
 
+# A cache is bypassed at an instant in which nothing is dirty, which a load leaves now and then, and is paid until then.
+# Each try holds requests back for a moment.
+BYPASS_MOST_S = 8.0
+
 
 def next_backoff(backoff: Backoff, outcome: Outcome, obs: Observation) -> Backoff:
     """The backoff of this kind of action after `outcome`."""
@@ -53,7 +66,8 @@ def next_backoff(backoff: Backoff, outcome: Outcome, obs: Observation) -> Backof
         return Backoff(tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
     if outcome.kind is OutcomeKind.DONE:
         return _settling(tries if not backoff.error else 0, outcome, obs)
-    return Backoff(tries + 1, obs.now + _retry_delay_s(tries) * (0.5 + 0.5 * obs.jitter), outcome.error)
+    delay = min(_retry_delay_s(tries), BYPASS_MOST_S if isinstance(outcome.action, BypassCache) else RETRY_MOST_S)
+    return Backoff(tries + 1, obs.now + delay * (0.5 + 0.5 * obs.jitter), outcome.error)
 
 
 def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Observation) -> AgentState:

@@ -99,6 +99,11 @@ def test_every_effect_has_a_point_before_and_after_it(scenario: str) -> None:
     assert "after DeleteVolume" in points
 
 
+def test_a_bypass_that_missed_its_instant_waits_no_longer_each_time() -> None:
+    """The load does not end, and the cap on its cache is passed meanwhile."""
+    assert run_case(Case.parse("capped/88/lives/a device is busy")).failure == ""
+
+
 @pytest.mark.parametrize(
     "case", ["shared/47/killed/the cloud refuses", "shared/59/the cache dies, then power cut/nothing"]
 )
