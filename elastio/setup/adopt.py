@@ -9,7 +9,8 @@ changed, so whatever ends the command, the next boot or the next command knows w
     no record   the volume is mounted as it always was
 
 Only one command or unit works at a time: a lock below /run. While a volume has a record, udev shows it to nobody, so
-the filesystem is mounted by its UUID on the adaptive device or not at all.
+systemd mounts the filesystem by its UUID on the adaptive device or not at all. (mount(8) searches all devices itself.
+The composed device claims the volume; without it the raw volume may be mounted, which loses nothing without a cache.)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from elastio.host.flock import try_lock
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records
-from elastio.setup.adopt_plan import Plan, require_sound
+from elastio.setup.adopt_plan import Plan, require_same_head, require_sound
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import find, find_head, with_uuid
 
@@ -69,7 +70,7 @@ class Adopter:
         record = Record(plan.head, Step.ADOPTING, plan.head_device)
         records.save(self.sysfs, record)
         try:
-            self._write_head(record, plan.block_bytes)
+            self._write_head(record, plan)
             self._announce(plan.device)
             adaptive = self._compose(record)
             records.save(self.sysfs, replace(record, step=Step.COMPOSED))
@@ -79,9 +80,11 @@ class Adopter:
             raise
         return adaptive
 
-    def _write_head(self, record: Record, block_bytes: int) -> None:
+    def _write_head(self, record: Record, plan: Plan) -> None:
+        # The filesystem's check may have taken an hour since the plan was made.
+        require_same_head(plan, self.sysfs, self.run)
         names = (UUID(record.head.backing_uuid), uuid4())
-        block = superblock.render_backing(*names, block_bytes=block_bytes, data_offset_sectors=DATA_OFFSET_SECTORS)
+        block = superblock.render_backing(*names, block_bytes=plan.block_bytes, data_offset_sectors=DATA_OFFSET_SECTORS)
         node = self.sysfs.path(f"dev/{record.head_device}")
         heads.write(node, record.head, block, partial(self._require_node, record.head_device))
 
@@ -118,6 +121,8 @@ class Adopter:
 
         Waits APPEAR_S for volume and head. Raises ElastioError.
         """
+        # Others must not have to wait for a volume that does not come.
+        self.wait(partial(self._is_there, uuid), APPEAR_S)
         with self._locked():
             record = records.load(self.sysfs, uuid)
             if record is None:
@@ -125,11 +130,13 @@ class Adopter:
             if record.step is not Step.COMPOSED:
                 self._release(record)
                 return ""
-            self.wait(partial(self._is_there, record), APPEAR_S)
             return self._compose(record)
 
-    def _is_there(self, record: Record) -> bool:
+    def _is_there(self, uuid: str) -> bool:
         """Each look reads every disk: not more often than every POLL_S."""
+        record = records.load(self.sysfs, uuid)
+        if record is None or record.step is not Step.COMPOSED:
+            return True
         try:
             is_there = None not in self._both(record)
         except NotOursError:  # the serial may not show yet
@@ -152,6 +159,7 @@ class Adopter:
                 self._release(current)
 
     def _release(self, record: Record) -> None:
+        self._require_one(record)
         head_device = self._head_device(record)
         composed.require_free(self.sysfs, record.head)
         if head_device is not None:
@@ -162,19 +170,27 @@ class Adopter:
             node = self.sysfs.path(f"dev/{head_device}")
             heads.erase(node, partial(self._require_node, head_device))
         records.delete(self.sysfs, record)
-        # A copy of the volume, too: from now on it is a filesystem like any other.
         for device in with_uuid(self.sysfs, record.uuid, self.run):
             # What was read of the volume while it was composed may be older than what was written since.
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
             self._announce(device)
 
+    def _require_one(self, record: Record) -> None:
+        """Raises NotOursError while a copy of the volume is there: a mount by UUID may take either."""
+        found = sorted(with_uuid(self.sysfs, record.uuid, self.run))
+        if len(found) > 1:
+            text = f"{', '.join(f'/dev/{d}' for d in found)} have the same filesystem: detach the copy"
+            raise NotOursError(f"{text}; nothing was changed", code="release.copy")
+
     def _head_device(self, record: Record) -> str | None:
-        """The device with the head, also before it has its label."""
+        """The device with the head, also before it has its label; None if it is not there, or cannot be read."""
         found = find_head(self.sysfs, record.head)
         if found is None and self.sysfs.exists(f"sys/class/block/{record.head_device}"):
-            written = superblock.parse(heads.superblock_of(self.sysfs.path(f"dev/{record.head_device}"), record.head))
-            if written is not None and written.uuid == record.head.backing_uuid:
-                return record.head_device
+            with contextlib.suppress(HostError):
+                node = self.sysfs.path(f"dev/{record.head_device}")
+                written = superblock.parse(heads.superblock_of(node, record.head))
+                if written is not None and written.uuid == record.head.backing_uuid:
+                    return record.head_device
         return found
 
     def _require_no_cache(self, record: Record, head_device: str) -> None:

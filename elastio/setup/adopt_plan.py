@@ -18,7 +18,7 @@ from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import Kind, in_use
 from elastio.setup import adopted_record, fstab, kernel_checks
-from elastio.setup.adopted_volume import describe, is_logical, with_uuid
+from elastio.setup.adopted_volume import describe, is_logical, serials, with_uuid
 from elastio.setup.blank import require_blank
 from elastio.setup.check_result import Machine, Verdict
 from elastio.setup.filesystem import FOLDERS
@@ -36,7 +36,10 @@ BY_DEVICE = {"PARTUUID=": "/dev/disk/by-partuuid/", "PARTLABEL=": "/dev/disk/by-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`device` and `head_device` are the kernel's names. `place`: where it is mounted and will be again; or None."""
+    """`device` and `head_device` are the kernel's names. `place`: where it is mounted and will be again; or None.
+
+    `head_serials`: those of the disks below the head.
+    """
 
     device: str
     volume: Volume
@@ -44,6 +47,7 @@ class Plan:
     head_device: str
     head: Head
     block_bytes: int
+    head_serials: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -74,7 +78,16 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Plan
     block_bytes = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
     head_device, sectors = _head_device(head_target, device, block_bytes, sysfs, run)
     head = Head(str(uuid.uuid4()), str(uuid.uuid4()), volume, sectors)
-    return Plan(device, volume, place, head_device, head, block_bytes)
+    return Plan(device, volume, place, head_device, head, block_bytes, serials(sysfs, head_device))
+
+
+def require_same_head(found: Plan, sysfs: Sysfs, run: Run) -> None:
+    """Check the device for the head once more, just before it is written. Raises as `plan` does, or NotOursError."""
+    path = sysfs.path(f"dev/{found.head_device}")
+    device, sectors = _head_device(path, found.device, found.block_bytes, sysfs, run)
+    if (sectors, serials(sysfs, device)) != (found.head.size_sectors, found.head_serials):
+        text = f"/dev/{found.head_device} is another device now: nothing was changed"
+        raise NotOursError(text, code="head.other")
 
 
 def _require_machine(sysfs: Sysfs, run: Run) -> None:
@@ -178,6 +191,10 @@ def _require_fstab(device: str, volume: Volume, place: Path | None, sysfs: Sysfs
         if entry not in by_uuid and mounts.node_name(sysfs, source or entry.source) == device:
             text = f"/etc/fstab names {entry.source}: write UUID={volume.uuid} there; nothing was changed"
             raise ConfigError(text, code="adopt.fstab")
+    for entry in by_uuid:
+        if "nofail" not in entry.options:
+            text = f"the line for {entry.place} in /etc/fstab lacks nofail, without which the boot waits for the head"
+            raise ConfigError(text, code="fstab.nofail")
     if place is not None and not any(entry.place == str(place) for entry in by_uuid):
         text = f"/etc/fstab has no line that mounts UUID={volume.uuid} at {place}: add it; nothing was changed"
         raise ConfigError(text, code="adopt.fstab")

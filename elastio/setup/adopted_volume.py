@@ -53,21 +53,21 @@ def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
         filesystem=found["TYPE"],
         uuid=found["UUID"],
         size_sectors=int(sysfs.read(f"sys/class/block/{device}/size")),
-        serial="+".join(_serials(sysfs, device)),
+        serial="+".join(serials(sysfs, device)),
         partition=found.get("PART_ENTRY_UUID", ""),
         mapped=sysfs.read_or(f"sys/block/{device}/dm/uuid", ""),
     )
 
 
-def _serials(sysfs: Sysfs, device: str) -> list[str]:
+def serials(sysfs: Sysfs, device: str) -> tuple[str, ...]:
     """The serials of the disks below it; those of a logical volume may be several."""
     lower = sysfs.names(f"sys/class/block/{device}/slaves")
     if lower:
-        return sorted({serial for name in lower for serial in _serials(sysfs, name)})
+        return tuple(sorted({serial for name in lower for serial in serials(sysfs, name)}))
     target = sysfs.target(f"sys/class/block/{device}") or ""
     disk = target.split("/")[-2] if sysfs.exists(f"sys/class/block/{device}/partition") else device
     serial = serial_of(sysfs, disk)
-    return [serial] if serial else []
+    return (serial,) if serial else ()
 
 
 def with_uuid(sysfs: Sysfs, uuid: str, run: Run) -> dict[str, Volume]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from elastio.core.head import CONTENT_SECTOR, SLOTS
+from elastio.core.head import CONTENT_SECTOR, LEAST_BYTES, SLOTS
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import superblock
+from elastio.host.flock import try_lock
 from elastio.setup import adopted_record
-from elastio.setup.adopt import POLL_S
+from elastio.setup.adopt import APPEAR_S, LOCK, POLL_S, Adopter
 from elastio.setup.adopted_record import Record
 from elastio.units import MIB, SECTOR
 from tests.fixtures.errors import refused
@@ -242,3 +244,59 @@ def test_a_head_whose_superblock_names_a_cache_is_not_erased_at_boot_or_later(ma
     with refused(NotOursError, "release.cache"):
         machine.adopter().release(record(machine), None)
     assert any(machine.head[slot : slot + 8] != bytes(8) for slot in SLOTS)
+
+
+# --- what may happen meanwhile ---------------------------------------------------------------------------------
+
+
+def test_a_release_with_a_copy_beside_the_volume_is_refused(machine: AdoptMachine) -> None:
+    """The mount by UUID that follows might take the copy."""
+    machine.mount()
+    machine.adopter().adopt(machine.plan("data"))
+    machine.disk("vdc", 48, "restoredcopy01234567", machine.volume)
+    machine.found["vdc"] = {"TYPE": "ext4", "UUID": UUID}
+    with refused(NotOursError, "release.copy"):
+        machine.adopter().release(record(machine), machine.place)
+    assert (machine.records, machine.is_composed, machine.is_mounted) == (["composed"], True, True)
+
+
+@pytest.mark.parametrize("change", ["filesystem", "data", "disk"])
+def test_what_has_come_onto_the_head_since_the_plan_is_not_overwritten(machine: AdoptMachine, change: str) -> None:
+    plan, precious = machine.plan(), b"PRECIOUS" * (LEAST_BYTES // 8)
+    if change == "filesystem":
+        machine.signatures["vdh"] = [{"type": "ext4"}]
+    elif change == "data":
+        machine.sysfs.path("dev/vdh").write_bytes(precious)
+    else:
+        machine.lay("sys/block/vdh/serial", "another0123456789abc")
+    before = machine.head
+    with pytest.raises((NotOursError, ElastioError)) as refusal:
+        machine.adopter().adopt(plan)
+    assert refusal.value.code in {"head.not_blank", "head.other"}
+    assert (machine.head, machine.records, machine.is_composed) == (before, [], False)
+
+
+def test_a_volume_that_does_not_come_holds_up_no_other_command(machine: AdoptMachine) -> None:
+    machine.adopter().adopt(machine.plan())
+    machine.sysfs.path("dev/vdh").write_bytes(b"")
+    held = []
+
+    def wait(condition: Callable[[], bool], seconds: float) -> bool:
+        with machine.sysfs.path(LOCK).open("r+") as lock:
+            held.append((seconds, not try_lock(lock.fileno())))
+        return condition()
+
+    with refused(HostError, "head.missing"):
+        Adopter(machine.sysfs, machine.run, wait, machine.slept.append).assemble(UUID)
+    assert [is_held for seconds, is_held in held if seconds == APPEAR_S] == [False]
+
+
+def test_a_volume_is_released_although_its_head_cannot_be_read(machine: AdoptMachine) -> None:
+    machine.adopter().adopt(machine.plan())
+    for name in ("dm-0", "bcache0"):
+        shutil.rmtree(machine.sysfs.path(f"sys/block/{name}"))
+    node = machine.sysfs.path("dev/vdh")
+    node.unlink()
+    node.mkdir()  # it can be opened, and not read
+    machine.adopter().release(record(machine), None)
+    assert (machine.records, machine.volume) == ([], machine.before)

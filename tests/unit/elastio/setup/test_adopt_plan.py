@@ -201,3 +201,10 @@ def test_an_adoption_that_was_begun_is_not_begun_again(machine: AdoptMachine) ->
     machine.disk("vdj", 96, "head9123456789abcdef", bytes(16 * MIB))
     with refused(NotOursError, "adopt.begun"):
         machine.plan("dev/vdb", "dev/vdj")
+
+
+def test_a_line_of_fstab_without_nofail_is_refused(machine: AdoptMachine) -> None:
+    """The boot would wait for the head, and end in the emergency shell."""
+    machine.lay("etc/fstab", f"UUID={UUID} {machine.place} ext4 defaults 0 2\n")
+    with refused(ConfigError, "fstab.nofail"):
+        machine.plan()
