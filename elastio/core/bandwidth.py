@@ -80,6 +80,8 @@ class LearnedBandwidth:
     """What is known. `is_fresh`: nothing was learned yet from the newest lesson.
 
     No raise to `refused_mb_s` or more for the next `refused_for` bursts: one was taken back. None: none was.
+    `instance_mb_s`: what the instance carries, as the cloud said last (infinite: it knows no limit); None: it has
+    not yet.
     """
 
     mb_s: float
@@ -88,6 +90,7 @@ class LearnedBandwidth:
     trial: Raise | None = None
     refused_mb_s: float | None = None
     refused_for: int = 0
+    instance_mb_s: float | None = None
 
 
 def lesson_of(at: float, mb_s: float, groups: Mapping[str, Totals]) -> BurstLesson | None:
@@ -138,7 +141,8 @@ def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tu
     """
     best, allowed = best_mb_s(known.lessons, bounds.stop_gain), min(bounds.most_mb_s, limit_mb_s)
     most = _step_below(min(best, allowed), bounds)
-    before, known = known.mb_s, replace(known, is_fresh=False, refused_for=max(0, known.refused_for - 1))
+    before = max(known.mb_s, bounds.least_mb_s)  # what is bought, if the bounds were changed
+    known = replace(known, mb_s=before, is_fresh=False, refused_for=max(0, known.refused_for - 1))
     known, why = _judged(known)
     if known.mb_s > most * ROUNDING:
         known, why = replace(known, mb_s=most, trial=None), _why_less(best, allowed, bounds.stop_gain)
@@ -152,8 +156,10 @@ def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tu
 def _judged(known: LearnedBandwidth) -> tuple[LearnedBandwidth, str]:
     """Whether the last raise was worth it, once a burst has shown that."""
     trial, newest = known.trial, known.lessons[-1]
-    if trial is None or not trial.mb_s / ROUNDING <= newest.mb_s <= trial.mb_s * ROUNDING:
+    if trial is None or _is_near(newest.mb_s, trial.before_mb_s):
         return known, ""
+    if not _is_near(newest.mb_s, trial.mb_s):  # the bounds were changed: it is never bought
+        return replace(known, trial=None), ""
     saved = 1 - trial.rate_mb_s / newest.rate_mb_s if newest.rate_mb_s > 0 else 0.0
     known = replace(known, trial=None)
     if saved >= KEPT_PROMISE * trial.promised:
@@ -161,6 +167,10 @@ def _judged(known: LearnedBandwidth) -> tuple[LearnedBandwidth, str]:
     mb_s = min(known.mb_s, trial.before_mb_s)
     known = replace(known, mb_s=mb_s, refused_mb_s=trial.mb_s, refused_for=FORGOTTEN_AFTER)
     return known, f"{_shown(trial.mb_s)} were to save {trial.promised:.0%} of the time, and saved {max(0.0, saved):.0%}"
+
+
+def _is_near(mb_s: float, other_mb_s: float) -> bool:
+    return other_mb_s / ROUNDING <= mb_s <= other_mb_s * ROUNDING
 
 
 def _raised(known: LearnedBandwidth, bounds: SpeedBounds, most_mb_s: float) -> tuple[LearnedBandwidth, str]:

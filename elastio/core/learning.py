@@ -28,7 +28,7 @@ from dataclasses import replace
 from statistics import median
 
 from elastio.core import backing_credits, bandwidth
-from elastio.core.bandwidth import LearnedBandwidth
+from elastio.core.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.core.cycle import Cycle
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, in_steps
@@ -145,7 +145,7 @@ def in_force(policy: Policy, state: AgentState) -> Policy:
     policy = backing_credits.in_force(policy, state)
     if policy.bandwidth is None:
         return policy
-    mb_s = bandwidth.next_mb_s(state.bandwidth, policy.bandwidth, _carried_mb_s(state, policy))
+    mb_s = bandwidth.next_mb_s(state.bandwidth, policy.bandwidth, _carried_mb_s(state, policy, policy.bandwidth))
     return replace(policy, cache_bandwidth_mb_s=mb_s)
 
 
@@ -156,13 +156,28 @@ def with_burst(state: AgentState, obs: Observation, policy: Policy) -> tuple[Age
         return state, ""
     if obs.burst is not None:
         known = bandwidth.noted(known or LearnedBandwidth(bounds.first_mb_s), obs.burst)
-    why, is_between = "", state.recovered and state.phase is Phase.IDLE and state.cycle is None
-    if known is not None and known.is_fresh and is_between:
-        known, why = bandwidth.learn(known, bounds, _carried_mb_s(state, policy))
+    is_between = state.recovered and state.phase is Phase.IDLE and state.cycle is None
+    known, why = _of_instance(known, state, bounds) if is_between else known, ""
+    if known is not None and known.is_fresh and is_between and known.instance_mb_s is not None:
+        known, why = bandwidth.learn(known, bounds, _carried_mb_s(replace(state, bandwidth=known), policy, bounds))
     return (state, "") if known is state.bandwidth else (replace(state, bandwidth=known), why)
 
 
-def _carried_mb_s(state: AgentState, policy: Policy) -> float:
-    """What the instance carries of applications' writes, while dirty data is read back and written again."""
-    limit = None if state.identity is None else state.identity.bandwidth_limit_mb_s
-    return math.inf if limit is None else limit - 2 * policy.drain_bandwidth_mb_s
+def _of_instance(known: LearnedBandwidth | None, state: AgentState, bounds: SpeedBounds) -> LearnedBandwidth | None:
+    """With what the instance carries, as soon as the cloud has said it: it holds until it says something else."""
+    if state.identity is None:
+        return known
+    limit_mb_s = state.identity.bandwidth_limit_mb_s
+    carried_mb_s = math.inf if limit_mb_s is None else limit_mb_s
+    if known is not None and known.instance_mb_s == carried_mb_s:
+        return known
+    return replace(known or LearnedBandwidth(bounds.first_mb_s), instance_mb_s=carried_mb_s)
+
+
+def _carried_mb_s(state: AgentState, policy: Policy, bounds: SpeedBounds) -> float:
+    """What the instance carries of applications' writes, while dirty data is read back and written again.
+
+    Until the cloud has said what it carries, no more is bought than where learning begins.
+    """
+    known_mb_s = state.bandwidth.instance_mb_s if state.bandwidth else None
+    return bounds.first_mb_s if known_mb_s is None else known_mb_s - 2 * policy.drain_bandwidth_mb_s

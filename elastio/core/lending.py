@@ -27,6 +27,8 @@ CALM = 0.8
 PATIENCE, PATIENCE_UP = 3, 8
 STEP_UP, LEAST_STEP = 0.25, 0.05
 HOLD, MOST_HOLD = 40, 2560
+# The kernel counts the milliseconds of requests in 32 bits (block/genhd.c).
+COUNTED_S = 2**32 / 1000
 # A cgroup that has not used the device for so many turns does not wait.
 ABSENT = 8
 
@@ -55,7 +57,9 @@ class Requests:
         return Requests(self.count + other.count, self.seconds + other.seconds)
 
     def since(self, before: Requests) -> Requests:
-        return Requests(self.count - before.count, self.seconds - before.seconds)
+        """What was finished since an earlier reading of the counters; nothing if they are another device's."""
+        count = self.count - before.count
+        return Requests(count, (self.seconds - before.seconds) % COUNTED_S) if count > 0 else Requests()
 
     def decayed(self) -> Requests:
         return Requests(self.count * DECAY, self.seconds * DECAY)

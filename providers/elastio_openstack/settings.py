@@ -46,8 +46,9 @@ class Declared:
 
     @property
     def has_price(self) -> bool:
+        """A price per request alone is none that a quote could have."""
         prices = (self.price_per_gib_hour, self.price_per_mb_s_hour, self.price_per_iops_hour)
-        return any(price is not None for price in (*prices, self.price_per_million_requests))
+        return any(price is not None for price in prices)
 
 
 UNDECLARED = Declared()

@@ -14,6 +14,7 @@ from elastio.units import GIB
 from elastio_openstack.settings import UNDECLARED, Declared, Settings
 
 MAX_GIB = 2**31 - 1  # Cinder's size is a signed 32-bit number
+BOOST_S = 600.0
 _FRONT_END = ("front-end", "both")  # enforced by the hypervisor; back ends name their limits differently
 
 
@@ -79,11 +80,13 @@ def choose(spec: VolumeSpec, known: Iterable[Speed]) -> tuple[Speed, int]:
             f"the fastest type, {best.name}, has {best.at(size_gib):.0f} MB/s.",
             code="type.bandwidth",
         )
-    return min(fast_enough, key=lambda s: (s.at(size_gib), _per_hour(s, size_gib))), size_gib
+    return min(fast_enough, key=lambda s: (s.at(size_gib), _cost(s, size_gib))), size_gib
 
 
-def _per_hour(speed: Speed, size_gib: int) -> float:
-    return quote(speed, size_gib, Settings()).price_per_hour
+def _cost(speed: Speed, size_gib: int) -> float:
+    """Of a usual boost."""
+    found = quote(speed, size_gib, Settings())
+    return found.price_per_hour * found.billing.billed_s(BOOST_S)
 
 
 def tariff(name: str, declared: Declared, settings: Settings) -> Tariff | None:

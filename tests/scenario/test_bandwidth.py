@@ -11,6 +11,7 @@ from elastio.config.profile import ProfileSection
 from elastio.core.bandwidth import SpeedBounds
 from elastio.core.inflection import STEP
 from elastio.core.learning import in_force
+from elastio.core.policy import Caps
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.crash.watches import SpeedWatch
@@ -102,3 +103,12 @@ def test_it_changes_only_between_cycles() -> None:
     sim.on_step = check
     to_its_end(sim, 3)
     assert len(reasons(sim)) >= 2
+
+
+def test_a_burst_that_outlasts_its_cache_teaches_nothing() -> None:
+    """A cap has ended the boost, and the load goes on at the speed of the backing volume."""
+    sim = learning((Segment(2, 0), Segment(200, 60), QUIET), caps=Caps(max_agbs_per_day=8000))
+    sim.run_until(lambda: len(bought(sim)) == 1 and sim.state.cycle is None, 400)
+    sim.run_for(300)
+    assert_at_rest(sim)
+    assert sim.state.bandwidth is None or sim.state.bandwidth.lessons == ()

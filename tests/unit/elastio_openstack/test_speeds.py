@@ -100,7 +100,20 @@ def test_a_type_is_billed_by_its_own_prices_and_steps() -> None:
 
 
 def test_requests_are_billed_if_the_type_says_so() -> None:
-    known = tariff("fast", Declared(price_per_million_requests=2.0), Settings())
+    priced = Declared(price_per_gib_hour=0.001, price_per_million_requests=2.0)
+    known = tariff("fast", priced, Settings())
     assert known is not None
-    assert known.cost(VolumeSpec(GIB, 64.0), 60.0, requests=500_000) == 1.0
-    assert tariff("fast", Declared(minimum_s=60.0, step_s=60.0), Settings()) is None
+    assert known.cost(VolumeSpec(GIB, 64.0), 3600.0, requests=500_000) == pytest.approx(1.001)
+
+
+@pytest.mark.parametrize("declared", [Declared(minimum_s=60.0, step_s=60.0), Declared(price_per_million_requests=2.0)])
+def test_what_has_no_price_for_a_time_has_no_known_price(declared: Declared) -> None:
+    """A cap on cost would never act."""
+    assert tariff("fast", declared, Settings()) is None
+    assert not quote(Speed("fast", 64.0, declared=declared), 1, Settings()).price_known
+
+
+def test_of_equal_types_that_with_the_cheaper_boost_is_bought() -> None:
+    daily = Speed("daily", 64.0, declared=Declared(price_per_gib_hour=0.9, step_s=86_400.0))
+    exact = Speed("exact", 64.0, declared=Declared(price_per_gib_hour=1.0))
+    assert choose(VolumeSpec(GIB, 64.0), [daily, exact]) == (exact, 1)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastio.core import learning
 from elastio.core.account import AtCap, Totals
 from elastio.core.bandwidth import (
     FORGOTTEN_AFTER,
@@ -24,7 +25,11 @@ from elastio.core.bandwidth import (
     noted,
 )
 from elastio.core.inflection import MOST_UNKNOWN, STEP
+from elastio.core.model import Identity
+from elastio.core.observation import Observation
+from elastio.core.state import AgentState
 from elastio.units import MB
+from tests.values import POLICY
 
 BOUNDS = SpeedBounds(32.0, 16.0, 256.0)
 NUMBERS = count(1)
@@ -154,6 +159,15 @@ def test_nothing_is_raised_while_a_raise_is_not_judged() -> None:
     assert (after.mb_s, after.trial, why) == (known.mb_s, known.trial, "")
 
 
+def test_a_raise_that_changed_bounds_keep_from_being_bought_is_given_up() -> None:
+    known, _, _ = run(1, App(1.0, 4000.0))
+    assert known.trial is not None
+    bounds = SpeedBounds(200.0, 200.0, 800.0)
+    _, bought, _ = run(8, App(1.0, 4000.0), known, bounds)
+    assert bought[0] == 200.0
+    assert bought[-1] > 400.0
+
+
 def test_the_same_burst_is_learned_from_once() -> None:
     lesson = App(1.0, 100.0).at(32.0)
     known = noted(LearnedBandwidth(32.0), lesson)
@@ -235,3 +249,30 @@ def test_what_is_seen_too_little_of_or_is_unknown_teaches_nothing() -> None:
     assert lesson_of(7.0, 64.0, {"db": totals(4.0, instants=LEAST_INSTANTS - 1)}) is None
     assert lesson_of(7.0, 64.0, {"db": totals(4.0, instants=LEAST_INSTANTS)}) is not None
     assert lesson_of(7.0, 64.0, {"db": totals(4.0, unknown_s=10.1 * MOST_UNKNOWN)}) is None
+
+
+# --- what the instance carries ---------------------------------------------------------------------------------
+
+LIMIT_MB_S = 300.0
+LEARNS = replace(POLICY, bandwidth=SpeedBounds(400.0, 100.0, 800.0), drain_bandwidth_mb_s=30.0)
+
+
+def known_by(state: AgentState) -> AgentState:
+    """The state after the cloud has said what the instance carries."""
+    who = Identity("sim", "i-1", "zone-a", "region-1", "m.large", LIMIT_MB_S)
+    return learning.with_burst(replace(state, identity=who), Observation(0.0, 0.0), LEARNS)[0]
+
+
+def test_what_the_instance_carries_holds_over_a_restart() -> None:
+    """Until the cloud answers again, and within a boost that goes on."""
+    idle = AgentState(recovered=True, bandwidth=LearnedBandwidth(600.0))
+    started = replace(known_by(idle), identity=None)
+    assert learning.in_force(LEARNS, started).cache_bandwidth_mb_s == LIMIT_MB_S - 2 * 30.0
+
+
+def test_until_the_cloud_has_ever_answered_no_more_is_bought_than_at_first() -> None:
+    known = LearnedBandwidth(600.0)
+    assert learning.in_force(LEARNS, AgentState(bandwidth=known)).cache_bandwidth_mb_s == 400.0
+    fresh = replace(known, lessons=(App(1.0, 100.0).at(600.0),), is_fresh=True)
+    state = AgentState(recovered=True, bandwidth=fresh)
+    assert learning.with_burst(state, Observation(0.0, 0.0), LEARNS) == (state, "")

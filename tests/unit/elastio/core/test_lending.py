@@ -7,6 +7,7 @@ import pytest
 from elastio.core.division import Division
 from elastio.core.lending import (
     ABSENT,
+    COUNTED_S,
     HOLD,
     PATIENCE,
     PATIENCE_UP,
@@ -138,3 +139,12 @@ def test_what_is_withheld_makes_nobody_hungrier() -> None:
         waited = {DB: Requests(4, 4 * 0.009)}
         division, limits = division.turn({DB: 6.0, ETL: 20.0}, WEIGHTS, PLAN, limits, waited=waited)
         assert limits == {DB: 40.0, ETL: 20.0}
+
+
+def test_a_counter_that_wraps_and_one_of_another_device_make_nobody_wait() -> None:
+    """The kernel counts milliseconds in 32 bits."""
+    before = Requests(100.0, COUNTED_S - 1.0)
+    found = Requests(110.0, 1.0).since(before)
+    assert found.count == 10.0
+    assert found.seconds == pytest.approx(2.0)
+    assert Requests(10.0, 1.0).since(before) == Requests()
