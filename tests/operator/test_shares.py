@@ -20,6 +20,7 @@ from tests.faults.conftest import SEED, Target
 pytestmark = pytest.mark.guest
 
 BUFFERED, DIRECT = "--bs=1m --end_fsync=1", "--bs=256k --direct=1 --ioengine=libaio --iodepth=16"
+SMALL = "--bs=4k --direct=1 --rw=randwrite --rate_iops=20"
 BACKUP, DATABASE = "backup", "database"
 # Several times as long as an agent takes to see a load and to ask for a volume.
 LONG_S, BOOSTED_S, RELEASED_S = 20.0, 60.0, 180.0
@@ -40,7 +41,7 @@ def configure(lab: Lab, **share: str) -> None:
 
 
 def begin(lab: Lab, name: str, how: str) -> None:
-    """A service that writes as fast as the device takes it, until `end`."""
+    """A service that writes, as fast as the device takes it unless `how` says else, until `end`."""
     fio = f"fio --name={name} --filename={DATA}/{name} --rw=write --size=64m --time_based --runtime=1000 {how}"
     lab.guest.check(["systemd-run", "--collect", f"--unit={name}", *fio.split()])
 
@@ -87,10 +88,10 @@ def moved_bytes(lab: Lab, *names: str) -> list[int]:
     return found
 
 
-def rates(lab: Lab) -> tuple[float, float]:
-    """MB/s of the database and the backup over MEASURED_S, after SETTLES_S."""
-    settled_s = lab.uptime_s() + SETTLES_S
-    lab.wait_until(lambda: lab.uptime_s() >= settled_s, SETTLES_S + CALL_S, "limits that have settled")
+def rates(lab: Lab, settles_s: float = SETTLES_S) -> tuple[float, float]:
+    """MB/s of the database and the backup over MEASURED_S, after limits have had so long to settle."""
+    settled_s = lab.uptime_s() + settles_s
+    lab.wait_until(lambda: lab.uptime_s() >= settled_s, settles_s + CALL_S, "limits that have settled")
     begun_s, before = lab.uptime_s(), moved_bytes(lab, DATABASE, BACKUP)
     lab.wait_until(lambda: lab.uptime_s() >= begun_s + MEASURED_S, MEASURED_S + CALL_S, "what is measured")
     after, took_s = moved_bytes(lab, DATABASE, BACKUP), lab.uptime_s() - begun_s
@@ -119,4 +120,36 @@ def test_two_services_share_the_slow_volume_and_the_cache_as_the_limits_say(targ
     assert sum(slow) > 0.9 * slow_mb_s
     assert fast[0] > 0.9 * reserved_mb_s
     assert sum(fast) > 2 * slow_mb_s
+    assert not lab.succeeds("sh", "-c", "grep -h 222 /sys/fs/cgroup/*/io.max /sys/fs/cgroup/*/*/io.max")
+
+
+def mean_ms(begun: list[int], ended: list[int]) -> float:
+    """What a write of the device took, between two readings of its counters."""
+    return (ended[7] - begun[7]) / max(1, ended[4] - begun[4])
+
+
+def counters(lab: Lab) -> list[int]:
+    return [int(word) for word in lab.guest.check(["cat", f"/sys/block/{lab.device()}/stat"]).split()]
+
+
+def test_a_backup_is_lent_what_a_database_leaves_only_while_that_need_not_wait(target: Target) -> None:
+    """By a target that no volume can meet, and one that every volume meets."""
+    lab = target.lab
+    share = {"enabled": "true", "may_boost": '["nobody.service"]'}
+    seen: list[float] = []
+    configure(lab, **share)
+    begin(lab, BACKUP, DIRECT)
+    begin(lab, DATABASE, SMALL)
+    for target_ms in (10_000, 0.01, 10_000):
+        configure(lab, **share, latency_ms=f'{{ "{DATABASE}.service" = {target_ms} }}')
+        begun = counters(lab)
+        seen.append(rates(lab, LONG_S)[1])
+        took_ms = mean_ms(begun, counters(lab))
+        print(f"target {target_ms} ms: backup {seen[-1]:.1f} MB/s, a write takes {took_ms:.1f} ms")
+    for name in (DATABASE, BACKUP):
+        end(lab, name)
+    share_mb_s = OF_BACKING * lab.scaled.backing_bytes_s / MB / 2
+    before, withheld, after = seen
+    assert withheld == pytest.approx(share_mb_s, rel=0.15)
+    assert min(before, after) > 0.8 * 2 * share_mb_s
     assert not lab.succeeds("sh", "-c", "grep -h 222 /sys/fs/cgroup/*/io.max /sys/fs/cgroup/*/*/io.max")
