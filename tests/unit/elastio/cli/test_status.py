@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -241,7 +242,7 @@ def test_what_counts_of_the_load_is_published_with_the_rights() -> None:
 def test_a_learned_bandwidth_is_published_and_shown() -> None:
     fixed = published(standing(Phase.IDLE, owned=()))
     assert fixed.learned_bandwidth_mb_s is None
-    known = standing(Phase.IDLE, owned=(), bandwidth=LearnedBandwidth(91.0))
+    known = standing(Phase.IDLE, owned=(), bandwidth=LearnedBandwidth(91.0, instance_mb_s=math.inf))
     learned = published(known, bandwidth=SpeedBounds(64.0, 32.0, 128.0))
     assert learned.learned_bandwidth_mb_s == 91.0
     assert set(rows(learned)) - set(rows(fixed)) == {("next cache", "91 MB/s, learned")}
