@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,10 @@ from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.volume_types import volume_type
 from elastio.sim.workload import Segment, Trace
+from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import MIB
-from tests.simulated import POLICY, assert_at_rest, bought, failures, in_phase, machine, path
+from tests.simulated import KERNEL, POLICY, assert_at_rest, bought, failures, in_phase, machine, path
+from tests.spending import Cap
 from tests.values import present
 
 GP3 = volume_type("gp3").tariff
@@ -79,6 +82,17 @@ def test_a_boost_ends_before_a_step_that_the_cap_has_no_room_for(steps: int) -> 
     (volume,) = sim.world.provider.volumes.values()
     assert present(volume.deleted_at) - volume.created_at > 300 * (steps - 1) + 150, "what is paid is used"
     assert cap - per_step <= sim.world.provider.bill_cost() <= cap
+
+
+def test_what_a_running_boost_has_reserved_is_in_the_steps_of_its_cloud(tmp_path: Path) -> None:
+    tariff = replace(GP3, step_s=300.0)
+    caps = Cap("max_cost_per_day", 3600.0).caps(POLICY.bought_bandwidth_mb_s, tariff, is_shared=True)
+    settings = WorldSettings(kernel=KERNEL, seed=5, tariff=tariff, statements=tmp_path)
+    sim = Simulation(SimWorld(settings, Trace(ENDLESS, block_bytes=4 * MIB)), replace(POLICY, caps=caps))
+    in_phase(sim, Phase.BOOSTING, 200)
+    sim.run_for(5)
+    reserved = present(present(present(sim.account).own()).reserved)
+    assert (reserved.is_bought, reserved.step_s) == (True, 300.0)
 
 
 def test_a_cap_that_does_not_end_boosts_only_refuses_the_next_one() -> None:

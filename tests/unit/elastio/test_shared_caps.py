@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
@@ -68,6 +69,14 @@ def test_a_refusal_names_the_cap_and_changes_nothing(tmp_path: Path) -> None:
     with refused(RefusedError, "caps.max_boosts_per_day"):
         account(tmp_path, "b").reserve(purchase("b", ONE_BOOST), QUOTE)
     assert account(tmp_path, "b").own() is None
+
+
+def test_a_whole_step_of_the_cloud_is_reserved(tmp_path: Path) -> None:
+    limits = SharedLimits(*(None, None, 350.0), *NONE)
+    hourly = replace(QUOTE, step_s=3600.0)
+    with refused(RefusedError, "caps.max_cost_per_day"):
+        account(tmp_path, "a").reserve(purchase("a", limits), hourly)
+    assert account(tmp_path, "a").reserve(purchase("a", limits), QUOTE)
 
 
 def test_the_same_purchase_is_reserved_once(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import Rates, Sample, Spend, Spent
+from elastio.core.model import Quote, Rates, Sample, Spend, Spent, VolumeSpec
 from elastio.core.policy import (
     Caps,
     as_load,
     is_load_high,
     is_quiet,
     next_size,
+    quote_refusal,
     refusal,
     utilization,
     watch_load,
@@ -101,6 +102,13 @@ def test_nothing_is_refused_without_a_reason() -> None:
 )
 def test_a_cap_that_is_reached_is_named(caps: Caps, spend: Spend, words: str) -> None:
     assert words in refusal(2 * GIB, spend, replace(POLICY, caps=caps))
+
+
+@pytest.mark.parametrize(("step_s", "code"), [(0.0, ""), (3600.0, "caps.max_cost")])
+def test_the_first_step_of_the_cloud_must_fit_below_the_cap(step_s: float, code: str) -> None:
+    quote = Quote(VolumeSpec(GIB, 80.0), "USD", 3.6, 60.0, "a list", step_s=step_s)
+    found, _ = quote_refusal(quote, needs_price=True, most_cost=1.0, least_s=600.0, max_size_bytes=GIB)
+    assert found == code
 
 
 @pytest.mark.parametrize("caps", [Caps(max_boosts_per_day=2), Caps(max_cost_per_day=1.0)])
