@@ -71,12 +71,13 @@ def compose(app: App, uuid: str) -> None:
 def _adopted(app: App, target: str) -> tuple[Record, Path | None]:
     """The record, and where the filesystem is mounted if that was named. Raises ConfigError."""
     sysfs, path = app.sysfs(), Path(target)
+    # By its UUID also if another volume's record is damaged.
+    if (named := records.load(sysfs, target)) is not None:
+        return named, None
     for record in records.load_all(sysfs):
         adaptive = composed.adaptive_of(sysfs, record.head)
         if path.is_dir() and adaptive and str(path.absolute()) in mounted_at(sysfs, adaptive):
             return record, path.absolute()
-        if record.uuid == target:
-            return record, None
         if path.is_block_device() and probe(sysfs, name_of(path, sysfs), app.run).get("UUID") == record.uuid:
             return record, None
     raise ConfigError(f"{target} is not an adopted volume", code="release.none")

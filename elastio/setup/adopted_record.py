@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from elastio.codec import decode, encode
 from elastio.config.paths import ADOPTED
@@ -42,7 +40,7 @@ class Record:
 
 def load(sysfs: Sysfs, uuid: str) -> Record | None:
     """The record of the volume with this filesystem, or None. Raises ConfigError."""
-    if not uuid or "/" in uuid:
+    if not uuid or "/" in uuid or uuid.startswith("."):
         return None
     path = sysfs.path(f"{ADOPTED}/{uuid}")
     try:
@@ -64,10 +62,10 @@ def save(sysfs: Sysfs, record: Record) -> None:
     path = sysfs.path(f"{ADOPTED}/{record.uuid}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _sync(path.parent.parent)
+        fstab.sync_directory(path.parent.parent)
     except OSError as error:
         raise ConfigError(f"{path.parent} cannot be created: {error.strerror}", code="record.unwritable") from error
-    fstab.write(path, json.dumps(encode(record), indent=1) + "\n")
+    fstab.write(path, json.dumps(encode(record), indent=1) + "\n", "record.unwritable")
 
 
 def delete(sysfs: Sysfs, record: Record) -> None:
@@ -75,16 +73,8 @@ def delete(sysfs: Sysfs, record: Record) -> None:
     path = sysfs.path(f"{ADOPTED}/{record.uuid}")
     try:
         path.unlink(missing_ok=True)
-        _sync(path.parent)
+        fstab.sync_directory(path.parent)
     except OSError as error:
         raise HostError(f"{path} cannot be removed: {error.strerror}", code="record.unwritable") from error
     with contextlib.suppress(OSError):  # there are others
         path.parent.rmdir()
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -90,8 +90,8 @@ def with_line(text: str, line: str) -> str:
     return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{line}\n"
 
 
-def write(path: Path, text: str) -> None:
-    """Replace the file, with its owner and mode, or leave it as it is. Raises ConfigError.
+def write(path: Path, text: str, code: str = "fstab.unwritable") -> None:
+    """Replace the file, with its owner and mode, or leave it as it is. Raises ConfigError, with the code if it cannot.
 
     Durable when it returns: the machine may be rebooted to try it.
     """
@@ -113,9 +113,9 @@ def write(path: Path, text: str) -> None:
             with contextlib.suppress(OSError):  # the first error is the one that matters
                 Path(fresh).unlink()
             raise
-        _sync(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}", code="fstab.unwritable") from error
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}", code=code) from error
 
 
 def read(path: Path) -> str:
@@ -128,7 +128,7 @@ def read(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}", code="fstab.unreadable") from error
 
 
-def _sync(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -68,6 +68,13 @@ def test_doctor_shows_what_is_not_composed(shell: Shell, machine: AdoptMachine) 
     assert (found.verdict, found.code) == ("fail", "record.unreadable")
 
 
+def test_a_damaged_record_of_another_volume_holds_up_no_release_by_uuid(shell: Shell, machine: AdoptMachine) -> None:
+    machine.adopter().adopt(machine.plan())
+    machine.lay("etc/elastio/adopted/another", "")
+    assert shell("device", "release", UUID, "--yes").exit_code == Exit.OK
+    assert not machine.is_composed
+
+
 def test_by_its_mount_point_it_is_released_and_mounted_again(shell: Shell, machine: AdoptMachine) -> None:
     machine.mount()
     head = str(machine.sysfs.path("dev/vdh"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -300,3 +301,12 @@ def test_a_volume_is_released_although_its_head_cannot_be_read(machine: AdoptMac
     node.mkdir()  # it can be opened, and not read
     machine.adopter().release(record(machine), None)
     assert (machine.records, machine.volume) == ([], machine.before)
+
+
+def test_a_record_that_cannot_be_written_changes_nothing(machine: AdoptMachine) -> None:
+    """Its name is too long for a temporary one."""
+    plan = machine.plan()
+    head = replace(plan.head, volume=replace(plan.head.volume, uuid="0" * 250))
+    with refused(ElastioError, "record.unwritable"):
+        machine.adopter().adopt(replace(plan, head=head, volume=head.volume))
+    assert (machine.volume, machine.head) == (machine.before, bytes(LEAST_BYTES))
