@@ -48,7 +48,8 @@ def is_same(burst: Forecast, other: Forecast) -> bool:
 
 def update(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     """The state at `obs.now`: past bursts forgotten, the next one awaited, and the outcome of the awaited one noted."""
-    state = replace(state, expected=tuple(b for b in state.expected if b.begins_at > obs.now))
+    if any(b.begins_at <= obs.now for b in state.expected):
+        state = replace(state, expected=tuple(b for b in state.expected if b.begins_at > obs.now))
     state = _judged(state, obs.now, policy)
     due = _due(state, obs, policy)
     if due is not None and (state.awaited is None or due.begins_at > state.awaited.begins_at):

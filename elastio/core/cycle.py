@@ -187,6 +187,8 @@ class Cycle:
 
     def bill_reopened(self) -> Cycle:
         """The cycle with its bill open: the volume exists, so the deletion that ended the bill did not take place."""
+        if self.closed_wall is None and self.times.deleted is None:
+            return self
         return replace(self, closed_wall=None, times=replace(self.times, deleted=None))
 
     @property

@@ -79,7 +79,8 @@ def _or_read(plan: NextAction, read: NextAction) -> NextAction:
     if read.action is not None:
         return replace(plan, action=read.action)
     times = [at for at in (plan.wake_at, read.wake_at) if at is not None and at < float("inf")]
-    return replace(plan, wake_at=min(times) if times else None)
+    wake_at = min(times, default=None)
+    return plan if wake_at == plan.wake_at else replace(plan, wake_at=wake_at)
 
 
 def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:

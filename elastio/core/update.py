@@ -80,8 +80,9 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
         return state
     if obs.host.backing is None or not obs.host.backing.running:
         state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is over
-    if state.cycle is not None:
-        state = replace(state, cycle=_fold_host(state.cycle, obs.host, state, obs.wall))
+    cycle = None if state.cycle is None else _fold_host(state.cycle, obs.host, state, obs.wall)
+    if cycle is not state.cycle:
+        state = replace(state, cycle=cycle)
     if obs.host.backing is None:
         return state
     state = _forget_failed_clean(state, obs.host.backing)
@@ -91,17 +92,15 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
 
 def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
     backing = host.backing if host else None
-    state = replace(state, load=watch_load(state.load, sample, policy))
-    if state.cycle is not None:
-        state = replace(state, cycle=waste.with_sample(state.cycle, state.load, sample, policy))
+    load = watch_load(state.load, sample, policy)
+    cycle = None if state.cycle is None else waste.with_sample(state.cycle, load, sample, policy)
     if _shows_no_cache_yet(state, sample):
-        return replace(state, flush_mb_s=governor.first_writeback_rate(policy))
-    state = replace(state, flush_mb_s=governor.writeback_rate(sample, backing, policy))
+        return replace(state, load=load, cycle=cycle, flush_mb_s=governor.first_writeback_rate(policy))
     forced = governor.forced_writeback_mb_s(sample, backing, policy)
-    if state.cycle is None or state.phase is not Phase.BOOSTING or forced <= 0:
-        return state
-    more = int(forced * sample.seconds * MB)
-    return replace(state, cycle=replace(state.cycle, forced_writeback_bytes=state.cycle.forced_writeback_bytes + more))
+    if cycle is not None and state.phase is Phase.BOOSTING and forced > 0:
+        more = int(forced * sample.seconds * MB)
+        cycle = replace(cycle, forced_writeback_bytes=cycle.forced_writeback_bytes + more)
+    return replace(state, load=load, cycle=cycle, flush_mb_s=governor.writeback_rate(sample, backing, policy))
 
 
 def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:

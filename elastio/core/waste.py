@@ -63,15 +63,16 @@ def with_sample(cycle: Cycle, load: LoadWatch, sample: Sample, policy: Policy) -
 
     Before the cache is seen, utilization counts up to 1.0 only: the cache may have served unseen in part of the sample.
     """
-    cycle = replace(cycle, longest_s=max(cycle.longest_s, _lasted_s(load, sample.at)))
+    longest_s = max(cycle.longest_s, _lasted_s(load, sample.at))
     boosted = cycle.times.boosted
     if boosted is None:
-        return replace(cycle, bare=max(cycle.bare, min(1.0, load.peak)))
+        return replace(cycle, longest_s=longest_s, bare=max(cycle.bare, min(1.0, load.peak)))
     if sample.at - sample.seconds < boosted or cycle.times.detached is not None:
-        return cycle
-    moved = sample.adaptive.total_mb_s * sample.seconds * MB
-    gained = max(0.0, utilization(sample, policy) - cycle.bare) * policy.backing_bandwidth_mb_s * sample.seconds * MB
-    return replace(cycle, moved_bytes=cycle.moved_bytes + int(moved), gained_bytes=cycle.gained_bytes + int(gained))
+        return replace(cycle, longest_s=longest_s)
+    moved = cycle.moved_bytes + int(sample.adaptive.total_mb_s * sample.seconds * MB)
+    above = max(0.0, utilization(sample, policy) - cycle.bare)
+    gained = cycle.gained_bytes + int(above * policy.backing_bandwidth_mb_s * sample.seconds * MB)
+    return replace(cycle, longest_s=longest_s, moved_bytes=moved, gained_bytes=gained)
 
 
 def _lasted_s(load: LoadWatch, at: float) -> float:

@@ -83,13 +83,15 @@ class Budget:
 
     def spend(self, disks: Disks, wanted: int) -> int:
         """Take at most `wanted` bytes and at most one quantum from every disk in `disks`. Returns the bytes taken."""
-        moved = min(wanted, self.quantum)
-        if disks.backing and moved > self.backing:
+        uses_backing, uses_cache = disks
+        moved = wanted if wanted < self.quantum else self.quantum
+        if uses_backing and moved > self.backing:
             moved = self.backing
-        if disks.cache:
-            moved = min(moved, self.cache)
+        if uses_cache:
+            if moved > self.cache:
+                moved = self.cache
             self.cache -= moved
-        if disks.backing:
+        if uses_backing:
             self.backing -= moved
         return moved
 
@@ -120,7 +122,7 @@ class WriteFlow:
         self._bcache, self._shares = bcache, shares
         self._traffic = traffic
         self._left = 0
-        self._route = Route.BYPASS
+        self._route, self._disks = Route.BYPASS, BACKING
         self._version = 0
         self._again: int | None = None
         self._tokens = math.inf
@@ -160,8 +162,8 @@ class WriteFlow:
         """Move at most one quantum; the bytes moved."""
         if not self.start(load) or self.block is None:
             return 0
-        may = self._left if math.isinf(self._tokens) else min(self._left, int(self._tokens))
-        moved = budget.spend(NEEDS[self._route], may)
+        may = self._left if self._tokens >= self._left else int(self._tokens)
+        moved = budget.spend(self._disks, may)
         self._count(moved)
         self._left -= moved
         self._tokens -= moved
@@ -175,27 +177,31 @@ class WriteFlow:
 
     def start(self, load: Load) -> bool:
         """Ask for the next block unless one is in flight. False if there is none, or writes are held back."""
-        if self.block is None and self._tokens < 1:
+        if self.block is not None:
+            if self._route is not Route.BYPASS and self._bcache.cache is None:
+                self._route, self._disks = Route.BYPASS, BACKING  # the cache was removed while this waited
+            return True
+        if self._tokens < 1:
             return False
-        if self.block is None:
-            self.block, self._again = (load.next_write() if self._again is None else self._again), None
-            if self.block is not None:
-                self._took_s = self._step_s
-                self._route = self._bcache.route(self.block)
-                self._version += 1
-                self._left = self._bcache.block_bytes
-                self._bcache.absorbing = self._route is Route.ABSORB
-                if self._route is Route.BYPASS:
-                    self._bcache.begin_bypass(self.block)
-        elif self._route is not Route.BYPASS and self._bcache.cache is None:
-            self._route = Route.BYPASS  # the cache was removed while this waited
-        return self.block is not None
+        block, self._again = (load.next_write() if self._again is None else self._again), None
+        if block is None:
+            return False
+        self.block, self._took_s = block, self._step_s
+        self._route = self._bcache.route(block)
+        self._disks = NEEDS[self._route]
+        self._version += 1
+        self._left = self._bcache.block_bytes
+        self._bcache.absorbing = self._route is Route.ABSORB
+        if self._route is Route.BYPASS:
+            self._bcache.begin_bypass(block)
+        return True
 
     def _count(self, moved: int) -> None:
+        uses_backing, uses_cache = self._disks
         self._traffic.adaptive.written += moved
-        if self._route is not Route.ABSORB:
+        if uses_backing:
             self._traffic.backing.written += moved
-        if self._route is not Route.BYPASS:
+        if uses_cache:
             self._traffic.cache.written += moved
 
 
@@ -232,7 +238,7 @@ class ReadFlow:
         """Move at most one quantum; the bytes moved."""
         if not self.start(load) or self.block is None:
             return 0
-        may = self._left if math.isinf(self._tokens) else min(self._left, int(self._tokens))
+        may = self._left if self._tokens >= self._left else int(self._tokens)
         moved = budget.spend(CACHE if self._hit else BACKING, may)
         self._tokens -= moved
         self._traffic.adaptive.read += moved
@@ -247,15 +253,19 @@ class ReadFlow:
 
     def start(self, load: Load) -> bool:
         """Ask for the next block unless one is in flight. False if there is none."""
-        if self.block is None and not self._held and self._tokens >= 1:
-            self.block = load.next_read()
-            self._left = self._bcache.block_bytes
-            if self.block is not None:
-                self._took_s = self._step_s
-                self._hit, self._version = self._bcache.read(self.block)
-        elif self._hit and self._bcache.cache is None:
-            self._hit = False  # the cache was removed while this waited
-        return self.block is not None
+        if self.block is not None:
+            if self._hit and self._bcache.cache is None:
+                self._hit = False  # the cache was removed while this waited
+            return True
+        if self._held or self._tokens < 1:
+            return False
+        block = load.next_read()
+        if block is None:
+            return False
+        self.block, self._took_s = block, self._step_s
+        self._left = self._bcache.block_bytes
+        self._hit, self._version = self._bcache.read(block)
+        return True
 
 
 class FlushFlow:

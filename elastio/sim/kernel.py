@@ -129,15 +129,16 @@ class SimKernel(Link):
         return int(exact)
 
     def _share(self, load: Load, budget: Budget) -> None:
-        movers = self._write.start(load) + self._read.start(load) + self._flush.may_run
+        write, read, flush = self._write, self._read, self._flush
+        movers = write.start(load) + read.start(load) + flush.may_run
         if movers == 1:
             budget.quantum = sys.maxsize  # a flow that is alone need not take turns
         moved = 1
         while moved:
-            moved = self._write.turn(load, budget) + self._read.turn(load, budget)
-            if self._flush.ready():
-                waits = self._write.wants_backing(load) or self._read.wants_backing(load)
-                moved += self._flush.turn(budget, yield_backing=waits)
+            moved = write.turn(load, budget) + read.turn(load, budget)
+            if flush.ready():
+                waits = write.wants_backing(load) or read.wants_backing(load)
+                moved += flush.turn(budget, yield_backing=waits)
 
     # --- disks come and go -----------------------------------------------------------------------------------
 
