@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
 from pathlib import Path
 
+from elastio import whole_file
 from elastio_calibration.errors import CalibrationError
 
 
@@ -15,12 +14,10 @@ def require_replaceable(path: Path, kept: Path | None = None) -> None:
     if kept is not None and os.path.realpath(path) == os.path.realpath(kept):
         raise CalibrationError(f"{path} would replace {kept}, which must be kept: name another file", code="kept")
     try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return
+        is_replaceable = whole_file.is_replaceable(Path(os.path.realpath(path)))
     except OSError as error:
         raise CalibrationError(f"{path} cannot be written: {error.strerror or error}") from error
-    if not stat.S_ISREG(mode):
+    if not is_replaceable:
         raise CalibrationError(f"{path} is not a regular file and is not replaced: name another", code="not_regular")
 
 
@@ -28,18 +25,8 @@ def write_atomic(path: Path, text: str) -> None:
     """Replace the file, following a symbolic link, and sync it to disk. Raises CalibrationError."""
     require_replaceable(path)
     real = Path(os.path.realpath(path))
-    fresh = real.with_name(f".{real.name}.{os.getpid()}")
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("x", encoding="utf-8") as file:
-            try:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-                fresh.replace(real)
-            except BaseException:
-                with contextlib.suppress(OSError):  # the first error is the one that matters
-                    fresh.unlink()
-                raise
+        whole_file.replace(real, text.encode(), sync=True)
     except OSError as error:
         raise CalibrationError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 from pathlib import Path
 
+from elastio import whole_file
 from elastio.accounting.report import periods
 from elastio.accounting.zone import local_zone
 from elastio.codec import decode, encode
@@ -170,18 +171,10 @@ def _read(path: Path) -> Statement:
 
 def _write(path: Path, statement: Statement) -> None:
     """The whole file or nothing, on stable storage."""
-    new = path.with_suffix(".new")
+    text = json.dumps({"version": VERSION, **encode(statement)})
     with _translated(path, "written"):
-        with new.open("w") as file:
-            json.dump({"version": VERSION, **encode(statement)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        whole_file.replace(path, text.encode(), sync=True)
+        whole_file.sync_directory(path.parent)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from elastio.core.inhibition import snapshot_of
 from elastio.core.observation import NO_COURSE, Course
 from elastio.core.state import JOURNALLED, KEPT_FAULTS, AgentState, Phase
 from elastio.errors import JournalError
+from elastio.whole_file import sync_directory
 
 ROTATE_BYTES = 4 * 1024 * 1024
 OLDER = ".old"
@@ -60,7 +61,7 @@ class Journal:
             self._sequence = max((n for n in numbers if isinstance(n, int)), default=0)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self.path, flags, 0o640)
-            make_names_durable(self.path.parent)
+            sync_directory(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot open the journal {self.path}: {error.strerror}", code=_code(error)) from error
 
@@ -159,7 +160,7 @@ class Journal:
         self.close()
         self._file = descriptor
         try:
-            make_names_durable(self.path.parent)
+            sync_directory(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot sync the new journal {self.path} to the disk: {error.strerror}") from error
 
@@ -176,15 +177,6 @@ class Journal:
 def _code(error: OSError) -> str:
     """The name of its errno, such as ENOSPC."""
     return errno.errorcode.get(error.errno or 0, "")
-
-
-def make_names_durable(directory: Path) -> None:
-    """Sync the directory. Without this, after a power cut a name may refer to its earlier file."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remembered(state: AgentState) -> dict[str, Any]:

@@ -12,13 +12,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from elastio.agent.journal import make_names_durable
 from elastio.config.paths import GUARDS
 from elastio.core.actions import Action, CreateVolume, InstallCache, Outcome
 from elastio.core.observation import NO_COURSE, Course
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
 from elastio.ports import Journal
+from elastio.whole_file import sync_directory
 
 
 def guard_needed(state: AgentState) -> bool | None:
@@ -53,8 +53,8 @@ class MountGuard:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            make_names_durable(self.path.parent)
-            make_names_durable(self.path.parent.parent)
+            sync_directory(self.path.parent)
+            sync_directory(self.path.parent.parent)
             self._is_durable = True
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
@@ -66,7 +66,7 @@ class MountGuard:
             return False
         try:
             self.path.unlink()
-            make_names_durable(self.path.parent)
+            sync_directory(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot remove {self.path}: {error.strerror}") from error
         return True

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING
 from pathlib import Path
 
+from elastio import whole_file
 from elastio.config.schema import SECTIONS, keys_of
 from elastio.errors import ConfigError
 
@@ -62,16 +61,8 @@ def write(path: Path, text: str, *, replace: bool) -> None:
     """Write the whole file or nothing. Raises ConfigError if it exists and `replace` is false."""
     if path.exists() and not replace:
         raise exists(path)
-    fresh = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.chmod(0o644)
-        fresh.replace(path)
+        whole_file.replace(path, text.encode(), mode=0o644, sync=True)
     except OSError as error:
-        with contextlib.suppress(OSError):  # it may not exist; the first error is the one that matters
-            fresh.unlink()
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}", code="file.unwritable") from error

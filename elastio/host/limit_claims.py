@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from elastio import whole_file
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
 
@@ -29,10 +30,8 @@ def claim(sysfs: Sysfs, numbers: Collection[str]) -> None:
     text = "".join(f"{number} {_sequence(sysfs, number)}".rstrip() + "\n" for number in sorted(numbers))
     if _numbers(sysfs, path.name) == set(numbers):
         return
-    new = path.with_suffix(f"{SUFFIX}.new")
     try:
-        new.write_text(text)
-        new.replace(path)
+        whole_file.replace(path, text.encode())
     except OSError as error:
         text = f"cannot write {path}: {error.strerror}; no application was held back"
         raise HostError(text, code="limit.claim") from error

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from elastio import whole_file
 from elastio.errors import HostError
 from elastio.host.flock import try_lock
 from elastio.host.io_max import CGROUPS, FREE, limits_of
@@ -80,11 +81,9 @@ def _write(sysfs: Sysfs, group: str, limit: str) -> None:
 def record(sysfs: Sysfs, capacity_mb_s: float, number: str, groups: Collection[str]) -> None:
     """Replace the record by one of this process. Raises HostError if it cannot be written: then set no limit."""
     path = sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}"
-    new = path.with_suffix(f"{SUFFIX}.new")
     lines = (str(capacity_mb_s), f"{os.getpid()} {_started(sysfs, os.getpid())}", number, *sorted(groups))
     try:
-        new.write_text("".join(f"{line}\n" for line in lines))
-        new.replace(path)
+        whole_file.replace(path, "".join(f"{line}\n" for line in lines).encode())
     except OSError as error:
         text = f"cannot write {path}: {error.strerror}; the device is not shared"
         raise HostError(text, code="limit.claim") from error

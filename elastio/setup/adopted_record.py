@@ -17,6 +17,7 @@ from elastio.core.head import Head
 from elastio.errors import ConfigError, HostError
 from elastio.host.sysfs import Sysfs
 from elastio.setup import fstab
+from elastio.whole_file import sync_directory
 
 
 class Step(StrEnum):
@@ -62,7 +63,7 @@ def save(sysfs: Sysfs, record: Record) -> None:
     path = sysfs.path(f"{ADOPTED}/{record.uuid}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fstab.sync_directory(path.parent.parent)
+        sync_directory(path.parent.parent)
     except OSError as error:
         raise ConfigError(f"{path.parent} cannot be created: {error.strerror}", code="record.unwritable") from error
     fstab.write(path, json.dumps(encode(record), indent=1) + "\n", "record.unwritable")
@@ -73,7 +74,7 @@ def delete(sysfs: Sysfs, record: Record) -> None:
     path = sysfs.path(f"{ADOPTED}/{record.uuid}")
     try:
         path.unlink(missing_ok=True)
-        fstab.sync_directory(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         raise HostError(f"{path} cannot be removed: {error.strerror}", code="record.unwritable") from error
     with contextlib.suppress(OSError):  # there are others

@@ -8,14 +8,12 @@ it. It has a longer time-out than systemd's 90 s, because a cloud may show the c
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from elastio import whole_file
 from elastio.errors import ConfigError
 from elastio.host.mounts import unescape
 
@@ -98,22 +96,11 @@ def write(path: Path, text: str, code: str = "fstab.unwritable") -> None:
     path = path.resolve()
     try:
         before = path.stat() if path.exists() else None
-        if before is not None and not stat.S_ISREG(before.st_mode):
+        if not whole_file.is_replaceable(path):
             raise ConfigError(f"{path} is not a regular file and was not changed", code="fstab.not_regular")
-        descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(text)
-                os.fchmod(descriptor, stat.S_IMODE(before.st_mode) if before else 0o644)
-                os.fchown(descriptor, before.st_uid if before else 0, before.st_gid if before else 0)
-                file.flush()
-                os.fsync(descriptor)
-            Path(fresh).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):  # the first error is the one that matters
-                Path(fresh).unlink()
-            raise
-        sync_directory(path.parent)
+        mode, owner = (stat.S_IMODE(before.st_mode), (before.st_uid, before.st_gid)) if before else (0o644, (0, 0))
+        whole_file.replace(path, text.encode(errors="surrogateescape"), mode=mode, owner=owner, sync=True)
+        whole_file.sync_directory(path.parent)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}", code=code) from error
 
@@ -126,11 +113,3 @@ def read(path: Path) -> str:
         return ""
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}", code="fstab.unreadable") from error
-
-
-def sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
+from elastio import whole_file
+
 
 def write_text(path: Path, text: str) -> None:
     """Replace the file atomically. Missing folders are made. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text)
-    unfinished.replace(path)
+    whole_file.replace(path, text.encode())
 
 
 def json_text(document: Mapping[str, Any]) -> str:

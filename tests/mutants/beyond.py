@@ -270,7 +270,7 @@ BEYOND = (
     by_test(
         "a statement is not synced",
         "a reservation is durable before anything is bought",
-        Patch("elastio/accounting/shared_caps.py", "os.fsync(file.fileno())", "pass"),
+        Patch("elastio/accounting/shared_caps.py", "text.encode(), sync=True)", "text.encode())"),
         "tests/unit/elastio/test_shared_caps.py::test_a_statement_is_durable_under_its_name_before_anything_is_bought",
         NO_FILES,
     ),

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from elastio import whole_file
 from elastio.core.model import Serial, VolumeId, VolumeSpec
 from elastio.units import GIB
 from elastio_openstack.identity import Places
@@ -175,10 +176,7 @@ class OpenstackCloud:
         """Replace the file, as an operator's editor does, unless it has this text already."""
         path = self._folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            fresh = path.with_suffix(".new")
-            fresh.touch(mode=0o600)
-            fresh.write_text(text, encoding="utf-8")
-            fresh.replace(path)
+            whole_file.replace(path, text.encode(), mode=0o600)
         return path
 
     def settle(self) -> None:

@@ -61,7 +61,7 @@ def test_a_statement_is_durable_under_its_name_before_anything_is_bought(
 ) -> None:
     seen = syncs(monkeypatch)
     account(tmp_path, "a").reserve(purchase("a", ONE_BOOST), QUOTE)
-    assert seen == ["a.new", "a.new -> a.json", tmp_path.name]
+    assert seen == ["a.json.new", "a.json.new -> a.json", tmp_path.name]
 
 
 def test_a_refusal_names_the_cap_and_changes_nothing(tmp_path: Path) -> None:

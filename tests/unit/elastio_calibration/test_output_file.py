@@ -10,6 +10,7 @@ import pytest
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.output_file import require_replaceable, write_atomic
 from tests.fixtures.errors import refused
+from tests.fixtures.synced import syncs
 
 
 def test_replaces_a_file_and_leaves_no_temporary_one(tmp_path: Path) -> None:
@@ -17,6 +18,12 @@ def test_replaces_a_file_and_leaves_no_temporary_one(tmp_path: Path) -> None:
         write_atomic(tmp_path / "deep" / "p.json", text)
         assert (tmp_path / "deep" / "p.json").read_text() == text
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["p.json"]
+
+
+def test_a_file_is_synced_before_it_takes_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = syncs(monkeypatch)
+    write_atomic(tmp_path / "p.json", "text")
+    assert seen == ["p.json.new", "p.json.new -> p.json"]
 
 
 def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:

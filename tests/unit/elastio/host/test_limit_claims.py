@@ -108,7 +108,7 @@ def test_a_claim_without_a_sequence_number_counts(root: Path) -> None:
 
 
 def test_no_limit_is_set_that_cannot_be_claimed(root: Path) -> None:
-    (root / "run/elastio/data.limits.new").mkdir()
+    (root / "run/elastio/data.limits").mkdir()
     with refused(HostError, "limit.claim"), limited(Sysfs(root, "data"), "bcache1"):
         pytest.fail("it was limited")
     assert limits(root) == ""

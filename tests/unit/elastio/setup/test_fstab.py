@@ -11,6 +11,7 @@ import pytest
 from elastio.errors import ConfigError
 from elastio.setup import fstab
 from tests.fixtures.errors import refused
+from tests.fixtures.synced import syncs
 
 UUID = "6d0c4a57-9d55-4f3a-8b1c-2d3e0b6f4c1e"
 PLACE = Path("/data")
@@ -63,6 +64,14 @@ def test_owner_and_mode_stay_and_nothing_else_is_left(tmp_path: Path) -> None:
     seen = path.stat()
     assert (path.read_text(), stat.S_IMODE(seen.st_mode), seen.st_gid) == ("new\n", 0o640, 6)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_is_durable_before_it_takes_the_name_and_the_name_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = syncs(monkeypatch)
+    fstab.write(tmp_path / "fstab", "new\n")
+    assert seen == ["fstab.new", "fstab.new -> fstab", tmp_path.name]
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:
