@@ -13,9 +13,9 @@ from typing import Any
 
 from elastio.accounting.history_store import read_samples
 from elastio.accounting.ledger import Ledger
-from elastio.sim.rates import Rate
-from elastio.sim.traces import read_csv
 from elastio.units import GB, MB
+from elastio_adviser.rates import Rate
+from elastio_adviser.traces import read_csv
 from elastio_calibration.application import ApplicationError
 
 # A burst ends after QUIET_S below this share of the highest write rate.

@@ -50,10 +50,6 @@ COMMANDS = {
     "setup": "elastio.cli.setup:setup",
     "init": "elastio.cli.init:init",
     "doctor": "elastio.cli.doctor:doctor",
-    "simulate": "elastio.cli.simulate:simulate",
-    "audit": "elastio.cli.audit:audit",
-    "observe": "elastio.cli.observe:observe",
-    "profile": "elastio.cli.profile:profile",
 }
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elastio.core.tariff import Tariff
-from elastio.sim.volume_types import volume_type
 from elastio.units import GB, MB
+from elastio_adviser.volume_types import volume_type
 from elastio_testbed.billing import Billing
 from elastio_testbed.ec2 import Purchase, Scale
 from elastio_testbed.experiment import ColdVolume, Scaled, Setup

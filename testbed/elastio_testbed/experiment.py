@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from elastio.core.credits import CreditBucket
-from elastio.sim.volume_types import volume_type
 from elastio.units import GB, GIB, MB, MIB
+from elastio_adviser.volume_types import volume_type
 
 # The minimum of the agent's sampling interval.
 SHORTEST_SAMPLE_S = 0.2
@@ -51,7 +51,7 @@ LEARNED_SETTING = ("policy", "ahead", '"learned"')
 
 @dataclass(frozen=True, slots=True)
 class ColdVolume:
-    """A data volume with credits. Types as in `elastio.sim.volume_types`; caches and static-fast have `fast_type`.
+    """A data volume with credits. Types as in `elastio_adviser.volume_types`; caches and static-fast have `fast_type`.
 
     `first_share` of a full bucket is there when the application starts.
     """

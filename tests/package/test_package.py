@@ -63,7 +63,7 @@ def test_every_command_has_its_help_page_and_completion_and_writes_no_file(syste
 
 
 def test_the_providers_and_their_libraries_can_be_imported(system: System) -> None:
-    code = "import boto3, openstack, elastio_aws.provider, elastio_openstack.provider, elastio_calibration.cli.plan\n"
+    code = "import boto3, openstack, elastio_adviser.cli.audit, elastio_aws.provider, elastio_calibration.cli.plan\n"
     system.run("python3", "-I", "-W", "error::ImportWarning", "-c", ISOLATED + code)
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.sim import iostat, traces
-from elastio.sim.counters import Counter, means
-from elastio.sim.metric_files import Found, parse, reading
-from elastio.sim.rates import Rate, TraceError
-from elastio.sim.series import Series
 from elastio.units import KIB, MB
+from elastio_adviser import iostat, traces
+from elastio_adviser.counters import Counter, means
+from elastio_adviser.metric_files import Found, parse, reading
+from elastio_adviser.rates import Rate, TraceError
+from elastio_adviser.series import Series
 
 VOLUME = "vol-0a1b2c3d4e5f60718"
 START = datetime(2026, 11, 6, 23, 50, tzinfo=UTC)

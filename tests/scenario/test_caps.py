@@ -13,10 +13,10 @@ from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
-from elastio.sim.volume_types import volume_type
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import MIB
+from elastio_adviser.volume_types import volume_type
 from tests.simulated import KERNEL, POLICY, assert_at_rest, bought, failures, in_phase, machine, path
 from tests.spending import Cap
 from tests.values import present

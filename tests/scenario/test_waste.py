@@ -9,13 +9,13 @@ import pytest
 from elastio.config.schema import parse
 from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy
-from elastio.sim.experiment import Experiment
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Checkpointing, Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MIB
+from elastio_adviser.experiment import Experiment
 from tests.fixtures.least_configuration import least
 from tests.values import present
 

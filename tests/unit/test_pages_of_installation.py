@@ -14,7 +14,7 @@ PAGES = (ROOT / "README.md", INSTALL, ROOT / "docs/how-to/install-the-package.md
 TEXTS = [
     *ROOT.glob("*.md"),
     *(p for p in ROOT.glob("docs/**/*.md") if "results" not in p.parts and "adr" not in p.parts),
-    *(p for name in ("elastio", "providers", "calibration", "systemd") for p in (ROOT / name).rglob("*.*")),
+    *(p for name in ("elastio", "providers", "adviser", "calibration", "systemd") for p in (ROOT / name).rglob("*.*")),
 ]
 # What pip would look up on the public index, where nobody of this project owns the name.
 FROM_INDEX = re.compile(r"""elastio\[|pip3? install (?:-\S+ )*['"]?elastio\b""")

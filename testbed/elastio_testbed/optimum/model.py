@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from elastio.core.governor import TARGET
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.replay import Demand
 from elastio.units import MB
+from elastio_adviser.replay import Demand
 
 EFFICIENCY = KernelSettings().cache_efficiency
 WORKING = 0.30  # of the backing volume: above it the load counts as high

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from elastio.core.model import VolumeSpec
 from elastio.core.speed import DRAINS, LATE_SHARES
-from elastio.sim.replay import Demand
 from elastio.units import MB
+from elastio_adviser.replay import Demand
 from elastio_testbed.optimum.market import ATTACH_S, RELEASE_S, USABLE, Market
 from elastio_testbed.optimum.model import Cache, Stretch, passed, slow, stretches
 

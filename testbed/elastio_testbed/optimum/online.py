@@ -21,10 +21,10 @@ from elastio.core import market as core
 from elastio.core.learned import Situation
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.replay import Replay
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import MB
+from elastio_adviser.replay import Replay
 from elastio_testbed.optimum.market import Market
 from elastio_testbed.optimum.traces import Load
 

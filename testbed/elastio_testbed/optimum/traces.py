@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from elastio.sim.rates import TraceError
-from elastio.sim.replay import Demand, demands
-from elastio.sim.traces import parse_csv, read
-from elastio.sim.whatif import MOST_MOVED_BYTES, MOST_S
 from elastio.sim.workload import CM1, LAMMPS, Profile
 from elastio.units import GB, MB
+from elastio_adviser.rates import TraceError
+from elastio_adviser.replay import Demand, demands
+from elastio_adviser.traces import parse_csv, read
+from elastio_adviser.whatif import MOST_MOVED_BYTES, MOST_S
 
 # The guests of the recordings wrote at 128 MB/s: above that share of it the recording shows the device, not the demand.
 RECORDED_MB_S = 128.0

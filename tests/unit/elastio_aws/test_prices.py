@@ -9,8 +9,8 @@ import pytest
 from elastio.core.model import VolumeSpec
 from elastio.core.tariff import Tariff
 from elastio.errors import ConfigError, RefusedError
-from elastio.sim.volume_types import volume_type
 from elastio.units import GIB
+from elastio_adviser.volume_types import volume_type
 from elastio_aws.gp3 import IOPS_PER_MIB_S, Parameters
 from elastio_aws.prices import price, price_list, quote, tariff
 from elastio_aws.settings import Scale, Settings, parse

@@ -7,12 +7,12 @@ import pytest
 from elastio.core.model import RequestKind
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.sim.experiment import DEMO, Experiment, compare
 from elastio.sim.faults import Kind, ScheduledFault
 from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Segment, Trace
 from elastio.sim.world import SimWorld
 from elastio.units import GB, GIB
+from elastio_adviser.experiment import DEMO, Experiment, compare
 
 
 def simulation(*load: Segment) -> Simulation:

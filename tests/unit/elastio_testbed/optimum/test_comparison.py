@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from elastio.core.policy import Ahead, Model
-from elastio.sim.replay import Demand
 from elastio.units import GB, GIB
+from elastio_adviser.replay import Demand
 from elastio_testbed.cli import main
 from elastio_testbed.optimum.comparison import Row, Way, document, to_text
 from elastio_testbed.optimum.market import agbs_market, gp3_market, markets, openstack_market

@@ -12,10 +12,10 @@ from elastio.core.policy import Caps
 from elastio.ports import Forecaster, NoForecast
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
-from elastio.sim.replay import Demand, Replay
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB
+from elastio_adviser.replay import Demand, Replay
 from elastio_testbed.optimum.market import ATTACH_S, LATE_S, RELEASE_S, USABLE, Market, agbs_market, gp3_market
 from elastio_testbed.optimum.model import Cache, is_burst, passed, slow, stretches
 from tests.values import present

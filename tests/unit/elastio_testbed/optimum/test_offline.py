@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from elastio.core.model import VolumeSpec
 from elastio.core.speed import LATE_SHARES, Offer
-from elastio.sim.replay import Demand
 from elastio.units import GB, MB
+from elastio_adviser.replay import Demand
 from elastio_testbed.optimum.market import (
     ATTACH_S,
     RELEASE_S,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.sim.rates import TraceError
 from elastio.units import GB
+from elastio_adviser.rates import TraceError
 from elastio_testbed.optimum.traces import loads, loads_in
 
 TRACE = "seconds,read_mb_s,write_mb_s\n0,0,0\n60,0,128\n90,0,0\n200,0,0\n"

@@ -1,0 +1,1 @@
+"""The commands `elastio simulate`, `audit`, `observe` and `profile` (entry points `elastio.commands`)."""
