@@ -2,7 +2,8 @@
 
 - `elastio.commands`: a click command, beside the agent's own ones.
 - `elastio.plots`: `timeline(runs, title, path)` draws the runs of `elastio simulate --trace`;
-  `bandwidth(points, inflection_mb_s, title, path)` the curve of `elastio profile`.
+  `bandwidth(points, inflection_mb_s, title, path)` the curve of `elastio profile`; `report(ledgers, report, machine,
+  credits)` returns the page of `elastio report --html`.
 """
 
 from __future__ import annotations

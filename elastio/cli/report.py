@@ -14,7 +14,7 @@ import click
 
 from elastio.accounting.account_store import read_accounts, read_moved
 from elastio.accounting.burst_accounts import burst_accounts
-from elastio.accounting.history_store import read_loads, read_samples
+from elastio.accounting.history_store import read_loads
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import Report, build
 from elastio.accounting.report_render import to_csv, to_dict, to_text
@@ -87,20 +87,14 @@ def _rows(ledger: Ledger, begin: float, end: float) -> tuple[CycleRow, ...]:
 
 
 def _page(app: App, ledgers: Sequence[Ledger], made: Report) -> str:
-    from elastio.accounting import report_page  # noqa: PLC0415  the other forms need no pictures
-    from elastio.accounting.boost_picture import Course, window  # noqa: PLC0415
+    from elastio.cli import extensions  # noqa: PLC0415  the other forms need no pictures
 
+    entry = extensions.installed(extensions.PLOTS).get("report")
+    if entry is None:
+        raise ElastioError("no distribution is installed that makes the page: install elastio again", code="html.none")
     credits = _credits(app)
-    courses = {}
-    owner = {row.token: each for each in ledgers for row in each.cycles(0.0, made.until, with_steps=False)}
-    for boost in report_page.pictured(made):
-        row = boost.row
-        ledger = owner[row.token]
-        runs = read_samples(ledger.file, *window(row, made.until)).get(row.device_uuid, ())
-        spans = [s for s in ledger.spans(row.started_wall, row.started_wall + 1) if s.device_uuid == row.device_uuid]
-        backing = spans[0].backing_mb_s if spans else None
-        courses[row.token] = Course(row, ledger.timestamps(row.token), runs, backing, made.until)
-    return report_page.to_html(made, courses, socket.gethostname(), _sentence(credits) if credits else "")
+    page: str = extensions.load(entry)(ledgers, made, socket.gethostname(), _sentence(credits) if credits else "")
+    return page
 
 
 def write(path: Path, page: str) -> None:

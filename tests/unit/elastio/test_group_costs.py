@@ -15,10 +15,10 @@ from elastio.accounting.account_rows import OTHERS
 from elastio.accounting.group_costs import boost_costs, cost_table, divided, folded, total_costs
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.report import build
-from elastio.accounting.report_page import to_html
 from elastio.accounting.report_render import to_dict, to_text
 from elastio.core.moved import Moved
 from elastio.units import GB
+from elastio_adviser.page.report_page import to_html
 
 from .test_report import NOON, cycle, refused, span
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from elastio.accounting.markup import tag
+from elastio_adviser.page.markup import tag
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from elastio.accounting.markup import tag
-from elastio.accounting.plot import Panel, grid, nice
 from elastio.accounting.report import DayLine
+from elastio_adviser.page.markup import tag
+from elastio_adviser.page.plot import Panel, grid, nice
 
 MOST_DAYS = 31
 WIDTH, HEIGHT, LEFT, RIGHT = 960.0, 270.0, 84.0, 16.0

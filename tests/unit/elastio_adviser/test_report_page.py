@@ -12,20 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.accounting.boost_picture import MOST_BINS, Course, bins, phases, picture, window
-from elastio.accounting.cost_picture import bars
 from elastio.accounting.history import SampleRun
-from elastio.accounting.markup import plain, tag, written
-from elastio.accounting.page_style import STYLE
-from elastio.accounting.plot import nice
 from elastio.accounting.report import Report
-from elastio.accounting.report_page import MOST_PICTURES, MOST_ROWS, pictured, to_html
 from elastio.accounting.report_render import to_dict
 from elastio.accounting.rows import CycleRow, DevicePrices, DeviceSpan
 from elastio.units import GIB, MB
-
-from .test_report import MIDNIGHT, NOON, cycle, refused, report_of, span
-from .test_report_render import STEPS
+from elastio_adviser.page.boost_picture import MOST_BINS, Course, bins, phases, picture, window
+from elastio_adviser.page.cost_picture import bars
+from elastio_adviser.page.markup import plain, tag, written
+from elastio_adviser.page.page_style import STYLE
+from elastio_adviser.page.plot import nice
+from elastio_adviser.page.report_page import MOST_PICTURES, MOST_ROWS, pictured, to_html
+from tests.unit.elastio.test_report import MIDNIGHT, NOON, cycle, refused, report_of, span
+from tests.unit.elastio.test_report_render import STEPS
 
 Golden = Callable[[str, str], None]
 VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -12,10 +12,10 @@ from datetime import datetime, tzinfo
 from xml.etree.ElementTree import Element
 
 from elastio.accounting.history import SampleRun
-from elastio.accounting.markup import tag
-from elastio.accounting.plot import Panel, area, band, grid, limit, line, nice
 from elastio.accounting.rows import CycleRow
 from elastio.units import GIB, MB
+from elastio_adviser.page.markup import tag
+from elastio_adviser.page.plot import Panel, area, band, grid, limit, line, nice
 
 # About the number of columns that the eye can tell apart; it bounds the size of a picture.
 MOST_BINS = 300

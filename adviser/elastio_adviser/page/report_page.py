@@ -10,12 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from xml.etree.ElementTree import Element
 
-from elastio.accounting import boost_picture, cost_picture
-from elastio.accounting.boost_picture import Course
 from elastio.accounting.burst_accounts import wait_table
 from elastio.accounting.group_costs import cost_table
-from elastio.accounting.markup import tag, written
-from elastio.accounting.page_style import STYLE
 from elastio.accounting.report import BoostLine, Report
 from elastio.accounting.report_render import (
     NO_COSTS,
@@ -29,6 +25,10 @@ from elastio.accounting.report_render import (
 )
 from elastio.accounting.tables import Table
 from elastio.units import GB, GIB, format_duration, format_size
+from elastio_adviser.page import boost_picture, cost_picture
+from elastio_adviser.page.boost_picture import Course
+from elastio_adviser.page.markup import tag, written
+from elastio_adviser.page.page_style import STYLE
 
 MOST_PICTURES = 12
 MOST_ROWS = 2000
