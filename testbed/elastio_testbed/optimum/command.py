@@ -17,7 +17,7 @@ from elastio_testbed.options import json_option
     "--traces",
     "folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of recorded traces, in any format of `elastio simulate`. Default: thirty built-in loads.",
+    help="Folder of recorded traces, in any format of `elastio simulate`. Default: forty built-in loads.",
 )
 @click.option(
     "--saturated",

@@ -1,8 +1,10 @@
 """Optimum, agent of today and agent by money, on every load and at every tariff: rows, ratios, and the result as JSON.
 
-Two ratios are stated for each row. `ratio` compares all that was paid: the bills of all volumes and the value of the
-whole time, as an owner would. `overhead_ratio` compares what can be decided at all: the time beyond the load's own, and
-the bills of caches. It is much harder, because no decision changes the load's own time.
+Two ratios to the optimum are stated for each row. `ratio` compares all that was paid: the bills of all volumes and the
+value of the whole time, as an owner would. `decided` compares what can be decided at all: the time beyond the load's
+own, and the bills of caches. It is much harder, because no decision changes the load's own time. `dearer_than_never`
+and `dearer_than_default` are of the same: by which share the agent by money is dearer than to buy nothing, and than
+today's.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -19,6 +21,9 @@ from elastio_testbed.optimum.model import slow, stretches
 from elastio_testbed.optimum.offline import optimum
 from elastio_testbed.optimum.online import run
 from elastio_testbed.optimum.traces import Load
+
+# A share of a load's own cost that counts as nothing; a share by which a way may be dearer than another one.
+NOTHING, DEARER = 1e-9, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +55,38 @@ class Row:
         """What this way cost, over the optimum."""
         return way.cost / self.optimum.cost
 
-    def overhead_ratio(self, way: Way) -> float:
+    def decided(self, way: Way) -> float:
         """The same without the load's own time; 1 where there was nothing to decide."""
         least = self.optimum.cost - self.own_cost
-        return (way.cost - self.own_cost) / least if least > 1e-9 * self.own_cost else 1.0
+        return (way.cost - self.own_cost) / least if least > NOTHING * self.own_cost else 1.0
+
+    def dearer_than(self, cost: float) -> float:
+        """By which share of waiting and caches the agent by money is dearer than another way; below 0: cheaper.
+
+        Where the other way has neither, by which share of all that it costs.
+        """
+        other = cost - self.own_cost
+        return (self.money.cost - cost) / (other if other > NOTHING * self.own_cost else cost)
+
+    @property
+    def dearer_than_never(self) -> float:
+        return self.dearer_than(self.slow_cost)
+
+    @property
+    def dearer_than_default(self) -> float:
+        return self.dearer_than(self.today.cost)
 
     def to_json(self) -> dict[str, Any]:
         """With the ratios of both ways."""
-        ratios = {
-            f"{name}{what}": round(of(way), 4)
-            for name, way in (("", self.money), ("today_", self.today))
-            for what, of in (("ratio", self.ratio), ("overhead_ratio", self.overhead_ratio))
+        found = {
+            "ratio": self.ratio(self.money),
+            "decided": self.decided(self.money),
+            "today_ratio": self.ratio(self.today),
+            "today_decided": self.decided(self.today),
+            "dearer_than_never": self.dearer_than_never,
+            "dearer_than_default": self.dearer_than_default,
         }
-        return {**asdict(self), **ratios}
+        return {**asdict(self), **{name: round(value, 4) for name, value in found.items()}}
 
 
 def row(load: Load, market: Market, seed: int = 0) -> Row:
@@ -92,38 +116,51 @@ def rows(
     with ExitStack() as stack:
         spread = map if jobs == 1 else stack.enter_context(ProcessPoolExecutor(jobs)).map
         for found in spread(row, *zip(*pairs, strict=True)):
-            today, money = found.ratio(found.today), found.ratio(found.money)
-            say(f"{found.tariff} {found.load}: today {today:.3f}, money {money:.3f} of the optimum")
+            today, money = found.decided(found.today), found.decided(found.money)
+            say(f"{found.tariff} {found.load}: decided, today {today:.2f}, money {money:.2f} of the optimum")
             yield found
 
 
 def document(found: Sequence[Row], markets: Sequence[Market]) -> dict[str, Any]:
-    """The result: for each tariff the ratios of the policy by money, those of today's, and every row."""
-    return {"tariffs": {m.name: _of_tariff([r for r in found if r.tariff == m.name], m) for m in markets}}
+    """The result: the ratios of the policy by money and those of today's over all, for each tariff, and every row."""
+    tariffs = {m.name: _of_tariff([r for r in found if r.tariff == m.name], m) for m in markets}
+    return {**_ratios(found), "tariffs": tariffs}
 
 
 def _of_tariff(found: Sequence[Row], market: Market) -> dict[str, Any]:
-    ratios: dict[str, Any] = {}
-    for prefix, ways in (("", [r.money for r in found]), ("today_", [r.today for r in found])):
-        whole = [r.ratio(way) for r, way in zip(found, ways, strict=True)]
-        over = [r.overhead_ratio(way) for r, way in zip(found, ways, strict=True)]
-        ratios[f"{prefix}median_ratio"], ratios[f"{prefix}worst_ratio"] = round(median(whole), 4), round(max(whole), 4)
-        ratios[f"{prefix}median_overhead_ratio"] = round(median(over), 4)
-        ratios[f"{prefix}worst_overhead_ratio"] = round(max(over), 4)
-    ratios["slow_median_ratio"] = round(median(r.slow_cost / r.optimum.cost for r in found), 4)
     worth = round(market.run_per_s * 3600, 6)
     head = {"currency": market.cache.currency, "hour_costs": worth, "traces": len(found)}
-    return {**head, **ratios, "rows": [r.to_json() for r in found]}
+    return {**head, **_ratios(found), "rows": [r.to_json() for r in found]}
+
+
+def _ratios(found: Sequence[Row]) -> dict[str, float]:
+    """Medians and worst ones. `dearer_than_`: of the worst trace; `_count`: of how many traces it is above DEARER."""
+    ratios: dict[str, float] = {}
+    for prefix, of in (("ratio_", Row.ratio), ("decided_", Row.decided)):
+        for whose, values in (("", [of(r, r.money) for r in found]), ("today_", [of(r, r.today) for r in found])):
+            ratios[f"{whose}{prefix}median"], ratios[f"{whose}{prefix}worst"] = median(values), max(values)
+    ratios["slow_ratio_median"] = median(r.slow_cost / r.optimum.cost for r in found)
+    ratios["slow_decided_median"] = median(r.decided(replace(r.optimum, cost=r.slow_cost)) for r in found)
+    for name, shares in (
+        ("never", [r.dearer_than_never for r in found]),
+        ("default", [r.dearer_than_default for r in found]),
+    ):
+        ratios[f"dearer_than_{name}"] = max(shares)
+        ratios[f"dearer_than_{name}_count"] = sum(share > DEARER for share in shares)
+    return {name: round(value, 4) for name, value in ratios.items()}
 
 
 def to_text(result: dict[str, Any]) -> str:
-    """One line for each tariff."""
-    lines = [
-        f"{'tariff':<11} {'traces':>6} {'median':>7} {'worst':>7}   {'today: median':>13} {'worst':>7} {'slow':>7}"
-    ]
-    for name, of in result["tariffs"].items():
+    """One line for each tariff, and one over all."""
+    head = f"{'tariff':<11} {'traces':>6} {'median':>7} {'worst':>7}   {'today: median':>13} {'worst':>7} {'slow':>7}"
+    lines = [f"{head}   {'dearer than never':>17} {'today':>6}"]
+    count = sum(of["traces"] for of in result["tariffs"].values())
+    for name, of in (*result["tariffs"].items(), ("all", {"traces": count, **result})):
         lines.append(
-            f"{name:<11} {of['traces']:>6} {of['median_ratio']:>7.3f} {of['worst_ratio']:>7.3f}   "
-            f"{of['today_median_ratio']:>13.3f} {of['today_worst_ratio']:>7.3f} {of['slow_median_ratio']:>7.3f}"
+            f"{name:<11} {of['traces']:>6} {of['decided_median']:>7.3f} {of['decided_worst']:>7.3f}   "
+            f"{of['today_decided_median']:>13.3f} {of['today_decided_worst']:>7.3f} "
+            f"{of['slow_decided_median']:>7.3f}   "
+            f"{of['dearer_than_never_count']:>17} {of['dearer_than_default_count']:>6}"
         )
-    return "\n".join((*lines, "Cost over that of the optimum: bills of all volumes and the value of time."))
+    note = "Waits and bills of caches, over those of the optimum. Dearer: of how many traces, by more than"
+    return "\n".join((*lines, f"{note} {DEARER:.0%}."))

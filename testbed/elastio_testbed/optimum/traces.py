@@ -1,4 +1,4 @@
-"""Thirty loads: published, recorded, periodic, random, diurnal, and checkpoints of a database. Seeds are fixed.
+"""Forty loads: published, recorded, periodic, random, diurnal, checkpoints of a database, and hostile. Seeds are fixed.
 
 Every load is a closed loop: the next part begins when the one before it is done. A part with zero seconds is written as
 fast as the device takes it. The diurnal loads have days of two hours, so that a run has more than one.
@@ -14,11 +14,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from elastio.sim.workload import CM1, LAMMPS, Profile
-from elastio.units import GB, MB
+from elastio.units import GB
 from elastio_adviser.rates import TraceError
 from elastio_adviser.replay import Demand, demands
 from elastio_adviser.traces import parse_csv, read
 from elastio_adviser.whatif import MOST_MOVED_BYTES, MOST_S
+from elastio_testbed.optimum.hostile import dump, hostile, pause
 
 # The guests of the recordings wrote at 128 MB/s: above that share of it the recording shows the device, not the demand.
 RECORDED_MB_S = 128.0
@@ -40,8 +41,9 @@ class Load:
 
 
 def loads() -> tuple[Load, ...]:
-    """All thirty."""
-    return (*_published(), *_recorded(), *_periodic(), *_random(), *_diurnal(), *_checkpoints())
+    """All forty."""
+    made = (Load(name, "hostile", wanted) for name, wanted in hostile())
+    return (*_published(), *_recorded(), *_periodic(), *_random(), *_diurnal(), *_checkpoints(), *made)
 
 
 def loads_in(folder: Path, saturated_mb_s: float | None = None) -> tuple[Load, ...]:
@@ -63,25 +65,17 @@ def _checked(path: Path, wanted: tuple[Demand, ...]) -> tuple[Demand, ...]:
     return wanted
 
 
-def _dump(gigabytes: float) -> Demand:
-    return Demand(0.0, gigabytes * GB, 0.0)
-
-
-def _pause(seconds: float, write_mb_s: float = 0.0, read_mb_s: float = 0.0) -> Demand:
-    return Demand(seconds, write_mb_s * MB * seconds, read_mb_s * MB * seconds)
-
-
 def _published() -> Iterator[Load]:
     for name, profile in (("cm1", CM1), ("lammps", LAMMPS)):
         yield Load(f"published-{name}", "published", tuple(_of_profile(profile)))
 
 
 def _of_profile(profile: Profile) -> Iterator[Demand]:
-    yield _dump(profile.initial_bytes / GB)
+    yield dump(profile.initial_bytes / GB)
     for _ in range(profile.iterations):
-        yield _pause(profile.compute_s)
-        yield _dump(profile.dump_bytes / GB)
-    yield _pause(30.0)
+        yield pause(profile.compute_s)
+        yield dump(profile.dump_bytes / GB)
+    yield pause(30.0)
 
 
 def _recorded() -> Iterator[Load]:
@@ -96,8 +90,8 @@ def _alternating(
 ) -> tuple[Demand, ...]:
     found: list[Demand] = []
     for pause_s, size in zip(pauses, sizes_gb, strict=True):
-        found += [_pause(pause_s, background_mb_s), _dump(size)]
-    return (*found, _pause(30.0))
+        found += [pause(pause_s, background_mb_s), dump(size)]
+    return (*found, pause(30.0))
 
 
 def _periodic() -> Iterator[Load]:
@@ -147,6 +141,6 @@ def _checkpoints() -> Iterator[Load]:
         draw = random.Random(300 + number)
         found = []
         for _ in range(max(3, round(3600 / every_s))):
-            found.append(_pause(every_s - lasts_s, 4.0, 1.0))
-            found.append(_pause(lasts_s, rate_mb_s * draw.uniform(0.8, 1.2), 1.0))
-        yield Load(f"checkpoints-{every_s}s-{rate_mb_s}mb", "checkpoints", (*found, _pause(30.0, 4.0, 1.0)))
+            found.append(pause(every_s - lasts_s, 4.0, 1.0))
+            found.append(pause(lasts_s, rate_mb_s * draw.uniform(0.8, 1.2), 1.0))
+        yield Load(f"checkpoints-{every_s}s-{rate_mb_s}mb", "checkpoints", (*found, pause(30.0, 4.0, 1.0)))

@@ -34,17 +34,31 @@ def row(load: str, money: float, today: float) -> Row:
 
 def test_ratios_are_of_all_costs_and_of_those_that_can_be_decided() -> None:
     found = document([row("a", 11.0, 12.1), row("b", 12.1, 13.2), row("c", 11.5, 11.0)], [gp3_market()])
-    of = found["tariffs"]["aws-gp3"]
-    assert (of["median_ratio"], of["worst_ratio"]) == (pytest.approx(11.5 / 11, abs=1e-4), 1.1)
-    assert (of["median_overhead_ratio"], of["worst_overhead_ratio"]) == (1.5, 2.1)
-    assert (of["today_median_ratio"], of["today_worst_ratio"]) == (1.1, 1.2)
-    assert [r["ratio"] for r in of["rows"]] == [1.0, 1.1, 1.0455]
+    for of in (found, found["tariffs"]["aws-gp3"]):
+        assert (of["ratio_median"], of["ratio_worst"]) == (pytest.approx(11.5 / 11, abs=1e-4), 1.1)
+        assert (of["decided_median"], of["decided_worst"]) == (1.5, 2.1)
+        assert (of["today_ratio_median"], of["today_ratio_worst"]) == (1.1, 1.2)
+        assert (of["slow_decided_median"], of["today_decided_worst"]) == (4.0, 3.2)
+    rows = found["tariffs"]["aws-gp3"]["rows"]
+    assert [r["ratio"] for r in rows] == [1.0, 1.1, 1.0455]
+    assert [r["decided"] for r in rows] == [1.0, 2.1, 1.5]
+
+
+def test_dearer_is_by_a_share_of_what_the_other_way_waits_and_pays() -> None:
+    """Beyond the load's own 10: 4 for nothing bought, 1 for today's."""
+    found = document([row("a", 10.5, 11.0), row("b", 14.1, 11.0), row("c", 11.005, 11.0)], [gp3_market()])
+    rows = found["tariffs"]["aws-gp3"]["rows"]
+    assert [r["dearer_than_never"] for r in rows] == [-0.875, 0.025, pytest.approx(-0.7488, abs=1e-4)]
+    assert [r["dearer_than_default"] for r in rows] == [-0.5, 3.1, 0.005]
+    assert (found["dearer_than_never"], found["dearer_than_never_count"]) == (0.025, 1)
+    assert (found["dearer_than_default"], found["dearer_than_default_count"]) == (3.1, 1)
 
 
 def test_a_load_with_nothing_to_decide_has_an_overhead_ratio_of_one() -> None:
     best = Way(1000.0, 0.0, 10.0, 0)
     nothing = Row("aws-gp3", "quiet", "test", 0, 1000.0, 10.0, 10.0, best, best, best)
-    assert nothing.overhead_ratio(best) == 1.0
+    assert nothing.decided(best) == 1.0
+    assert nothing.dearer_than_never == 0.0
 
 
 def test_the_table_has_a_line_for_each_tariff(golden: Callable[[str, str], None]) -> None:
@@ -62,7 +76,7 @@ def test_given_traces_are_compared_at_every_tariff(tmp_path: Path) -> None:
     for of in tariffs.values():
         (only,) = of["rows"]
         assert only["bursts"] == 2
-        assert of["median_ratio"] == of["worst_ratio"] == only["ratio"]
+        assert of["decided_median"] == of["decided_worst"] == only["decided"]
         assert only["slow_cost"] >= only["optimum"]["cost"]
 
 

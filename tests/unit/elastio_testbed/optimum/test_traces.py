@@ -14,9 +14,9 @@ from elastio_testbed.optimum.traces import loads, loads_in
 TRACE = "seconds,read_mb_s,write_mb_s\n0,0,0\n60,0,128\n90,0,0\n200,0,0\n"
 
 
-def test_there_are_thirty_of_six_kinds_and_they_are_always_the_same() -> None:
+def test_there_are_forty_of_seven_kinds_and_they_are_always_the_same() -> None:
     found = loads()
-    assert len({load.name for load in found}) == 30
+    assert len({load.name for load in found}) == 40
     assert set(Counter(load.kind for load in found)) == {
         "published",
         "recorded",
@@ -24,6 +24,7 @@ def test_there_are_thirty_of_six_kinds_and_they_are_always_the_same() -> None:
         "random",
         "diurnal",
         "checkpoints",
+        "hostile",
     }
     assert found == loads()
 
