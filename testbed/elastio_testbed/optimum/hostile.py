@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from elastio.sim.replay import Demand
 from elastio.units import GB, MB
+from elastio_adviser.replay import Demand
 
 Parts: TypeAlias = Iterator[Demand]
 

@@ -26,6 +26,9 @@ ATTACH_S, LATE_S, RELEASE_S = 5.8, 6.8, 5.5
 # Share of a cache that can be filled before anything is written through: garbage is collected only now and then.
 USABLE = KernelSettings().cutoff - 0.04
 
+# The largest cache that the agent and the optimum may buy.
+MOST_BYTES = 100 * GIB
+
 
 @dataclass(frozen=True, slots=True)
 class Market:
@@ -78,14 +81,25 @@ class Market:
             drain_bandwidth_mb_s=self.today_drain_mb_s,
             backing_uuid=KernelSettings().backing_uuid,
             tags_volumes=False,
-            caps=Caps(max_size_bytes=100 * GIB),
+            caps=Caps(max_size_bytes=self.offer.most_bytes),
         )
 
 
 def agbs_market() -> Market:
     """The published cost model and parameters. A second of the run costs what the backing volume costs, and no more."""
     tariff = agbs_tariff()
-    return Market("agbs", tariff, tariff, 33.0, 50 * GB, 0.0, Offer(in_ratio(48.0, 500.0)), Bounds(), 128.0, 33.0)
+    return Market(
+        "agbs",
+        tariff,
+        tariff,
+        33.0,
+        50 * GB,
+        0.0,
+        Offer(in_ratio(48.0, 500.0), most_bytes=MOST_BYTES),
+        Bounds(),
+        128.0,
+        33.0,
+    )
 
 
 def gp3_market() -> Market:
@@ -96,7 +110,9 @@ def gp3_market() -> Market:
     (tariff,) = price_list({}, "us-east-1").tariffs
     mib_s, free_mb_s = MIB / MB, tariff.included_mb_s
     speeds = in_ratio(free_mb_s, gp3.MAX_MIB_S * mib_s)
-    offer = Offer(speeds, mb_s_per_iops=mib_s / gp3.IOPS_PER_MIB_S, least_iops=tariff.included_iops)
+    offer = Offer(
+        speeds, most_bytes=MOST_BYTES, mb_s_per_iops=mib_s / gp3.IOPS_PER_MIB_S, least_iops=tariff.included_iops
+    )
     bounds = Bounds(instance_mb_s=593.75, most_mb_s=1000.0)
     return Market("aws-gp3", tariff, tariff, free_mb_s, 100 * GIB, 0.80 / 3600, offer, bounds, 500.0, free_mb_s)
 
@@ -109,7 +125,7 @@ def openstack_market() -> Market:
     slow, fast = (
         Tariff("EUR", per_gib_hour=price / MONTH_H, minimum_s=3600.0, step_s=3600.0) for price in (0.04, 0.09)
     )
-    offer = Offer((250.0,))
+    offer = Offer((250.0,), most_bytes=MOST_BYTES)
     return Market("openstack", slow, fast, 60.0, 200 * GIB, 0.20 / 3600, offer, Bounds(), 190.0, 60.0)
 
 

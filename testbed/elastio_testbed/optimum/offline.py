@@ -6,50 +6,65 @@ cheapest way from where that ends:
 
     best[i] = min( v slow(i) + best[i+1],   min over chains i..j of  v waits + bill + best[j+1] )
 
-All chains are tried: every bandwidth that is sold, three drains, all or a part of the first burst (the rest is written
-before the cache serves), and every last burst. The size is what the chain needs, in whole steps. Purchases are ahead:
-the cache serves from the first byte on that is meant for it, and the volume is paid from ATTACH_S before. It is flushed
-at once after the last burst and paid until RELEASE_S after the flush.
+Everything that is sold is tried, and every last burst. Two things can be chosen in any amount, so they are tried in
+cells: the size, in whole steps, and the moment of the purchase, ahead of the burst or within it. With more room, or
+with an earlier purchase, waits are never longer, and the volume is billed for longer or for as long. So in a cell
+
+    waits >= those at one of its corners        bill >= (least size, shortest time of a corner)
+
+and with both the result is a *lower bound*: no way through the load is cheaper in this model. A test compares it with
+everything that can be done on small loads. Purchases ahead serve from the first byte on, and the volume is paid from
+ATTACH_S before. It is flushed after the last burst and paid until RELEASE_S after the flush. Where the pause is too
+short for that, the next burst waits for the rest of the flush: to release a cache under a load is not cheaper, because
+what it absorbs meanwhile has to be written back before it goes, while the load waits.
 
 A chain is not extended over a pause that costs more than to buy an equal volume again, with its least billed time and
 one billed step: what is left out is never cheaper.
 
-Limits, all of which make this a little dearer than the true optimum, never cheaper than the model allows: no cache is
-smaller than its chain needs; a volume is attached only after the last one is released and gone, and ahead, or not at
-all; bandwidths are those of the offer, and drains the three of `speed.DRAINS`; bursts closer than five seconds are one.
+What is sold, the largest size and the instance's limit are those of the market, and the configured bandwidth of today
+is among them. Drains are the three of `speed.DRAINS`, and bursts closer than five seconds are one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from elastio.core.model import VolumeSpec
-from elastio.core.speed import DRAINS, LATE_SHARES
+from elastio.core.speed import DRAINS
 from elastio.units import MB
 from elastio_adviser.replay import Demand
 from elastio_testbed.optimum.market import ATTACH_S, RELEASE_S, USABLE, Market
 from elastio_testbed.optimum.model import Cache, Stretch, passed, slow, stretches
 
+# Cells of the moment of a purchase within a burst, and by how much the largest size of a cell exceeds its smallest.
+LATE_CELLS, SIZE_RATIO = 8, 1.25
+
 
 class Chain(NamedTuple):
-    """One volume, from burst `first` to burst `last`. `waits_s`: how long its bursts took."""
+    """One volume, from burst `first` to burst `last`, which take `burst_s`: the least of its cell, each by itself."""
 
     first: int
     last: int
     spec: VolumeSpec
-    drain_mb_s: float
-    late_share: float
     burst_s: float
     held_s: float
     bill: float
 
 
+class End(NamedTuple):
+    """A chain that ends with some burst: how long its bursts took, and how long its volume was billed."""
+
+    burst_s: float
+    held_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The cheapest way. `run_s` is the whole time of the load, `cost` the bill of all volumes and the value of time."""
+    """The least that a way can cost. `cost` is the bill of all volumes and the value of `run_s`, the load's time."""
 
     run_s: float
     bill: float
@@ -58,7 +73,7 @@ class Optimum:
 
 
 def optimum(wanted: Sequence[Demand], market: Market) -> Optimum:
-    """The cheapest way through this load at these prices."""
+    """A lower bound of what a way through this load costs at these prices."""
     before, bursts = stretches(wanted, market.backing_mb_s)
     v, count = market.run_per_s, len(bursts)
     slow_s = [sum(slow(part, market.backing_mb_s) for part in b.burst) for b in bursts]
@@ -91,49 +106,100 @@ def _followed(
 
 
 def caches(market: Market) -> Iterator[Cache]:
-    """Everything that is sold, within the instance's limit, and faster than the backing volume."""
+    """Everything that is sold, within the instance's limit, and faster than the backing volume; and today's."""
     for mb_s in market.offer.bandwidths_mb_s:
         for share in DRAINS:
             cache = Cache(mb_s, share * market.backing_mb_s)
             within = mb_s * market.terms().efficiency + cache.drain_mb_s <= market.bounds.instance_mb_s
             if within and mb_s <= market.bounds.most_mb_s and cache.app_mb_s > market.backing_mb_s:
                 yield cache
+    yield Cache(market.today_mb_s + market.today_drain_mb_s, market.today_drain_mb_s)
 
 
 def chains(first: int, bursts: Sequence[Stretch], market: Market) -> Iterator[Chain]:
-    """Every chain that begins with this burst."""
+    """Every chain that begins with this burst and may save more than its bill, by cells."""
     for cache in caches(market):
-        for late_share in (0.0, *LATE_SHARES):
-            yield from _extended(first, bursts, market, cache, late_share)
+        most_mb, longest = _extent(first, bursts, market, cache)
+        for smallest, largest in _size_cells(market, most_mb):
+            spec = market.billed_spec(smallest, cache.mb_s)
+            count = _worth_trying(bursts[first : first + longest], market, cache, spec)
+            if count:
+                rooms = {size * USABLE / MB for size in (smallest, largest)}
+                of_rooms = [replace(cache, room_mb=room) for room in rooms]
+                yield from _cells(first, bursts, market, spec, of_rooms, count)
 
 
-def _extended(
-    first: int, bursts: Sequence[Stretch], market: Market, cache: Cache, late_share: float
+def _worth_trying(bursts: Sequence[Stretch], market: Market, cache: Cache, spec: VolumeSpec) -> int:
+    """Bursts of the longest chain whose bill may be below what it saves, were its room without end."""
+    count, saved_s, held_s = 0, 0.0, ATTACH_S + RELEASE_S
+    for number, stretch in enumerate(bursts, 1):
+        for part in stretch.burst:
+            fast_s = passed(part, market.backing_mb_s, cache, 0.0).seconds
+            saved_s, held_s = saved_s + slow(part, market.backing_mb_s) - fast_s, held_s + fast_s
+        if number == 1:
+            held_s = ATTACH_S + RELEASE_S  # all of the first burst may be written before the purchase
+        if market.cache.cost(spec, held_s) < market.run_per_s * saved_s:
+            count = number
+        held_s += sum(part.seconds for part in stretch.pause)
+    return count
+
+
+def _cells(
+    first: int, bursts: Sequence[Stretch], market: Market, spec: VolumeSpec, of_rooms: Sequence[Cache], count: int
 ) -> Iterator[Chain]:
-    b = market.backing_mb_s
-    burst_s = held_s = dirty = peak = 0.0
-    parts, late_s = _late(bursts[first].burst, late_share, b)
-    for last in range(first, len(bursts)):
-        took = 0.0
-        for part in parts if last == first else bursts[last].burst:
-            seconds, dirty, most = passed(part, b, cache, dirty)
-            took, peak = took + seconds, max(peak, most)
-        burst_s, held_s = burst_s + took + (late_s if last == first else 0.0), held_s + took
-        spec = market.offer.spec(peak * MB / USABLE, cache.mb_s)
-        if spec is None:
-            return
-        pause_s = sum(part.seconds for part in bursts[last].pause)
-        flush_s, left = _flushed(bursts[last].pause, b, cache, dirty)
-        billed_s = ATTACH_S + held_s + flush_s + RELEASE_S
-        is_last = last + 1 == len(bursts)
-        if is_last or pause_s >= flush_s + RELEASE_S + ATTACH_S:
-            bill = market.cache.cost(spec, billed_s)
-            yield Chain(first, last, spec, cache.drain_mb_s, late_share, burst_s, billed_s, bill)
-        tariff = market.cache
+    """The chains of the cells of these sizes: of each the least of its corners."""
+    ends = [
+        [list(islice(_ends(first, bursts, market, cache, late / LATE_CELLS), count)) for cache in of_rooms]
+        for late in range(LATE_CELLS + 1)
+    ]
+    for early, late in ((0, 0), *pairwise(range(LATE_CELLS + 1))):
+        for number, corners in enumerate(zip(*ends[early], *ends[late], strict=True)):
+            held_s = min(end.held_s for end in corners)
+            bill = market.cache.cost(spec, held_s)
+            yield Chain(first, first + number, spec, min(end.burst_s for end in corners), held_s, bill)
+
+
+def _size_cells(market: Market, most_mb: float) -> Iterator[tuple[int, int]]:
+    """The smallest and the largest size of each cell in bytes, up to one with room for so much or the largest sold."""
+    step, smallest = market.offer.size_step_bytes, market.offer.least_bytes
+    needed = math.ceil(most_mb * MB / USABLE / step) * step
+    most = max(smallest, min(market.offer.most_bytes, needed))
+    while smallest <= most:
+        largest = min(most, math.floor(SIZE_RATIO * smallest / step) * step)
+        yield smallest, largest
+        smallest = largest + step
+
+
+def _extent(first: int, bursts: Sequence[Stretch], market: Market, cache: Cache) -> tuple[float, int]:
+    """The most that is dirty in the longest chain that is worth trying, in MB, and of how many bursts it is."""
+    tariff, b = market.cache, market.backing_mb_s
+    dirty = peak = 0.0
+    for count, stretch in enumerate(bursts[first:], 1):
+        for part in stretch.burst:
+            _, dirty, most = passed(part, b, cache, dirty)
+            peak = max(peak, most)
+        flush_s, dirty = _flushed(stretch.pause, b, cache, dirty)
         again_s = flush_s + ATTACH_S + RELEASE_S + tariff.minimum_s + tariff.step_s
-        if pause_s > again_s:
-            return
-        held_s, dirty = held_s + pause_s, left
+        if sum(part.seconds for part in stretch.pause) > again_s:
+            return peak, count
+    return peak, len(bursts) - first
+
+
+def _ends(first: int, bursts: Sequence[Stretch], market: Market, cache: Cache, late_share: float) -> Iterator[End]:
+    """The chain with this cache, bought when so much of its first burst is written, with each of its last bursts."""
+    b = market.backing_mb_s
+    parts, burst_s = _late(bursts[first].burst, late_share, b)
+    held_s, dirty = ATTACH_S, 0.0
+    for last, stretch in enumerate(bursts[first:]):
+        for part in stretch.burst if last else parts:
+            seconds, dirty, _ = passed(part, b, cache, dirty)
+            burst_s, held_s = burst_s + seconds, held_s + seconds
+        pause_s = sum(part.seconds for part in stretch.pause)
+        flush_s, dirty = _flushed(stretch.pause, b, cache, dirty)
+        is_last = first + last + 1 == len(bursts)
+        waits_s = max(0.0, flush_s - pause_s) if not is_last else 0.0
+        yield End(burst_s + waits_s, held_s + flush_s + RELEASE_S)
+        held_s += pause_s
 
 
 def _late(parts: Sequence[Demand], share: float, backing_mb_s: float) -> tuple[tuple[Demand, ...], float]:

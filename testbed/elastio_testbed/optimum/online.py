@@ -56,8 +56,7 @@ def run(load: Load, market: Market, *, by_money: bool, seed: int = 0) -> Bill:
 def money_policy(market: Market) -> Policy:
     """Today's settings, but decisions by this market, and caches that are bought ahead of expected bursts."""
     policy = market.policy()
-    offer = replace(market.offer, most_bytes=policy.caps.max_size_bytes)
-    decides_by = core.Market(market.cache, market.run_per_s, offer, market.bounds)
+    decides_by = core.Market(market.cache, market.run_per_s, market.offer, market.bounds)
     return replace(policy, model=Model.MONEY, market=decides_by, ahead=Ahead.LEARNED)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.core.model import VolumeSpec
 from elastio.core.speed import LATE_SHARES, Offer
-from elastio.units import GB, MB
+from elastio.units import GB, GIB, MB
 from elastio_adviser.replay import Demand
 from elastio_testbed.optimum.market import (
     ATTACH_S,
@@ -23,69 +22,111 @@ from elastio_testbed.optimum.market import (
     markets,
     openstack_market,
 )
-from elastio_testbed.optimum.model import Stretch, passed, slow, stretches
+from elastio_testbed.optimum.model import Cache, Stretch, passed, slow, stretches
 from elastio_testbed.optimum.offline import _late, caches, optimum
 from elastio_testbed.optimum.online import run
 from elastio_testbed.optimum.traces import Load
 
 SMALL = [
-    replace(m, offer=replace(m.offer, bandwidths_mb_s=m.offer.bandwidths_mb_s[-3:-1] or (250.0,))) for m in markets()
+    replace(m, offer=replace(m.offer, bandwidths_mb_s=m.offer.bandwidths_mb_s[-3:-2] or (250.0,), most_bytes=7 * GIB))
+    for m in markets()
 ]
+SHARES = st.lists(st.floats(0, 0.99), min_size=1, max_size=1)
 
 
-def by_hand(bursts: Sequence[Stretch], market: Market) -> float:
-    """The cheapest of everything that can be done, however long a volume is held."""
+def brute_force(bursts: Sequence[Stretch], market: Market, shares: Sequence[float]) -> float:
+    """The cheapest of everything that can be done; `shares`: of a burst, before a purchase or a release within it."""
     best: dict[int, float] = {len(bursts): 0.0}
     for first in reversed(range(len(bursts))):
-        best[first] = from_burst(first, bursts, market, best)
+        slow_s = sum(slow(p, market.backing_mb_s) for p in bursts[first].burst)
+        best[first] = market.run_per_s * slow_s + best[first + 1]
+        for cache in caches(market):
+            for size in range(GIB, market.offer.most_bytes + 1, GIB):
+                volume = replace(cache, room_mb=size * USABLE / MB)
+                for share in (0.0, *LATE_SHARES, *shares):
+                    found = owned(first, bursts, market, volume, size, share, shares)
+                    best[first] = min(best[first], *(cost + best[after] for cost, after in found))
     return best[0]
 
 
-def from_burst(first: int, bursts: Sequence[Stretch], market: Market, best: Mapping[int, float]) -> float:
-    b, v = market.backing_mb_s, market.run_per_s
-    found = [v * sum(slow(p, b) for p in bursts[first].burst) + best[first + 1]]
-    for cache in caches(market):
-        for share in (0.0, *LATE_SHARES):
-            parts, waits = _late(bursts[first].burst, share, b)
-            held = dirty = peak = 0.0
-            for last in range(first, len(bursts)):
-                for part in parts if last == first else bursts[last].burst:
-                    seconds, dirty, most = passed(part, b, cache, dirty)
-                    waits, held, peak = waits + seconds, held + seconds, max(peak, most)
-                spec = market.billed_spec(int(peak * MB / USABLE), cache.mb_s)
-                pause = sum(p.seconds for p in bursts[last].pause)
-                bill = market.cache.cost(spec, ATTACH_S + held + dirty / b + RELEASE_S)
-                if last + 1 == len(bursts) or pause >= dirty / b + RELEASE_S + ATTACH_S:
-                    found.append(v * waits + bill + best[last + 1])
-                held, dirty = held + pause, max(0.0, dirty - b * pause)
-    return min(found)
+def owned(
+    first: int,
+    bursts: Sequence[Stretch],
+    market: Market,
+    cache: Cache,
+    size: int,
+    share: float,
+    shares: Sequence[float],
+) -> Iterator[tuple[float, int]]:
+    """What a volume costs with the bursts it is there for, and the burst after it, for each way to release it."""
+    b, dirty, held = market.backing_mb_s, 0.0, ATTACH_S
+    parts, waits = _late(bursts[first].burst, share, b)
+    spec = market.billed_spec(size, cache.mb_s)
+
+    def cost(waited_s: float, held_s: float) -> float:
+        return market.run_per_s * waited_s + market.cache.cost(spec, held_s + RELEASE_S)
+
+    for last in range(first, len(bursts)):
+        whole = parts if last == first else bursts[last].burst
+        for share_of_last in shares:  # released under the load, which waits for the flush
+            rest, _ = _late(whole, share_of_last, b)
+            done = [Demand(p.seconds * share_of_last, p.write_bytes * share_of_last, 0.0) for p in whole]
+            absorbing, left = served(done, b, cache, dirty)
+            flush = left / b
+            slowly = sum(slow(p, b) for p in rest)
+            yield cost(waits + absorbing + flush + slowly, held + absorbing + flush), last + 1
+        seconds, dirty = served(whole, b, cache, dirty)
+        waits, held = waits + seconds, held + seconds
+        pause = sum(p.seconds for p in bursts[last].pause)
+        if last + 1 == len(bursts) or pause >= dirty / b + RELEASE_S + ATTACH_S:
+            yield cost(waits, held + dirty / b), last + 1
+        held, dirty = held + pause, max(0.0, dirty - b * pause)
+
+
+def served(parts: Sequence[Demand], backing_mb_s: float, cache: Cache, dirty: float) -> tuple[float, float]:
+    total = 0.0
+    for part in parts:
+        seconds, dirty, _ = passed(part, backing_mb_s, cache, dirty)
+        total += seconds
+    return total, dirty
 
 
 def load_of(pairs: Sequence[tuple[float, float]]) -> tuple[Demand, ...]:
     return tuple(d for pause, gb in pairs for d in (Demand(pause, 0, 0), Demand(0, gb * GB, 0)))
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=25)
+@settings(deadline=None, derandomize=True, database=None, max_examples=20)
 @given(
-    st.lists(st.tuples(st.floats(6, 2000), st.floats(0.2, 12)), min_size=1, max_size=4),
-    st.sampled_from(SMALL),
+    st.lists(st.tuples(st.floats(6, 2000), st.floats(0.2, 12)), min_size=1, max_size=3), SHARES, st.sampled_from(SMALL)
 )
-def test_it_is_the_cheapest_of_everything_that_can_be_done(pairs: list[tuple[float, float]], market: Market) -> None:
+def test_nothing_that_can_be_done_is_cheaper_and_the_bound_is_near(
+    pairs: list[tuple[float, float]], shares: list[float], market: Market
+) -> None:
     wanted = load_of(pairs)
     own = market.run_per_s * sum(d.seconds for d in wanted)
-    expected = by_hand(stretches(wanted, market.backing_mb_s)[1], market) + own
-    assert optimum(wanted, market).cost == pytest.approx(expected, rel=1e-6)
+    least = brute_force(stretches(wanted, market.backing_mb_s)[1], market, shares)
+    bound = optimum(wanted, market).cost - own
+    assert 0.8 * least <= bound <= least * (1 + 1e-9)
+
+
+def test_no_volume_is_larger_than_the_largest_that_may_be_bought() -> None:
+    """70 GB in one burst: with 100 GiB at most, and with all that is sold."""
+    market = gp3_market()
+    wanted = (Demand(100, 0, 0), Demand(0, 150 * GB, 0))
+    limited = optimum(wanted, market)
+    assert all(chain.spec.size_bytes <= market.policy().caps.max_size_bytes for chain in limited.chains)
+    unlimited = optimum(wanted, replace(market, offer=replace(market.offer, most_bytes=16384 * GIB)))
+    assert limited.cost > unlimited.cost
 
 
 def test_one_burst_by_hand() -> None:
-    """8 GB at 500 x 0.94 MB/s take 17 s, and 61 s to flush; 12 GiB for 90 s cost a thousandth of a dollar."""
+    """8 GB at 500 x 0.94 MB/s take 17 s, and 61 s to flush. The bill may be that of a purchase an eighth later."""
     market = replace(gp3_market(), offer=Offer((500.0,)))
     found = optimum((Demand(100, 0, 0), Demand(0, 8 * GB, 0)), market)
     (chain,) = found.chains
     burst_s, flush_s = 8000 / 470, 8000 / market.backing_mb_s
-    assert chain.spec == VolumeSpec(12 * 2**30, 500.0)
     assert found.run_s == pytest.approx(100 + burst_s)
-    assert chain.held_s == pytest.approx(ATTACH_S + burst_s + flush_s + RELEASE_S)
+    assert chain.held_s == pytest.approx(ATTACH_S + (burst_s + flush_s) * 7 / 8 + RELEASE_S)
     assert found.bill == pytest.approx(market.cache.per_hour(chain.spec) * chain.held_s / 3600)
     assert found.cost == pytest.approx(found.bill + market.run_per_s * found.run_s)
 
