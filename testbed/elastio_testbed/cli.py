@@ -44,10 +44,14 @@ from elastio_testbed.options import (
 )
 from elastio_testbed.run import Progress, run
 from elastio_testbed.series import series_of
+from elastio_testbed.sharing.command import SHARING, run_sharing
+from elastio_testbed.sharing.report import is_sharing
+from elastio_testbed.sharing.report import sections as sharing_sections
 from elastio_testbed.trial import EC2, OPENSTACK, Plan
 
 ALL = "all"
 EXPERIMENT = click.Choice(sorted(EXPERIMENTS))
+ANY_EXPERIMENT = click.Choice(sorted([*EXPERIMENTS, *SHARING]))
 RESULT = click.Path(path_type=Path, exists=True, dir_okay=False)
 png_option = click.option("--png", "png_path", type=click.Path(path_type=Path), help="File for the picture.")
 html_option = click.option(
@@ -67,7 +71,7 @@ main.add_command(optimum)
 
 
 @main.command(name="run")
-@click.argument("experiment", type=EXPERIMENT)
+@click.argument("experiment", type=ANY_EXPERIMENT)
 @click.option(
     "--setup",
     "setups",
@@ -111,7 +115,14 @@ def run_command(
     html_path: Path | None,
     **options: Any,
 ) -> None:
-    """Run EXPERIMENT with one or all storage set-ups and compare them. Files are written after every repetition."""
+    """Run EXPERIMENT with one or all storage set-ups and compare them. Files are written after every repetition.
+
+    `two-to-one` compares controls of one set-up instead; of the options it takes those of the guest, --scale,
+    --bandwidth and --json.
+    """
+    if experiment in SHARING:
+        run_sharing(experiment, scale, options["bandwidth"], options["suite"], json_path)
+        return
     published = EXPERIMENTS[experiment]
     plan = Plan(experiment, chosen_setups(setups, published.setups), scale or published.default_scale, **options)
     last = None
@@ -157,7 +168,11 @@ def tables(results: tuple[Path, ...], into: Path | None) -> None:
     """Print the tables of RESULT files (JSON of `run` or `faults`) as Markdown."""
     documents = {path: read_json(path) for path in results}
     campaigns = [document for document in documents.values() if "stories" in document]
-    parts = sections([read_result(path) for path, document in documents.items() if document not in campaigns])
+    shared = [document for document in documents.values() if is_sharing(document)]
+    parts = sections(
+        [read_result(path) for path, document in documents.items() if document not in [*campaigns, *shared]]
+    )
+    parts |= sharing_sections(shared)
     if campaigns:
         parts["faults"] = fault_section(campaigns)
     if into is None:

@@ -1,0 +1,177 @@
+"""An application that uses a volume beside others: turns of direct reads and writes by several threads.
+
+`python3 beside.py prepare SPEC` makes the files; `python3 beside.py run SPEC REPORT` uses them. Keys of SPEC:
+`directory`, `file_bytes` and `jobs` (one file for each thread), `begins_s` (CLOCK_MONOTONIC), `every_s` (the length of
+an interval of the report), `turns`. A turn has `seconds`, `jobs` (threads that work in it), `sizes` (of requests in
+bytes, one drawn for each), `random` (or one after the other), `reads` (their share, 0 to 1), `rate_bytes_s` (what the
+application wants; 0: as much as it gets) and `limits`: a line for `io.max` of its own cgroup; empty: none.
+
+REPORT gets a JSON line for each interval with requests: `interval` (from 0), `bytes`, `requests`, `p95_ms`; and a final
+one: `{"done": true}` or `{"error": ...}`.
+"""
+
+import json
+import mmap
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+Spec = dict[str, Any]
+# An application that was held back does not make up for more than this afterwards.
+LAG_S = 0.1
+LAYOUT_BYTES = 1 << 20
+
+
+class Pace:
+    """When requests of a turn may begin, so that they move `rate_bytes_s` together."""
+
+    def __init__(self, rate_bytes_s: float, begins_s: float) -> None:
+        self._rate, self._next, self._lock = rate_bytes_s, begins_s, threading.Lock()
+
+    def at(self, size_bytes: int, now: float) -> float:
+        """The time (CLOCK_MONOTONIC) from which on the next request may begin."""
+        if not self._rate:
+            return now
+        with self._lock:
+            at = max(self._next, now - LAG_S)
+            self._next = at + size_bytes / self._rate
+        return max(at, now)
+
+
+class Account:
+    """Bytes and times of the requests that ended in each interval."""
+
+    def __init__(self, begins_s: float, every_s: float) -> None:
+        self._begins_s, self._every_s = begins_s, every_s
+        self._bytes: dict[int, int] = {}
+        self._times: dict[int, list[float]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, began_s: float, ended_s: float, size_bytes: int) -> None:
+        interval = int((ended_s - self._begins_s) / self._every_s)
+        with self._lock:
+            self._bytes[interval] = self._bytes.get(interval, 0) + size_bytes
+            self._times.setdefault(interval, []).append(ended_s - began_s)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """The lines of the report, in the order of time."""
+        for interval, moved in sorted(self._bytes.items()):
+            times = sorted(self._times[interval])
+            p95_ms = round(1000 * times[int(0.95 * (len(times) - 1))], 2)
+            yield {"interval": interval, "bytes": moved, "requests": len(times), "p95_ms": p95_ms}
+
+
+def file_of(spec: Spec, number: int) -> str:
+    return os.path.join(spec["directory"], f"file{number}")
+
+
+def prepare(spec: Spec) -> None:
+    os.makedirs(spec["directory"], exist_ok=True)
+    block = os.urandom(LAYOUT_BYTES)
+    for number in range(spec["jobs"]):
+        with open(file_of(spec, number), "wb") as file:
+            for _ in range(spec["file_bytes"] // LAYOUT_BYTES):
+                file.write(block)
+            os.fsync(file.fileno())
+
+
+def limit(line: str) -> None:
+    """Set this line in `io.max` of this process's own cgroup."""
+    with open("/proc/self/cgroup") as file:
+        group = file.read().strip().partition("::")[2]
+    with open(f"/sys/fs/cgroup{group}/io.max", "w") as file:
+        file.write(line)
+
+
+def turns_of(spec: Spec) -> Iterator[tuple[dict[str, Any], float, float]]:
+    """Each turn with its begin and end."""
+    begins_s = spec["begins_s"]
+    for turn in spec["turns"]:
+        yield turn, begins_s, begins_s + turn["seconds"]
+        begins_s += turn["seconds"]
+
+
+class Thread(threading.Thread):
+    """One thread with its file. `failure`: why it ended early."""
+
+    def __init__(self, spec: Spec, number: int, paces: list[Pace], account: Account) -> None:
+        super().__init__(daemon=True)
+        self._spec, self._number, self._paces, self._account = spec, number, paces, account
+        self._draw = random.Random(number)
+        self._next = 0
+        self.failure: str | None = None
+
+    def run(self) -> None:
+        try:
+            descriptor = os.open(file_of(self._spec, self._number), os.O_RDWR | os.O_DIRECT)
+            largest = max(size for turn in self._spec["turns"] for size in turn["sizes"])
+            buffer = memoryview(mmap.mmap(-1, largest))
+            for (turn, begins_s, ends_s), pace in zip(turns_of(self._spec), self._paces, strict=True):
+                time.sleep(max(0.0, begins_s - time.monotonic()))
+                if self._number < turn["jobs"]:
+                    self._turn(turn, ends_s, pace, descriptor, buffer)
+        except OSError as error:
+            self.failure = str(error)
+
+    def _turn(self, turn: dict[str, Any], ends_s: float, pace: Pace, descriptor: int, buffer: memoryview) -> None:
+        while (now := time.monotonic()) < ends_s:
+            size = self._draw.choice(turn["sizes"])
+            at = pace.at(size, now)
+            if at >= ends_s:
+                return
+            time.sleep(at - now)
+            began_s = time.monotonic()
+            self._request(turn, size, descriptor, buffer)
+            self._account.add(began_s, time.monotonic(), size)
+
+    def _request(self, turn: dict[str, Any], size: int, descriptor: int, buffer: memoryview) -> None:
+        places = self._spec["file_bytes"] // size
+        place = self._draw.randrange(places) if turn["random"] else self._next % places
+        self._next += 1
+        act = os.preadv if self._draw.random() < turn["reads"] else os.pwritev
+        if act(descriptor, [buffer[:size]], place * size) != size:
+            raise OSError("a request was cut short")
+
+
+def run(spec: Spec, report: TextIO) -> None:
+    now = time.monotonic()
+    if now > spec["begins_s"]:
+        raise OSError(f"the program was ready {now - spec['begins_s']:.1f} s too late")
+    account = Account(spec["begins_s"], spec["every_s"])
+    paces = [Pace(turn["rate_bytes_s"], begins_s) for turn, begins_s, _ in turns_of(spec)]
+    threads = [Thread(spec, number, paces, account) for number in range(spec["jobs"])]
+    for thread in threads:
+        thread.start()
+    for turn, begins_s, _ in turns_of(spec):
+        time.sleep(max(0.0, begins_s - time.monotonic()))
+        if turn["limits"]:
+            limit(turn["limits"])
+    for thread in threads:
+        thread.join()
+    failures = [thread.failure for thread in threads if thread.failure]
+    if failures:
+        raise OSError(failures[0])
+    for line in account.lines():
+        report.write(json.dumps(line) + "\n")
+
+
+def main() -> None:
+    with open(sys.argv[2]) as file:
+        spec = json.load(file)
+    if sys.argv[1] == "prepare":
+        prepare(spec)
+        return
+    with open(sys.argv[3], "w", buffering=1) as report:
+        try:
+            run(spec, report)
+            report.write(json.dumps({"done": True}) + "\n")
+        except OSError as error:
+            report.write(json.dumps({"error": str(error)}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

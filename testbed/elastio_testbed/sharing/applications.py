@@ -1,0 +1,179 @@
+"""Two applications in a guest, in cgroups of their own, and what each got of the adaptive device."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from elastio.units import MB, MIB
+from elastio_testbed.ec2 import Ec2Endpoint
+from elastio_testbed.experiment import Experiment, Scaled, Setup
+from elastio_testbed.hypervisor import GuestError
+from elastio_testbed.image import GuestImage
+from elastio_testbed.machine import DATA, PROGRAMS, SMALL_MIB, Guest, Tables
+from elastio_testbed.trial import Plan, running_guest
+from elastio_testbed.workloads.dumps import Dumps
+
+# Of sizes and of the cloud's delays. Volumes are those of `demo`; a cache has room for all that is written.
+TIME = 0.12
+# No pause between two runs ends a boost.
+VOLUMES = Experiment("sharing", (), 0.0, 50.0, 33.0, 128.0, 30.0, Dumps(), inactivity_delay_s=3000.0)
+EVERY_S = 0.25
+FILE_BYTES = 8 * MIB
+JOBS = 32
+# From the start of the programs until the first request; an emulated processor needs longest.
+READY_S = 6.0
+BOOST_S, CALL_S, LAYOUT_S = 120, 60.0, 300.0
+PREFIX = "/var/tmp/beside-"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A part of an application (0 or 1), with a weight among its siblings and a share (0 to 1) of the capacity."""
+
+    name: str
+    application: int
+    weight: int
+    share: float
+
+
+# Two weights where the kernel keeps them. Elsewhere all services weigh the same, so the first application is two.
+WEIGHED = (Service("first", 0, 200, 2 / 3), Service("second", 1, 100, 1 / 3))
+UNWEIGHED = (Service("first-a", 0, 100, 1 / 3), Service("first-b", 0, 100, 1 / 3), Service("second", 1, 100, 1 / 3))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an application does for some seconds. `rate_mb_s` 0: as much as it gets. `limits_mb_s`: of reads, writes."""
+
+    seconds: float
+    sizes: tuple[int, ...]
+    is_random: bool
+    reads: float
+    rate_mb_s: float = 0.0
+    limits_mb_s: tuple[float, float] | None = None
+
+    def part(self, service: Service, services: Sequence[Service], number: str) -> dict[str, Any]:
+        """The turn of one service, see `guest/beside.py`. `number`: MAJOR:MINOR of the adaptive device."""
+        parts = sum(each.application == service.application for each in services)
+        limits = "" if self.limits_mb_s is None else _limits(number, self.limits_mb_s, service.share)
+        return {
+            "seconds": self.seconds,
+            "jobs": JOBS // parts,
+            "sizes": self.sizes,
+            "random": self.is_random,
+            "reads": self.reads,
+            "rate_bytes_s": self.rate_mb_s * MB / parts,
+            "limits": limits,
+        }
+
+
+def _limits(number: str, mb_s: tuple[float, float], share: float) -> str:
+    read, write = (f"{round(each * share * MB)}" if each else "max" for each in mb_s)
+    return f"{number} rbps={read} wbps={write} riops=max wiops=max"
+
+
+class Applications:
+    """The applications of one guest. Every method has a timeout and raises GuestError or another HypervisorError."""
+
+    def __init__(self, guest: Guest, endpoint: Ec2Endpoint) -> None:
+        self.guest, self._endpoint = guest, endpoint
+        name = guest.check(["sh", "-c", f"basename $(readlink /sys/block/{guest.disk_name()}/bcache/dev)"])
+        self.number = guest.check(["cat", f"/sys/block/{name}/dev"])
+        self.has_weights = self._succeeds("test", "-e", "/sys/fs/cgroup/system.slice/io.weight")
+        self.services = WEIGHED if self.has_weights else UNWEIGHED
+
+    def prepare(self) -> None:
+        """Make the files, at full speed and without a boost."""
+        guest = self.guest
+        self.share({})
+        guest.check(["systemctl", "stop", "recorder"], timeout_s=CALL_S)
+        guest.vm.set_limit(guest.serial, None)
+        for service in self.services:
+            self._write_spec(service, {"turns": []})
+            guest.check([*_program("prepare"), _spec(service)], timeout_s=LAYOUT_S)
+        guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
+
+    def share(self, settings: Mapping[str, object]) -> None:
+        """Put this `[share]` in force; without a boost for any load."""
+        tables: Tables = {"share": {"may_boost": '["nobody.service"]', **settings}}
+        self.guest.write_config(self._endpoint, tables)
+        self.guest.check(["systemctl", "reload", "elastiod"], timeout_s=CALL_S)
+
+    def boost(self) -> None:
+        """Buy a cache, which stays until the end."""
+        self.guest.check(["elastio", "boost", "--wait", "--timeout", str(BOOST_S)], timeout_s=BOOST_S + 30)
+
+    def require_phase(self, phase: str) -> None:
+        found = self.guest.status()["phase"]
+        if found != phase:
+            raise GuestError(f"the agent is {found}, not {phase}, so nothing can be measured; {self.guest.agent_log()}")
+
+    def run(self, works: tuple[Sequence[Work], Sequence[Work]], *, are_weighed: bool) -> list[list[Mapping[str, Any]]]:
+        """Let both applications do their work, side by side. The intervals of each, in one list."""
+        now_s = float(self.guest.check(["python3", "-c", "import time; print(time.monotonic())"], timeout_s=CALL_S))
+        for service in self.services:
+            turns = [work.part(service, self.services, self.number) for work in works[service.application]]
+            self._write_spec(service, {"turns": turns, "begins_s": now_s + READY_S, "every_s": EVERY_S})
+            weight = service.weight if are_weighed else 100
+            unit = ["systemd-run", "--collect", f"--unit={service.name}", f"--property=IOWeight={weight}"]
+            self.guest.vm.agent.write_file(_report(service), b"")
+            self.guest.check([*unit, *_program("run"), _spec(service), _report(service)], timeout_s=CALL_S)
+        took_s = max(sum(work.seconds for work in each) for each in works)
+        time.sleep(READY_S + took_s)
+        found: list[list[Mapping[str, Any]]] = [[], []]
+        for service in self.services:
+            found[service.application] += self._intervals(service)
+        return found
+
+    def _intervals(self, service: Service) -> list[Mapping[str, Any]]:
+        end_s = time.monotonic() + CALL_S
+        while True:
+            lines = [json.loads(line) for line in self.guest.vm.agent.read_file(_report(service)).splitlines()]
+            last = lines[-1] if lines else {}
+            if "error" in last:
+                raise GuestError(f"{service.name}: {last['error']}")
+            if "done" in last:
+                return lines[:-1]
+            if time.monotonic() > end_s:
+                raise GuestError(f"{service.name} does not end")
+            time.sleep(1.0)
+
+    def _write_spec(self, service: Service, more: Mapping[str, Any]) -> None:
+        parts = sum(each.application == service.application for each in self.services)
+        spec = {"directory": f"{DATA}/{service.name}", "file_bytes": FILE_BYTES, "jobs": JOBS // parts, **more}
+        self.guest.vm.agent.write_file(_spec(service), json.dumps(spec).encode())
+
+    def _succeeds(self, *command: str) -> bool:
+        return self.guest.vm.agent.run(list(command), timeout_s=CALL_S).returncode == 0
+
+
+def _program(do: str) -> list[str]:
+    return ["python3", f"{PROGRAMS}/beside.py", do]
+
+
+def _spec(service: Service) -> str:
+    return f"{PREFIX}{service.name}.json"
+
+
+def _report(service: Service) -> str:
+    return f"{PREFIX}{service.name}.report"
+
+
+@contextmanager
+def applications(image: GuestImage, bandwidth: float, seed: int) -> Iterator[Applications]:
+    """A guest with an agent, a slow volume, and nothing that uses it yet."""
+    scaled = Scaled(VOLUMES, TIME, bandwidth)
+    plan = Plan("demo", (Setup.ADAPTIVE,), scale=TIME, bandwidth=bandwidth, seed=seed)
+    options = {"sample_interval_s": 1.0, "memory_mib": SMALL_MIB}
+    with running_guest(plan, Setup.ADAPTIVE, image, scaled, **options) as (guest, endpoint):
+        program = resources.files("elastio_testbed.guest").joinpath("beside.py").read_bytes()
+        guest.vm.agent.write_file(f"{PROGRAMS}/beside.py", program)
+        found = Applications(guest, endpoint)
+        found.prepare()
+        yield found

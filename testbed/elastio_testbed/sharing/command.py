@@ -1,0 +1,52 @@
+"""What `elastio-testbed run` does for experiments with two applications."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from elastio_testbed.console import click_errors, progress
+from elastio_testbed.files import require_writable, write_json
+from elastio_testbed.sharing.report import to_text
+
+SHARING = ("two-to-one",)
+# The options of `run` that these experiments take.
+TAKEN = {"experiment", "scale", "bandwidth", "suite", "json_path"}
+
+
+def run_sharing(
+    experiment: str, scale: float | None, bandwidth: float, suite: str | None, json_path: Path | None
+) -> None:
+    """Run it, print every bar, and keep the result. Exit code 1 if a bar is missed."""
+    _require_taken(experiment)
+    if json_path is not None:
+        require_writable(json_path)
+    from elastio_testbed.sharing.experiment import Asked, two_to_one_result  # noqa: PLC0415  moto takes a second
+
+    def keep(document: Mapping[str, Any]) -> None:
+        write_json(json_path, document)
+
+    with click_errors():
+        document = two_to_one_result(Asked(scale or 1.0, bandwidth, suite), keep, progress())
+    click.echo(to_text(document))
+    if not all(bar["is_met"] for bar in document["bars"]):
+        sys.exit(1)
+
+
+def _require_taken(experiment: str) -> None:
+    """Raises UsageError if an option was given that the experiment does not take."""
+    context = click.get_current_context()
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.expose_value
+        and parameter.name not in TAKEN
+        and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{experiment} does not take {', '.join(given)}; nothing was run")

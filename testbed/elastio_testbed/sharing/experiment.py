@@ -1,0 +1,118 @@
+"""`elastio-testbed run two-to-one`: the patterns of both states of the device, under every control, in one guest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from elastio.core.capacity import OF_BACKING, OF_CACHE
+from elastio.units import MB
+from elastio_testbed.conditions import observe
+from elastio_testbed.console import Say
+from elastio_testbed.image import build_guest_image
+from elastio_testbed.sharing import two_to_one
+from elastio_testbed.sharing.applications import EVERY_S, Applications, Work, applications
+from elastio_testbed.sharing.bars import Bar
+from elastio_testbed.sharing.patterns import Pattern
+from elastio_testbed.sharing.turns import Turn, wanted_mb_s, windows
+from elastio_testbed.sharing.two_to_one import BOOSTED, CONTROLS, SHARES, SLOW, STATES, STRICT, WEIGHTS
+
+NO_WEIGHTS = "the guest's kernel keeps no weights of cgroups (no io.weight)"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How to run an experiment. `scale`: of the time that each part takes."""
+
+    scale: float
+    bandwidth: float
+    suite: str | None = None
+    seed: int = 1
+
+
+def two_to_one_result(asked: Asked, keep: Callable[[Mapping[str, Any]], None], say: Say) -> dict[str, Any]:
+    """Run it; `keep` gets the document after each control. Raises HypervisorError, ImageError."""
+    turns: list[Turn] = []
+    with applications(build_guest_image(suite=asked.suite), asked.bandwidth, asked.seed) as both:
+        conditions = observe(both.guest.check(["uname", "-r"]))
+        found: dict[str, Any] = {}
+        for state in STATES:
+            if state == BOOSTED:
+                both.boost()
+            for control in _controls(both, state):
+                say(f"two-to-one: {state}, {control}")
+                turns += _turns(both, state, control, asked.scale)
+                found = _document(asked, asdict(conditions), both, turns)
+                keep(found)
+    return found
+
+
+def _controls(both: Applications, state: str) -> tuple[str, ...]:
+    """The controls of a state. A strict partition is of interest for underloaded patterns, which only one state has."""
+    without = {WEIGHTS} if not both.has_weights else set()
+    without |= {STRICT} if state == BOOSTED else set()
+    return tuple(control for control in CONTROLS if control not in without)
+
+
+def _capacity_mb_s(both: Applications, state: str) -> float:
+    """What applications can have, without a flush."""
+    scaled = both.guest.scaled
+    return (OF_CACHE * scaled.cache_bytes_s if state == BOOSTED else OF_BACKING * scaled.backing_bytes_s) / MB
+
+
+def _turns(both: Applications, state: str, control: str, scale: float) -> list[Turn]:
+    patterns, seconds = STATES[state], two_to_one.turn_s(scale)
+    capacity_mb_s = _capacity_mb_s(both, state)
+    both.share({"enabled": "true" if control == SHARES else "false"})
+    works = tuple(
+        [_work(pattern, seconds, capacity_mb_s, number, is_strict=control == STRICT) for pattern in patterns]
+        for number in (0, 1)
+    )
+    intervals = both.run((works[0], works[1]), are_weighed=control in (WEIGHTS, SHARES))
+    both.require_phase("boosting" if state == BOOSTED else "idle")
+    moved = [_bytes(each) for each in intervals]
+    window_s = two_to_one.window_s(scale)
+    return [
+        Turn(
+            state,
+            control,
+            pattern.name,
+            windows(moved, number * seconds, (number + 1) * seconds, EVERY_S, window_s),
+            wanted_mb_s(pattern, capacity_mb_s),
+        )
+        for number, pattern in enumerate(patterns)
+    ]
+
+
+def _work(pattern: Pattern, seconds: float, capacity_mb_s: float, number: int, *, is_strict: bool) -> Work:
+    """What an application (0 or 1) does. A strict partition of a mixed pattern gives each kind its part."""
+    wants = wanted_mb_s(pattern, capacity_mb_s)
+    limits = (capacity_mb_s * pattern.reads, capacity_mb_s * (1 - pattern.reads)) if is_strict else None
+    rate = 0.0 if wants is None else wants[number]
+    return Work(seconds, pattern.sizes, pattern.is_random, pattern.reads, rate, limits)
+
+
+def _bytes(intervals: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for each in intervals:
+        found[each["interval"]] = found.get(each["interval"], 0) + each["bytes"]
+    return found
+
+
+def _document(asked: Asked, conditions: Mapping[str, Any], both: Applications, turns: Sequence[Turn]) -> dict[str, Any]:
+    absent = [] if both.has_weights else [{"control": WEIGHTS, "reason": NO_WEIGHTS}]
+    found: list[Bar] = two_to_one.bars(turns)
+    return {
+        "experiment": "two-to-one",
+        **conditions,
+        "scale": asked.scale,
+        "bandwidth": asked.bandwidth,
+        "turn_s": two_to_one.turn_s(asked.scale),
+        "window_s": two_to_one.window_s(asked.scale),
+        "capacity_mb_s": {state: round(_capacity_mb_s(both, state), 2) for state in (SLOW, BOOSTED)},
+        "services": [asdict(service) for service in both.services],
+        "absent": absent,
+        "bars": [bar.to_json() for bar in found],
+        "turns": [turn.to_json() for turn in turns],
+    }

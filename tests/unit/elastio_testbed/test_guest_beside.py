@@ -1,0 +1,41 @@
+"""The program of an application that uses a volume beside others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elastio_testbed.guest.beside import LAG_S, Account, Pace, turns_of
+
+
+def test_requests_of_a_pace_begin_as_far_apart_as_their_bytes_take() -> None:
+    pace = Pace(1000.0, 10.0)
+    assert [pace.at(500, 10.0) for _ in range(3)] == [10.0, 10.5, 11.0]
+
+
+def test_who_was_held_back_makes_up_for_a_moment_only() -> None:
+    pace = Pace(1000.0, 10.0)
+    pace.at(50, 10.0)
+    begins = [pace.at(50, 20.0) for _ in range(4)]
+    assert begins == pytest.approx([20.0, 20.0, 20.0, 20.0 - LAG_S + 0.15])
+
+
+def test_without_a_rate_requests_begin_at_once() -> None:
+    pace = Pace(0.0, 10.0)
+    assert [pace.at(1 << 20, 12.0) for _ in range(2)] == [12.0, 12.0]
+
+
+def test_an_interval_has_the_requests_that_ended_in_it() -> None:
+    account = Account(100.0, 0.25)
+    for n in range(20):
+        account.add(100.1, 100.2 + n / 1000, 10)
+    account.add(100.1, 100.3, 7)
+    first, second = account.lines()
+    assert first == {"interval": 0, "bytes": 200, "requests": 20, "p95_ms": 118.0}
+    assert (second["interval"], second["bytes"], second["requests"]) == (1, 7, 1)
+
+
+def test_turns_follow_each_other_from_the_begin() -> None:
+    spec: dict[str, Any] = {"begins_s": 5.0, "turns": [{"seconds": 2.0}, {"seconds": 3.0}]}
+    assert [(begins, ends) for _, begins, ends in turns_of(spec)] == [(5.0, 7.0), (7.0, 10.0)]
