@@ -88,8 +88,7 @@ class Budget:
         if uses_backing and moved > self.backing:
             moved = self.backing
         if uses_cache:
-            if moved > self.cache:
-                moved = self.cache
+            moved = min(moved, self.cache)
             self.cache -= moved
         if uses_backing:
             self.backing -= moved
