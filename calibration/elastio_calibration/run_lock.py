@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from elastio.host.flock import try_lock
+from elastio.host.locks import try_lock
 from elastio_calibration.errors import CalibrationError
 
 

@@ -13,7 +13,7 @@ import json
 import sqlite3
 from collections.abc import Collection
 
-from elastio.accounting.account_rows import MOST_SUMS, OTHERS, AccountRow, Moves, Parts, parts_of
+from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS, AccountRow, Moves, Parts, parts_of
 from elastio.accounting.database import LedgerFile
 from elastio.codec import decode, encode
 from elastio.core.account import Totals

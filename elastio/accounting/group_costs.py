@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from elastio.accounting.account_rows import OTHERS
+from elastio.accounting.burst_accounts import OTHERS
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.tables import Table
 from elastio.core.moved import Moved

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from elastio.accounting.account_rows import AccountRow, Moves
 from elastio.accounting.account_store import write_accounts
+from elastio.accounting.burst_accounts import AccountRow, Moves
 from elastio.accounting.history import SampleRun
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples, read_loads
 from elastio.accounting.ledger import DAY_S, Ledger

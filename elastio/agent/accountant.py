@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from elastio.accounting.account_rows import AccountRow, Moves
+from elastio.accounting.burst_accounts import AccountRow, Moves
 from elastio.agent.loop import Agent
-from elastio.config.profile import ProfileSection
+from elastio.config.sections import ProfileSection
 from elastio.core import learning, money
 from elastio.core.bandwidth import lesson_of
 from elastio.core.capacity import OF_BACKING, Capacity, capacity

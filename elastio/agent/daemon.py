@@ -57,11 +57,11 @@ from elastio.host.counted_load import CountedLoad
 from elastio.host.counters import DiskCounters
 from elastio.host.group_watch import GroupWatch
 from elastio.host.identity import machine_id
-from elastio.host.instance_lock import lock_device, lock_state
 from elastio.host.limit_removers import LimitRemovers
+from elastio.host.locks import lock_device, lock_state
 from elastio.host.mlock import stay_in_memory
-from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
+from elastio.host.systemd import Notifier
 from elastio.host.udev import BlockEvents, show_to_systemd
 from elastio.ports import Adviser, NoAdvice, VolumeProvider
 from elastio.units import MB

@@ -15,7 +15,7 @@ from elastio.agent.graceful_shutdown import GracefulShutdown
 from elastio.agent.loop import Agent
 from elastio.agent.worker import ForkWorker
 from elastio.host.clock import SystemClock
-from elastio.host.sdnotify import Notifier
+from elastio.host.systemd import Notifier
 
 # The longest sleep: the watchdog, and the time-outs of workers and clients, are checked after each.
 LONGEST_SLEEP_S = 1.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from elastio.agent.device_credits import policy_of
+from elastio.agent.device_prices import policy_of
 from elastio.agent.journal import open_cycle, read
 from elastio.agent.market import require_prices
 from elastio.config.neighbours import UNKNOWN_CAPS, require_only_one

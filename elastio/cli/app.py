@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from elastio.cli.busy import ProgressLine, busy
+from elastio.cli.terminal import ProgressLine, busy
 from elastio.config.neighbours import Device
 from elastio.config.paths import DEFAULT_PATH, NAME, name_of, socket_of
 from elastio.config.schema import Config, load, load_alone

@@ -8,8 +8,8 @@ import time
 import click
 
 from elastio.cli.app import App, describe
-from elastio.cli.busy import busy
-from elastio.cli.waiting import wait_options
+from elastio.cli.options import wait_options
+from elastio.cli.terminal import busy
 from elastio.control.protocol import RefusedByAgentError
 from elastio.errors import ElastioError
 from elastio.units import GIB, format_duration

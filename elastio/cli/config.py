@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from elastio import registry
-from elastio.agent.device_credits import policy_of
+from elastio.agent.device_prices import policy_of
 from elastio.agent.market import require_prices, unkept_cap
 from elastio.cli.app import App
 from elastio.config.doubts import doubts

@@ -1,14 +1,93 @@
-"""`elastio device`: formats backing devices, adopts volumes and releases them."""
+"""`elastio device`: formats backing devices; a volume with data gets an adaptive device, and goes back."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
-from elastio.cli import adopt
 from elastio.cli.app import App
+from elastio.errors import ConfigError, HostError
+from elastio.host import composed
+from elastio.host.usage import mounted_at
+from elastio.setup import adopted_record as records
+from elastio.setup.adopt import Adopter
+from elastio.setup.adopt_plan import name_of, plan
+from elastio.setup.adopted_record import Record
+from elastio.setup.adopted_volume import probe
 from elastio.setup.format_backing import format_backing, verify
+
+
+@click.command()
+@click.argument("target", metavar="DEVICE|MOUNTPOINT", type=click.Path(path_type=Path))
+@click.option("--head", "head", metavar="DEVICE", type=click.Path(path_type=Path), help="Blank device for the head.")
+@click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, and change nothing.")
+@click.option("--yes", is_flag=True, help="Adopt without confirmation.")
+@click.pass_obj
+def adopt(app: App, target: Path, head: Path | None, dry_run: bool, yes: bool) -> None:
+    """Put an adaptive device in front of an ext4 or xfs that exists, and write nothing on its volume. Experimental.
+
+    Boosts are not possible on it yet. If anything does not allow it, nothing is changed, and the exit code is 1.
+    """
+    _require_root()
+    sysfs = app.sysfs()
+    found = plan(target, head, sysfs, app.run)
+    click.echo(found.shown)
+    if dry_run:
+        return
+    if not yes:
+        click.confirm("adopt it?", abort=True)
+        # The question may have waited for an hour, and was answered for what was seen.
+        found = plan(target, head, sysfs, app.run)
+    adaptive = Adopter(sysfs, app.run).adopt(found)
+    click.echo(f"the filesystem is on /dev/{adaptive} now; `elastio device release {found.volume.uuid}` undoes it")
+
+
+@click.command()
+@click.argument("target", metavar="DEVICE|MOUNTPOINT|UUID")
+@click.option("--yes", is_flag=True, help="Release without confirmation.")
+@click.pass_obj
+def release(app: App, target: str, yes: bool) -> None:
+    """Undo `elastio device adopt`: afterwards the volume is mounted directly, as before."""
+    _require_root()
+    sysfs = app.sysfs()
+    record, place = _adopted(app, target)
+    if not yes:
+        around = f", unmounting {place} meanwhile" if place else ""
+        click.confirm(f"release the adopted volume {record.uuid}{around}?", abort=True)
+    Adopter(sysfs, app.run).release(record, place)
+    click.echo(f"the filesystem {record.uuid} is on its own volume again")
+
+
+@click.command(hidden=True)
+@click.argument("uuid")
+@click.pass_obj
+def compose(app: App, uuid: str) -> None:
+    """For elastio-compose@.service: compose the adopted volume, or end what a crash has left half done."""
+    adaptive = Adopter(app.sysfs(), app.run).assemble(uuid)
+    click.echo(f"/dev/{adaptive} shows the adopted volume" if adaptive else "no adopted volume is composed")
+
+
+def _adopted(app: App, target: str) -> tuple[Record, Path | None]:
+    """The record, and where the filesystem is mounted if that was named. Raises ConfigError."""
+    sysfs, path = app.sysfs(), Path(target)
+    # By its UUID also if another volume's record is damaged.
+    if (named := records.load(sysfs, target)) is not None:
+        return named, None
+    for record in records.load_all(sysfs):
+        adaptive = composed.adaptive_of(sysfs, record.head)
+        if path.is_dir() and adaptive and str(path.absolute()) in mounted_at(sysfs, adaptive):
+            return record, path.absolute()
+        if path.is_block_device() and probe(sysfs, name_of(path, sysfs), app.run).get("UUID") == record.uuid:
+            return record, None
+    raise ConfigError(f"{target} is not an adopted volume", code="release.none")
+
+
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise HostError("only root can adopt and release volumes: use sudo", code="adopt.root_user")
+
 
 NEXT = """\
 next step:
@@ -23,7 +102,7 @@ def device() -> None:
     """Format backing devices, and adopt volumes that have data."""
 
 
-for command in (adopt.adopt, adopt.release, adopt.compose):
+for command in (adopt, release, compose):
     device.add_command(command)
 
 

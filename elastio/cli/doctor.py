@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import click
 
 from elastio.cli.app import App
-from elastio.cli.busy import busy
+from elastio.cli.terminal import busy
 from elastio.config.doubts import doubts
 from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
-from elastio.setup import adopted_checks, agent_checks, device_checks, kernel_checks, neighbour_checks, share_checks
+from elastio.setup import agent_checks, device_checks, kernel_checks, share_checks
 from elastio.setup.check_result import CheckResult, Machine, Verdict, fail, ok, warn
 from elastio.setup.subprocess_timeout import call_with_timeout
 
@@ -58,7 +58,7 @@ def examine(app: App) -> Iterator[CheckResult]:
     yield kernel_checks.throttling(machine)
     yield kernel_checks.rules(machine)
     yield kernel_checks.units(machine)
-    yield from adopted_checks.adopted(machine)
+    yield from device_checks.adopted(machine)
     yield agent_checks.clock(machine)
     try:
         config = app.config()
@@ -78,7 +78,7 @@ def examine(app: App) -> Iterator[CheckResult]:
     yield from found
     yield agent_checks.daemon(app.client())
     yield from agent_checks.credits(app.client())
-    yield from neighbour_checks.neighbours(app.config_path, config)
+    yield from share_checks.neighbours(app.config_path, config)
 
 
 def _of_the_device(machine: Machine, config: Config) -> list[CheckResult]:

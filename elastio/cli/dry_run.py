@@ -10,11 +10,10 @@ from elastio.accounting.rows import MonthToDate
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import open_ledger
-from elastio.cli.others import others_of
 from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
-from elastio.core.model import Quote, Spend, Spent, VolumeSpec
+from elastio.core.model import Quote, Spend, VolumeSpec
 from elastio.core.policy import Caps, Policy, cost_left, next_size, quote_refusal, refusal
 from elastio.errors import ConfigError, ElastioError
 from elastio.units import format_duration, format_size
@@ -70,7 +69,7 @@ def ask(app: App, size_bytes: int | None, now_wall: float) -> BoostQuote:
     policy = config.policy()
     least_s = policy.least_boost_s if status is None or status.least_boost_s is None else status.least_boost_s
     if status is not None:
-        learned, spend = status.learned_size_bytes, _spend_of(status)
+        learned, spend = status.learned_size_bytes, status.spend.spend
         if status.learned_bandwidth_mb_s is not None:
             policy = replace(policy, cache_bandwidth_mb_s=status.learned_bandwidth_mb_s)
     else:
@@ -105,20 +104,6 @@ def config_of(app: App, status: Status | None) -> Config:
     from elastio.sim.daemon import default_config  # noqa: PLC0415  the simulator is not loaded otherwise
 
     return default_config()
-
-
-def _spend_of(status: Status) -> Spend:
-    today, month = status.spend, status.spend.month
-    return Spend(
-        today.boosts,
-        today.agbs,
-        today.cost,
-        today.known,
-        today.currency,
-        today.unpriced,
-        Spent(month.boosts, month.agbs, month.cost),
-        others=None if today.others is None else others_of(today.others),
-    )
 
 
 def _recorded(app: App, backing_uuid: str, now_wall: float) -> tuple[int | None, Spend]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from elastio.cli.app import App
-from elastio.cli.numbers import duration, size
+from elastio.cli.options import duration, size
 from elastio.control.protocol import MAX_HOLD_S
-from elastio.host.timer_units import NAME, next_elapse
+from elastio.host.systemd import NAME, next_elapse
 
 
 def _timer(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from elastio.cli.app import App, describe
-from elastio.cli.waiting import wait_options
+from elastio.cli.options import wait_options
 from elastio.control.status import Status
 from elastio.errors import ElastioError
 from elastio.units import format_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from elastio.cli.app import App
-from elastio.cli.waiting import seconds_option
+from elastio.cli.options import seconds_option
 from elastio.control.status import Status, VolumePart
 from elastio.core.model import VolumeTag
 from elastio.errors import ElastioError

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from elastio.cli.app import App
-from elastio.cli.busy import busy
+from elastio.cli.terminal import busy
 from elastio.config.doubts import doubts
 from elastio.config.files import read_drop_ins
 from elastio.config.paths import name_of, unit_of

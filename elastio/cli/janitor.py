@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from elastio import registry
-from elastio.cli.busy import busy
+from elastio.cli.terminal import busy
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError
 from elastio.janitor import SweepResult, sweep

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from elastio import __version__
+from elastio import __version__, whole_file
 from elastio.accounting.account_store import read_moved, read_sums
 from elastio.accounting.history_store import read_loads
 from elastio.accounting.ledger import Ledger
@@ -15,8 +17,6 @@ from elastio.accounting.report import periods
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import open_ledger
-from elastio.cli.others import others_of
-from elastio.cli.output_file import write_whole
 from elastio.cli.which_device import all_devices
 from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
@@ -25,6 +25,35 @@ from elastio.core.policy import Caps
 from elastio.errors import ConfigError, ElastioError
 from elastio.metrics.document import Known, document
 from elastio.metrics.ledger_values import Bills
+
+MODE = 0o644  # readable for the exporter, which runs as a user of its own
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace the file by a new one in the same directory. Raises ElastioError; the old file is then unchanged.
+
+    Only a regular file is replaced: a rename over a device or a link would remove it. Nor is a directory used that is a
+    link: the one above may belong to another user, who could send root anywhere. Nothing is synced to disk: after a
+    power failure the text is out of date anyway.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            target = Path(f"/proc/self/fd/{folder}") / path.name
+            if not whole_file.is_replaceable(target):
+                message = f"{path} is not a regular file and is not replaced: name another"
+                raise ElastioError(message, code="output.not_regular")
+            whole_file.replace(target, text.encode(), mode=MODE)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise ElastioError(f"{path} cannot be written: {_reason(path, error)}", code="output.unwritable") from error
+
+
+def _reason(path: Path, error: OSError) -> str:
+    if error.errno == errno.ENOTDIR and path.parent.is_symlink():
+        return f"{path.parent} is a symbolic link; name the directory itself"
+    return error.strerror or str(error)
 
 
 @click.command()
@@ -53,7 +82,7 @@ def _known(app: App, wall: float) -> Known:
     served = _device(config, seen)
     bills = _bills(app, served, wall, config.policy().caps if config else None)
     beside = seen.spend.others if seen is not None else None
-    return Known(served, seen, bills if bills is None or beside is None else replace(bills, others=others_of(beside)))
+    return Known(served, seen, bills if bills is None or beside is None else replace(bills, others=beside.others))
 
 
 def _config(app: App) -> Config | None:

@@ -13,7 +13,7 @@ import click
 
 from elastio.cli.app import App, describe
 from elastio.cli.flush import dirty_bytes
-from elastio.cli.waiting import seconds_option
+from elastio.cli.options import seconds_option
 from elastio.cli.which_device import all_devices
 from elastio.control.exit_codes import TimedOutError
 from elastio.control.protocol import MAX_HOLD_S, RefusedByAgentError

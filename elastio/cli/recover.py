@@ -7,9 +7,9 @@ import time
 import click
 
 from elastio.cli.app import App, describe
-from elastio.cli.busy import busy
+from elastio.cli.options import seconds_option
 from elastio.cli.takeover import Order, take_over
-from elastio.cli.waiting import seconds_option
+from elastio.cli.terminal import busy
 from elastio.control.status import MissingPart, Status
 from elastio.errors import DeviceBusyError, ElastioError, HostError
 from elastio.host.usage import Kind, in_use, mounted_at

@@ -21,9 +21,9 @@ from elastio.accounting.report_render import to_csv, to_dict, to_text
 from elastio.accounting.rows import CycleRow
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
-from elastio.cli.busy import busy
 from elastio.cli.ledger import begin_of, open_ledgers, since_option
 from elastio.cli.status import credits_text
+from elastio.cli.terminal import busy
 from elastio.codec import encode
 from elastio.control.status import CreditsPart
 from elastio.errors import ElastioError

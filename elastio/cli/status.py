@@ -61,8 +61,8 @@ def _show_adopted(app: App) -> None:
     """Adopted volumes have no agent: they are shown also where none answers."""
     if not app.sysfs().exists(ADOPTED):
         return
-    from elastio.setup.adopted_checks import adopted  # noqa: PLC0415  `status` should not wait for all of set-up
     from elastio.setup.check_result import Machine  # noqa: PLC0415
+    from elastio.setup.device_checks import adopted  # noqa: PLC0415  `status` should not wait for all of set-up
 
     for found in adopted(Machine(app.sysfs(), app.run)):
         click.echo(f"{'adopted':<14}{found.sentence}")

@@ -3,6 +3,9 @@
 Theory of operation. SIGINT, SIGTERM and SIGHUP end the view by KeyboardInterrupt, whatever it does at that moment. A
 change of the size (SIGWINCH) and a stop by Ctrl-Z (SIGTSTP) are blocked, so that they wait until `Screen.wait` takes
 them: nothing is ever drawn from within a signal handler.
+
+Progress of what takes longer than two seconds is one line on stderr, only where that is a terminal. The line is gone
+when the work is over, so that nothing of it stays between the lines of a result.
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from elastio.cli.charts import ASCII, BLOCKS, Line, Style, Symbols, width
+from elastio.cli.charts import ASCII, BLOCKS, Line, Style, Symbols, clean, clip, width
+from elastio.units import format_duration
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TAKEN = (signal.SIGWINCH, signal.SIGTSTP)
@@ -130,3 +136,64 @@ def _without_echo(keys: TextIO) -> Iterator[None]:
     finally:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(keys, termios.TCSAFLUSH, before)
+
+
+FIRST_S = 2.0
+EVERY_S = 0.5
+
+
+class ProgressLine:
+    """The last line of the terminal. `now` is a clock in seconds; before `first_s` nothing is shown."""
+
+    def __init__(
+        self, out: TextIO | None = None, now: Callable[[], float] = time.monotonic, first_s: float = FIRST_S
+    ) -> None:
+        self._out = sys.stderr if out is None else out
+        self._now, self._begun, self._first_s = now, now(), first_s
+        self._is_shown = False
+        self.is_live = is_live(self._out)
+
+    def show(self, text: str) -> None:
+        """Show the text and how long it has taken so far, from `first_s` on."""
+        taken_s = self._now() - self._begun
+        if not self.is_live or taken_s < self._first_s:
+            return
+        line = clean(f"{text} ({format_duration(taken_s)})")
+        columns = size(self._out).columns - 1  # in the last column the cursor would go to the next line
+        self._write(f"\r{clip(line, columns, symbols_of(self._out))}\x1b[K")
+        self._is_shown = True
+
+    def clear(self) -> None:
+        """Take the line away; before anything else is printed."""
+        if self._is_shown:
+            self._write("\r\x1b[K")
+            self._is_shown = False
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+@contextmanager
+def busy(what: str, first_s: float = FIRST_S) -> Iterator[None]:
+    """Show `what` while the block runs. The block prints nothing and starts no process by fork."""
+    line = ProgressLine(first_s=first_s)
+    if not line.is_live:
+        yield
+        return
+    is_over = threading.Event()
+
+    def tell() -> None:
+        wait_s = first_s
+        while not is_over.wait(wait_s):
+            line.show(what)
+            wait_s = EVERY_S
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        teller.join()
+        line.clear()

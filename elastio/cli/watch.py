@@ -10,9 +10,8 @@ import click
 from elastio.accounting.zone import local_zone
 from elastio.cli import terminal
 from elastio.cli.app import App
-from elastio.cli.numbers import Finite
-from elastio.cli.watch_history import Watched, begun_wall, phase_of
-from elastio.cli.watch_view import Format, frame, log_line
+from elastio.cli.options import Finite
+from elastio.cli.watch_view import Format, Watched, begun_wall, frame, log_line, phase_of
 from elastio.control.client import ControlClient
 from elastio.control.protocol import MAX_DECISIONS
 from elastio.control.status import Status

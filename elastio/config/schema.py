@@ -12,18 +12,24 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replac
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elastio.config.agent import AgentSection
-from elastio.config.cache import CacheSection, check_cache
-from elastio.config.caps import CapsSection, lowest
-from elastio.config.device import DeviceSection, check_credits
 from elastio.config.files import read_merged
 from elastio.config.neighbours import UNKNOWN_CAPS, sharing_with, uuids_beside
 from elastio.config.paths import DEFAULT_PATH, DEVICES, common_dir, name_of, socket_of, state_dir_of
-from elastio.config.profile import ProfileSection
 from elastio.config.rules import Flag, Number, Text, refuse
 from elastio.config.rules import key as _key
-from elastio.config.share import ShareSection, check_share
-from elastio.config.value import ValueSection
+from elastio.config.sections import (
+    AgentSection,
+    CacheSection,
+    CapsSection,
+    DeviceSection,
+    ProfileSection,
+    ShareSection,
+    ValueSection,
+    check_cache,
+    check_credits,
+    check_share,
+    lowest,
+)
 from elastio.core.inflection import STOP_GAIN
 from elastio.core.policy import Ahead, Caps, Model, Policy, StopPolicy
 from elastio.errors import ConfigError

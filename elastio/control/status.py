@@ -13,6 +13,7 @@ from typing import Any
 from elastio import codec
 from elastio.core.boost_rights import ALL_MAY
 from elastio.core.lending import LatencyTarget
+from elastio.core.model import Others, Spend, Spent
 from elastio.core.shares import Reserved
 from elastio.errors import ControlError
 
@@ -100,6 +101,11 @@ class MonthPart:
     max_agbs: float | None = None
     max_cost: float | None = None
 
+    @property
+    def spent(self) -> Spent:
+        """The same for the core."""
+        return Spent(self.boosts, self.agbs, self.cost)
+
 
 @dataclass(frozen=True, slots=True)
 class OthersPart:
@@ -113,6 +119,11 @@ class OthersPart:
     cost: float = 0.0
     month: MonthPart = MonthPart()
     trouble: str = ""
+
+    @property
+    def others(self) -> Others:
+        """The same for the core."""
+        return Others(Spent(self.boosts, self.agbs, self.cost), self.month.spent, self.trouble)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +145,12 @@ class SpendPart:
     unpriced: int = 0
     month: MonthPart = MonthPart()
     others: OthersPart | None = None
+
+    @property
+    def spend(self) -> Spend:
+        """The same for the core."""
+        spent = self.boosts, self.agbs, self.cost, self.known, self.currency, self.unpriced
+        return Spend(*spent, self.month.spent, others=None if self.others is None else self.others.others)
 
 
 @dataclass(frozen=True, slots=True)

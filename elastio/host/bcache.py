@@ -37,10 +37,10 @@ from elastio.host import (
     cache_disk,
     failed_cache,
     kernel,
+    locks,
     superblock,
     throttle,
     tuning,
-    udev_lock,
     usage,
     write_through_counter,
 )
@@ -303,7 +303,7 @@ class BcacheHost:
             if backing.adaptive is None or backing.adaptive_node is None:
                 is_registered()
             else:
-                held.enter_context(udev_lock.locked(backing.adaptive_node, self._wait))
+                held.enter_context(locks.locked(backing.adaptive_node, self._wait))
                 held.enter_context(self._drained(backing.adaptive, throttle.NO_WRITES, is_registered))
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
 

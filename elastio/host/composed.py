@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from elastio.core.head import Head, table
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev
 from elastio.host.commands import Run
+from elastio.host.heads import Head, table
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.usage import in_use
 from elastio.units import MIB, SECTOR

@@ -1,4 +1,8 @@
-"""Bytes read and written per device, from /proc/diskstats. Takes none of bcache's locks."""
+"""Bytes read and written per device, from /proc/diskstats. Takes none of bcache's locks.
+
+How long requests took: Documentation/block/stat.rst. Those of bcacheN are counted from where limits of cgroups have let
+them pass. Nothing here takes a lock of bcache.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Mapping
 
 import psutil
 
+from elastio.core.lending import Requests
 from elastio.core.model import HostView
 from elastio.host.counted_load import CountedLoad
 from elastio.host.sysfs import Sysfs
@@ -59,3 +64,16 @@ class BlockCounters:
         """Raises HostError if the device is gone."""
         fields = self._sysfs.read(self._path).split()
         return {"adaptive": (int(fields[READ_SECTORS]) * SECTOR, int(fields[WRITTEN_SECTORS]) * SECTOR)}
+
+
+# Fields of /sys/block/NAME/stat: requests and milliseconds of reads, then of writes.
+READS, WRITES = (0, 3), (4, 7)
+
+
+def finished(sysfs: Sysfs, name: str) -> tuple[Requests, Requests]:
+    """Reads and writes that the device has finished; none if it is gone."""
+    words = sysfs.read_or(f"sys/block/{name}/stat", "").split()
+    if len(words) <= max(WRITES):
+        return Requests(), Requests()
+    reads, writes = (Requests(int(words[count]), int(words[ms]) / 1000) for count, ms in (READS, WRITES))
+    return reads, writes

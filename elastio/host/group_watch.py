@@ -36,8 +36,7 @@ from elastio.core.watched_bursts import Seen, Watch
 from elastio.errors import HostError
 from elastio.host import cgroups
 from elastio.host.async_waits import AsyncWaits, Sleep
-from elastio.host.disk_activity import DiskActivity
-from elastio.host.disk_limits import limits_of_cgroup
+from elastio.host.disk_activity import DiskActivity, limits_of_cgroup
 from elastio.host.sysfs import Sysfs
 from elastio.host.task_states import CgroupMembers, TaskStates, instant_of
 from elastio.ports import Clock

@@ -1,16 +1,155 @@
-"""Heads of adopted volumes on disk: found, written, erased. Their format: `core/head.py`."""
+"""Heads of adopted volumes: their format on disk, found, written, erased, and put in front by device-mapper.
+
+Theory of operation. bcache wants its superblock in the first 8 KiB of its backing device, and these belong to the
+user's filesystem. So the backing device is composed: a piece of the head, with the superblock, then the whole volume,
+untouched. bcache's data begins where the volume begins, so the adaptive device shows the volume byte for byte.
+
+The head lies on a device of its own:
+
+    0         label: magic, version, length, SHA-256 of the block, then JSON; written last
+    512 KiB   the label's other slot; the label that is sound and has the higher sequence number is valid
+    4 MiB     content: what is shown in front of the volume (1 MiB, bcache's superblock 4 KiB from its begin)
+    6 MiB     not used by this version: room for the volume's own first and last MiB
+
+At the head's begin there is nothing that libblkid, udev or bcache recognizes: were the superblock there, udev would
+register the head alone as a backing device, and the kernel would attach a dirty cache to it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from elastio.core import head as formats
-from elastio.core.head import BLOCK_BYTES, LEAST_BYTES, SLOTS, Head
+from elastio.codec import decode, encode
 from elastio.errors import HostError, NotOursError
 from elastio.host import superblock
-from elastio.units import SECTOR
+from elastio.units import KIB, MIB, SECTOR
+
+MAGIC = b"elastio head\r\n\x1a\n"
+VERSION = 1
+BLOCK_BYTES = 4 * KIB
+SLOTS = (0, 512 * KIB)
+LEAST_BYTES = 16 * MIB
+# As in a partition, a filesystem behind it stays aligned.
+DATA_OFFSET_SECTORS = MIB // SECTOR
+CONTENT_SECTOR = 4 * MIB // SECTOR
+# Magic, version, length of the JSON, SHA-256 of the block with zeros in this field.
+_PREFIX = struct.Struct("<16sII32s")
+_CHECKSUM = slice(24, 56)
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The user's volume, and by what it is told from a copy of it. The last three are empty where it has none."""
+
+    filesystem: str  # libblkid's type
+    uuid: str  # of the filesystem
+    size_sectors: int
+    serial: str = ""  # of its disk
+    partition: str = ""  # UUID in the partition table
+    mapped: str = ""  # device-mapper's UUID of a logical volume
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`uuid` is the head's own, `backing_uuid` the one in bcache's superblock. Sectors have 512 bytes."""
+
+    uuid: str
+    backing_uuid: str
+    volume: Volume
+    size_sectors: int
+    content_sector: int = CONTENT_SECTOR
+    content_sectors: int = DATA_OFFSET_SECTORS
+    sequence: int = 1
+
+
+def serialize(head: Head) -> bytes:
+    """The label, one block. Raises NotOursError for what `parse` would refuse."""
+    _require_sound(head)
+    payload = json.dumps(encode(head), sort_keys=True).encode()
+    if len(payload) > BLOCK_BYTES - _PREFIX.size:
+        raise NotOursError(f"the label of the head takes {len(payload)} bytes, too many", code="head.length")
+    block = _PREFIX.pack(MAGIC, VERSION, len(payload), bytes(32)) + payload
+    return _with_checksum(block.ljust(BLOCK_BYTES, b"\0"))
+
+
+def parse(block: bytes) -> Head | None:
+    """The head whose label this block is; None if it is no label. Raises NotOursError for a damaged or newer one."""
+    if len(block) != BLOCK_BYTES or not block.startswith(MAGIC):
+        return None
+    _, version, length, _ = _PREFIX.unpack_from(block)
+    if _with_checksum(block) != block:
+        raise NotOursError("the label of the head is damaged", code="head.damaged")
+    if version != VERSION:
+        text = f"the label of the head has version {version}, and only {VERSION} is known: use the newer release"
+        raise NotOursError(text, code="head.version")
+    try:
+        head = decode(Head, json.loads(block[_PREFIX.size :][:length]))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise NotOursError(f"the label of the head is malformed: {error}", code="head.malformed") from error
+    _require_sound(head)
+    return head
+
+
+def valid(blocks: Iterable[bytes]) -> Head | None:
+    """The head by the blocks of its SLOTS; None without a label. Raises NotOursError.
+
+    One damaged slot is what a power cut during a change leaves: the other one is valid. A newer version is never
+    passed over.
+    """
+    found: list[Head] = []
+    damaged: NotOursError | None = None
+    for block in blocks:
+        try:
+            head = parse(block)
+        except NotOursError as error:
+            if error.code != "head.damaged":
+                raise
+            damaged = error
+        else:
+            found += [head] if head else []
+    if damaged and not found:
+        raise damaged
+    last = max(found, key=lambda head: head.sequence, default=None)
+    if any(head.uuid != last.uuid for head in found if last):
+        raise NotOursError("the two labels of the head are of different heads", code="head.ambiguous")
+    return last
+
+
+def slot_of(head: Head) -> int:
+    """Where its label goes, in bytes: a change never overwrites the label before it."""
+    return SLOTS[(head.sequence - 1) % len(SLOTS)]
+
+
+def table(head: Head, head_number: str, volume_number: str) -> str:
+    """device-mapper's table of the composed device; the numbers are `major:minor`."""
+    first, whole = head.content_sectors, head.volume.size_sectors
+    in_front = f"0 {first} linear {head_number} {head.content_sector}\n"
+    return f"{in_front}{first} {whole} linear {volume_number} 0\n"
+
+
+def _require_sound(head: Head) -> None:
+    end = head.content_sector + head.content_sectors
+    labels_end = (SLOTS[-1] + BLOCK_BYTES) // SECTOR
+    if (
+        head.sequence < 1
+        or head.volume.size_sectors < 1
+        or head.content_sector < labels_end
+        or head.content_sectors < 2 * BLOCK_BYTES // SECTOR
+        or end > head.size_sectors
+    ):
+        raise NotOursError("the label of the head names places that it does not have", code="head.places")
+
+
+def _with_checksum(block: bytes) -> bytes:
+    without = block[: _CHECKSUM.start] + bytes(32) + block[_CHECKSUM.stop :]
+    return block[: _CHECKSUM.start] + hashlib.sha256(without).digest() + block[_CHECKSUM.stop :]
+
 
 Verify = Callable[[int], None]
 
@@ -26,7 +165,7 @@ def read(node: Path) -> Head | None:
         return None
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return formats.valid(os.pread(descriptor, BLOCK_BYTES, slot) for slot in SLOTS)
+        return valid(os.pread(descriptor, BLOCK_BYTES, slot) for slot in SLOTS)
     except OSError:
         return None
     finally:
@@ -67,7 +206,7 @@ def write(node: Path, head: Head, block: bytes, verify: Verify) -> None:
         _put(descriptor, bytes(LEAST_BYTES), 0)
         _put(descriptor, block, head.content_sector * SECTOR + superblock.OFFSET)
         os.fsync(descriptor)
-        _put(descriptor, formats.serialize(head), formats.slot_of(head))
+        _put(descriptor, serialize(head), slot_of(head))
 
     _exclusively(node, verify, write_all)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from elastio.errors import HostError
-from elastio.host.flock import try_lock
+from elastio.host.locks import try_lock
 from elastio.host.sysfs import wait_for
 
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 from elastio import whole_file
 from elastio.errors import HostError
-from elastio.host.flock import try_lock
 from elastio.host.io_max import CGROUPS, FREE, limits_of
 from elastio.host.limit_claims import DIRECTORY
+from elastio.host.locks import try_lock
 from elastio.host.sysfs import Sysfs, wait_for
 from elastio.units import MB
 

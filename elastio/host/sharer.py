@@ -27,10 +27,10 @@ from elastio.core.moved import Moved
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
 from elastio.host import cgroups, share_limits
+from elastio.host.counters import finished
 from elastio.host.guard import Guard
 from elastio.host.io_max import limits_of
 from elastio.host.limit_claims import claim
-from elastio.host.request_times import finished
 from elastio.host.sysfs import Sysfs
 from elastio.host.throttle import stacked
 from elastio.units import MB

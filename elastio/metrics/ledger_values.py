@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elastio.accounting.account_rows import MOST_SUMS, OTHERS, Parts
 from elastio.accounting.ahead_lines import ahead_lines
+from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS, Parts
 from elastio.accounting.group_costs import Moves, boost_costs
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import PAST_S

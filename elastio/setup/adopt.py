@@ -24,11 +24,11 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from elastio.core.head import DATA_OFFSET_SECTORS
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import composed, heads, superblock
 from elastio.host.commands import Run
-from elastio.host.flock import try_lock
+from elastio.host.heads import DATA_OFFSET_SECTORS
+from elastio.host.locks import try_lock
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records

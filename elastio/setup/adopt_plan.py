@@ -9,19 +9,19 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastio.core.head import LEAST_BYTES, Head, Volume
 from elastio.core.model import Serial
 from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import heads, mounts, superblock
 from elastio.host.blockdev import Disk, is_block_device, run_wipefs, why_no_backing
 from elastio.host.commands import Run
+from elastio.host.heads import LEAST_BYTES, Head, Volume
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import Kind, in_use
 from elastio.setup import adopted_record, fstab, kernel_checks
 from elastio.setup.adopted_volume import describe, is_logical, serials, with_uuid
-from elastio.setup.blank import require_blank
 from elastio.setup.check_result import Machine, Verdict
 from elastio.setup.filesystem import FOLDERS
+from elastio.setup.format_backing import require_blank
 from elastio.units import SECTOR, format_size
 
 FILESYSTEMS = ("ext4", "xfs")

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from elastio.codec import decode, encode
 from elastio.config.paths import ADOPTED
-from elastio.core.head import Head
 from elastio.errors import ConfigError, HostError
+from elastio.host.heads import Head
 from elastio.host.sysfs import Sysfs
 from elastio.setup import fstab
 from elastio.whole_file import sync_directory

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elastio.core.head import Head, Volume
 from elastio.errors import HostError, NotOursError
 from elastio.host import heads
 from elastio.host.blockdev import NO_BACKING, directories, serial_of
 from elastio.host.commands import Run
 from elastio.host.composed import is_composed
+from elastio.host.heads import Head, Volume
 from elastio.host.sysfs import Sysfs
 
 PROBE_S = 30.0

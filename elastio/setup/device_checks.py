@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastio.config.schema import Config
-from elastio.errors import HostError
+from elastio.errors import ElastioError, HostError
+from elastio.host import composed
 from elastio.host.blockdev import serial_of
 from elastio.host.sysfs import parse_size
 from elastio.host.throttle import stacked
 from elastio.host.tuning import SCHEDULER
 from elastio.host.usage import Kind, in_use
 from elastio.host.view import Backing, find_backings
+from elastio.setup import adopted_record
+from elastio.setup.adopted_record import Record
 from elastio.setup.candidates import all_candidates
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 
@@ -180,3 +183,26 @@ def _timeout(machine: Machine, backing: Backing) -> list[CheckResult]:
             "boot with nvme_core.io_timeout=4294967295",
         )
     ]
+
+
+ADOPTED = "adopted volume"
+
+
+def adopted(machine: Machine) -> list[CheckResult]:
+    """One result for each record; none on a machine without adopted volumes."""
+    try:
+        return [_composed(machine, record) for record in adopted_record.load_all(machine.sysfs)]
+    except ElastioError as error:
+        return [fail(ADOPTED, str(error), "restore the file, or remove it to use the volume as it is", error.code)]
+
+
+def _composed(machine: Machine, record: Record) -> CheckResult:
+    adaptive = composed.adaptive_of(machine.sysfs, record.head)
+    if adaptive is not None and record.step is adopted_record.Step.COMPOSED:
+        return ok(ADOPTED, f"{record.uuid} is on /dev/{adaptive}, without boosts")
+    return fail(
+        ADOPTED,
+        f"{record.uuid} is not composed (recorded step: {record.step})",
+        f"see `journalctl -u elastio-compose@{record.uuid}`, or run `elastio device release {record.uuid}`",
+        "not_composed",
+    )

@@ -14,7 +14,7 @@ from elastio.host.blockdev import Disk, require_free
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import mounted_at, mounts_on
-from elastio.setup.blank import require_blank
+from elastio.setup.format_backing import require_blank
 from elastio.units import SECTOR
 
 # Program and Debian package of each.

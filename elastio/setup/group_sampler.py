@@ -17,7 +17,7 @@ from elastio.core.model import Rates
 from elastio.core.moved import Moved
 from elastio.errors import HostError
 from elastio.host import cgroups
-from elastio.host.request_times import finished
+from elastio.host.counters import finished
 from elastio.host.sysfs import Sysfs
 from elastio.host.task_states import CgroupMembers, TaskStates
 from elastio.host.view import find_backing

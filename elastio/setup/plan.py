@@ -12,10 +12,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from elastio.config.paths import name_of, unit_of
-from elastio.setup.blank import shown_state
 from elastio.setup.candidates import Candidate
 from elastio.setup.filesystem import Filesystem
 from elastio.setup.first_config import FirstConfig
+from elastio.setup.format_backing import shown_state
 from elastio.units import format_size
 
 

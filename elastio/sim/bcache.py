@@ -39,7 +39,7 @@ from enum import Enum
 
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState
 from elastio.sim.block_versions import CUTOFF_BYPASS, BackingContent, CacheContent
-from elastio.sim.superblock import Superblock
+from elastio.sim.disk import Superblock
 from elastio.units import MB, MIB
 
 

@@ -8,7 +8,7 @@ from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.tariff import Tariff
 from elastio.errors import DeviceBusyError
 from elastio.sim.disk import SimDisk
-from elastio.sim.fault_injection import Meter
+from elastio.sim.faults import Meter
 from elastio.sim.kernel import SimKernel
 from elastio.sim.prices import TARIFF
 from elastio.units import GIB, agbs

@@ -31,8 +31,8 @@ from typing import NamedTuple, Protocol
 from elastio.core.model import CacheMode
 from elastio.sim.bcache import Bcache, Route, WritebackMode
 from elastio.sim.block_versions import CacheContent
+from elastio.sim.disk import Traffics
 from elastio.sim.shares import READERS, WRITERS, SimShares
-from elastio.sim.traffic import Traffics
 from elastio.units import MB
 
 # How many turns the budget of the slower disk is divided into: enough for a fair share, few enough that a simulated

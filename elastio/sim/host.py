@@ -13,8 +13,7 @@ from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.sim.bcache import Bcache, WritebackMode
 from elastio.sim.disk import SimDisk
-from elastio.sim.fault_injection import FaultInjector, Meter, T
-from elastio.sim.faults import Fault, FaultPlan, Kind
+from elastio.sim.faults import Fault, FaultInjector, FaultPlan, Kind, Meter, T
 from elastio.sim.kernel import SimKernel
 from elastio.sim.shares import counted
 from elastio.units import MB

@@ -34,11 +34,10 @@ from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, HostError
 from elastio.sim.bcache import WritebackMode
 from elastio.sim.block_versions import CacheContent
-from elastio.sim.disk import SimDisk
+from elastio.sim.disk import SimDisk, Traffic
 from elastio.sim.flows import Budget, Load
 from elastio.sim.link import SMOOTHING_S, KernelSettings, Link
 from elastio.sim.loss import BackingDisk, content_of
-from elastio.sim.traffic import Traffic
 from elastio.units import MB
 
 COPY_SERIAL = Serial("vol0backingcopy0001")

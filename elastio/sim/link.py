@@ -10,14 +10,11 @@ from elastio.core.credits import CreditBucket, constant
 from elastio.core.model import CacheMode, CacheSetUuid, Serial
 from elastio.errors import HostError
 from elastio.sim.bcache import Bcache
-from elastio.sim.clock import SimClock
-from elastio.sim.disk import SimDisk
+from elastio.sim.clock import SimClock, Timers
+from elastio.sim.disk import SimDisk, SuperblockOnDisk, Traffics
 from elastio.sim.flows import FlushFlow, ReadFlow, WriteFlow
 from elastio.sim.loss import BackingDisk
 from elastio.sim.shares import SimShares
-from elastio.sim.superblock import SuperblockOnDisk
-from elastio.sim.timers import Timers
-from elastio.sim.traffic import Traffics
 from elastio.units import GB, MIB
 
 # Share of the cap above which the queue of a disk is full. It is compared with a smoothed value, which never reaches 1.

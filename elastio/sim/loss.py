@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.sim.bcache import Bcache
 from elastio.sim.block_versions import BackingContent, CacheContent
-from elastio.sim.disk import SimDisk
-from elastio.sim.superblock import Superblock
+from elastio.sim.disk import SimDisk, Superblock
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,10 @@ from random import Random
 from elastio.core.foreign import ForeignVolume, OwnerState
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.sim.clock import SimClock
+from elastio.sim.clock import ROUNDING_S, SimClock, Timers
 from elastio.sim.cloud import CallTiming, CloudTimes, CloudVolume, DiskSlots, SimAccount
-from elastio.sim.fault_injection import FaultInjector, T
-from elastio.sim.faults import Fault, FaultPlan, Kind
+from elastio.sim.faults import Fault, FaultInjector, FaultPlan, Kind, T
 from elastio.sim.settings import parse_settings
-from elastio.sim.timers import ROUNDING_S, Timers
 from elastio.units import GB, GIB
 
 CLOUD_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {

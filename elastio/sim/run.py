@@ -16,7 +16,7 @@ from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Owner
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.memory import bought
-from elastio.config.profile import ProfileSection
+from elastio.config.sections import ProfileSection
 from elastio.core.actions import Action, Outcome
 from elastio.core.cycle import Cycle
 from elastio.core.model import HostView, Request, RequestKind

@@ -14,7 +14,7 @@ from elastio.core.boost_rights import BoostRights
 from elastio.core.division import Division
 from elastio.core.lending import Requests
 from elastio.core.shares import SharePlan
-from elastio.sim.traffic import Traffic
+from elastio.sim.disk import Traffic
 from elastio.units import MB
 
 WRITERS, READERS = "system.slice/writer.service", "system.slice/reader.service"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from elastio.errors import InvariantError
-from elastio.sim.clock import SimClock
-from elastio.sim.timers import ROUNDING_S
+from elastio.sim.clock import ROUNDING_S, SimClock
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -11,8 +11,7 @@ from elastio.core.model import CacheMode, Serial, VolumeId
 from elastio.core.tariff import Tariff
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CallTiming, CloudTimes, KernelSlots, SimAccount
-from elastio.sim.fault_injection import Meter
-from elastio.sim.faults import MODES, FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import MODES, FaultPlan, Kind, Meter, ScheduledFault
 from elastio.sim.host import HostTimes, SimCounters, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
 from elastio.sim.prices import TARIFF

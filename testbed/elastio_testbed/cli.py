@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from elastio.cli.numbers import ABOVE_0, Finite
+from elastio.cli.options import ABOVE_0, Finite
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.console import click_errors, progress
 from elastio_testbed.cuts.command import cuts

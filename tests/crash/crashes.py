@@ -11,7 +11,7 @@ from pathlib import Path
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
-from elastio.config.profile import ProfileSection
+from elastio.config.sections import ProfileSection
 from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase

@@ -231,14 +231,14 @@ BEYOND = (
     by_test(
         "data without a signature is formatted",
         "a volume is read before it is formatted",
-        Patch("elastio/setup/blank.py", "if at is not None and not is_forced:", "if False:"),
+        Patch("elastio/setup/format_backing.py", "if at is not None and not is_forced:", "if False:"),
         "tests/unit/elastio/setup/test_format_backing.py",
         "no volume is set up in the simulator",
     ),
     by_test(
         "a second look formats what it was not asked about",
         "what was confirmed for a blank volume holds for a blank one alone",
-        Patch("elastio/cli/setup_steps.py", "app.run, is_forced=not work.facts.is_blank)", "app.run, is_forced=True)"),
+        Patch("elastio/cli/setup.py", "app.run, is_forced=not work.facts.is_blank)", "app.run, is_forced=True)"),
         "tests/unit/elastio/cli/test_setup.py",
         "no volume is set up in the simulator",
     ),

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from elastio.accounting.account_rows import AccountRow
 from elastio.accounting.account_store import read_accounts, read_moved
+from elastio.accounting.burst_accounts import AccountRow
 from elastio.accounting.history_store import HistoryLimits, read_loads
 from elastio.accounting.recorder import CostRecorder
-from elastio.config.profile import ProfileSection
+from elastio.config.sections import ProfileSection
 from elastio.core.account import account
 from elastio.core.inflection import curves_of
 from elastio.core.model import RequestKind

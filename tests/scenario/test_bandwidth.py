@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.config.profile import ProfileSection
+from elastio.config.sections import ProfileSection
 from elastio.core.bandwidth import SpeedBounds
 from elastio.core.inflection import STEP
 from elastio.core.learning import in_force

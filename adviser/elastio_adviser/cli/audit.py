@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from elastio.cli.busy import busy
+from elastio.cli.terminal import busy
 from elastio.errors import ConfigError
 from elastio.units import GB, GIB, MB, format_duration
 from elastio_adviser import metric_files, whatif

@@ -16,8 +16,8 @@ from typing import Any
 import click
 
 from elastio.cli.app import App
-from elastio.cli.busy import busy
-from elastio.cli.numbers import duration
+from elastio.cli.options import duration
+from elastio.cli.terminal import busy
 from elastio.core.model import Sample
 from elastio.errors import ConfigError, ElastioError
 from elastio.units import GIB, format_duration

@@ -16,14 +16,13 @@ from click.core import ParameterSource
 
 from elastio.cli.app import App
 from elastio.cli.ledger import Since
-from elastio.cli.numbers import Finite, duration
+from elastio.cli.options import Finite, duration
 from elastio.control.exit_codes import Exit
 from elastio.core.account import Limit
 from elastio.core.inflection import STOP_GAIN, advise, curves_of, steps_mb_s
 from elastio.errors import ElastioError
 from elastio.host.commands import Started
-from elastio.host.disk_activity import DiskActivity, disk_below, pressure_s
-from elastio.host.disk_limits import limits_of_cgroup, limits_of_process
+from elastio.host.disk_activity import DiskActivity, disk_below, limits_of_cgroup, limits_of_process, pressure_s
 from elastio.host.task_states import CgroupMembers, Descendants, TaskStates
 from elastio_adviser.cli.profile_since import show
 from elastio_adviser.cli.profile_view import Profile, to_dict, to_text

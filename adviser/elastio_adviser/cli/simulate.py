@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from elastio.cli import extensions
-from elastio.cli.busy import busy
-from elastio.cli.numbers import Finite
+from elastio.cli.options import Finite
+from elastio.cli.terminal import busy
 from elastio.errors import ConfigError, ElastioError
 from elastio.sim.faults import FaultPlan
 from elastio.units import GB, GIB, format_size

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from elastio.cli.numbers import Finite
+from elastio.cli.options import Finite
 from elastio.core.tariff import Tariff, agbs_tariff
 from elastio.errors import ConfigError
 from elastio.sim.provider import FASTEST_MB_S

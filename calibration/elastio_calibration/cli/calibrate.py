@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from elastio.cli.app import App
-from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
+from elastio.cli.options import ABOVE_0, AT_LEAST_0
 from elastio.errors import ElastioError
 from elastio.units import format_duration
 from elastio_calibration.cli.options import FILE, Sizes, require_extra

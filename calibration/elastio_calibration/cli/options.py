@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
+from elastio.cli.options import ABOVE_0, AT_LEAST_0
 from elastio_calibration.application import Application, from_values, read_file
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS

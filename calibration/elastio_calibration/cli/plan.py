@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elastio.cli.app import App
-from elastio.cli.numbers import ABOVE_0
+from elastio.cli.options import ABOVE_0
 from elastio.config.schema import load
 from elastio.control.protocol import UnreachableError
 from elastio.units import GB, GIB

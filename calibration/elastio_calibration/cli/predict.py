@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elastio.cli.numbers import ABOVE_0
+from elastio.cli.options import ABOVE_0
 from elastio.units import GB, GIB
 from elastio_calibration.cli.options import (
     FILE,

@@ -13,7 +13,7 @@ from pathlib import Path
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
-from elastio.host.flock import try_lock
+from elastio.host.locks import try_lock
 from elastio_testbed.console import Say
 from elastio_testbed.errors import LabError
 from elastio_testbed.image import ImageError

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.accounting.account_rows import OTHERS
+from elastio.accounting.burst_accounts import OTHERS
 from elastio.accounting.group_costs import boost_costs, cost_table, divided, folded, total_costs
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.report import build

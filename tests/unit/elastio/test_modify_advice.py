@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.accounting.modify_advice import LONG_S, cheaper_modification
-from elastio.accounting.report_render import to_dict, to_text
+from elastio.accounting.report_render import LONG_S, cheaper_modification, to_dict, to_text
 from elastio.accounting.rows import CycleRow, DevicePrices
 
 from .test_report import NOON, cycle, report_of, span

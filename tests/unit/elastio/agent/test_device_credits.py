@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastio.agent.device_credits import policy_of
+from elastio.agent.device_prices import policy_of
 from elastio.config.schema import parse
 from elastio.core.credits import CreditBucket
 from elastio.errors import ConfigError

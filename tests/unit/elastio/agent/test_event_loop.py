@@ -19,7 +19,7 @@ from elastio.core.observation import Answer
 from elastio.core.policy import StopPolicy
 from elastio.core.state import AgentState, Phase
 from elastio.host.clock import SystemClock
-from elastio.host.sdnotify import Notifier
+from elastio.host.systemd import Notifier
 from elastio.sim.run import Simulation
 from tests.simulated import STEADY, in_phase, machine
 from tests.values import present

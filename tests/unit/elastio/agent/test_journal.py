@@ -19,7 +19,7 @@ from elastio.core.actions import AttachVolume, Outcome, OutcomeKind
 from elastio.core.model import Purchase, Quote, VolumeId
 from elastio.core.state import AgentState, Phase
 from elastio.errors import HostError, JournalError
-from elastio.host.instance_lock import lock_device
+from elastio.host.locks import lock_device
 from tests.fixtures.synced import syncs
 from tests.values import present, volume
 

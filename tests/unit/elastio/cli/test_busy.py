@@ -12,7 +12,7 @@ from typing import TextIO
 
 import pytest
 
-from elastio.cli.busy import FIRST_S, ProgressLine, busy
+from elastio.cli.terminal import FIRST_S, ProgressLine, busy
 
 
 @dataclass

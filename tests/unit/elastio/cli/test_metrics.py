@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastio.accounting.ledger import Ledger
-from elastio.cli.output_file import write_whole
+from elastio.cli.metrics import write_whole
 from elastio.control.exit_codes import Exit
 from elastio.control.status import OthersPart
 from elastio.core.cycle import Failure, FailureKind

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.cli.watch_history import MOST_POINTS, SILENT, Watched, begun_wall
+from elastio.cli.watch_view import MOST_POINTS, SILENT, Watched, begun_wall
 from elastio.control.status import Status
 from elastio.core.state import Phase
 from elastio.units import GIB, MIB

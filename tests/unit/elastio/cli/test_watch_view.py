@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastio.cli.charts import ASCII, BLOCKS, Style, width
-from elastio.cli.watch_history import Watched
-from elastio.cli.watch_view import Format, frame, log_line
+from elastio.cli.watch_view import Format, Watched, frame, log_line
 from elastio.control.status import Status
 from elastio.core.state import Phase
 from elastio.units import GIB

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from elastio.core.head import serialize
 from elastio.core.model import Serial
 from elastio.errors import HostError, NotOursError
 from elastio.host import blockdev
@@ -23,6 +22,7 @@ from elastio.host.blockdev import (
     serial_of,
     signatures,
 )
+from elastio.host.heads import serialize
 from elastio.units import KIB, MIB
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import HEAD

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elastio.core.account import Limit
-from elastio.host.disk_limits import limits_of_cgroup, limits_of_process
+from elastio.host.disk_activity import limits_of_cgroup, limits_of_process
 from elastio.host.sysfs import Sysfs
 
 

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from elastio.core.head import BLOCK_BYTES, LEAST_BYTES, SLOTS, serialize
 from elastio.errors import HostError, NotOursError
 from elastio.host import heads, superblock
 from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import run
+from elastio.host.heads import BLOCK_BYTES, LEAST_BYTES, SLOTS, serialize
 from elastio.units import MIB
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import BACKING, HEAD

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elastio.errors import HostError, LockedError
-from elastio.host.instance_lock import lock_device
+from elastio.host.locks import lock_device
 
 
 def test_a_second_agent_is_refused_until_the_first_has_gone(tmp_path: Path) -> None:

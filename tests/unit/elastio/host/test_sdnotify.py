@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.host.sdnotify import Notifier
+from elastio.host.systemd import Notifier
 
 
 @pytest.fixture

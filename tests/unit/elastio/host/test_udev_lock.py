@@ -10,7 +10,7 @@ import pytest
 
 from elastio.errors import DeviceBusyError, HostError
 from elastio.host.bcache import BcacheHost
-from elastio.host.udev_lock import LOCK_S, locked
+from elastio.host.locks import LOCK_S, locked
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree
 

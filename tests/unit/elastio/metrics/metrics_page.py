@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastio.accounting.account_rows import MOST_SUMS, OTHERS
 from elastio.accounting.ahead_lines import KINDS
+from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS
 from elastio.core.account import COMPUTING, PARTS
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.state import FaultKind, InhibitionReason, Phase

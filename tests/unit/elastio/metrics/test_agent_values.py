@@ -11,7 +11,7 @@ from elastio.control.status import BackingPart, CapacityPart, CreditsPart, Cycle
 from elastio.core.model import Rates, Sample, VolumeTag
 from elastio.core.observation import Observation
 from elastio.core.state import Inhibition, InhibitionReason, Phase, Waste
-from elastio.metrics.agent_values import agent_values
+from elastio.metrics.document import agent_values
 from elastio.units import GIB, MB
 from tests.values import NOW, POLICY, WALL, boosted, faulted, seen, state, volume
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.accounting.account_rows import MOST_SUMS, OTHERS
+from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow
 from elastio.core.model import Others, Period, Spent

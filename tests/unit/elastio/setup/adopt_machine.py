@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elastio.core.head import CONTENT_SECTOR, DATA_OFFSET_SECTORS, LEAST_BYTES
 from elastio.errors import HostError
+from elastio.host.heads import CONTENT_SECTOR, DATA_OFFSET_SECTORS, LEAST_BYTES
 from elastio.host.sysfs import Sysfs
 from elastio.setup.adopt import Adopter
 from elastio.setup.adopt_plan import RULES_FILE, UNIT, Plan, plan

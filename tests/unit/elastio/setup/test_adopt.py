@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from elastio.core.head import CONTENT_SECTOR, LEAST_BYTES, SLOTS
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import superblock
-from elastio.host.flock import try_lock
+from elastio.host.heads import CONTENT_SECTOR, LEAST_BYTES, SLOTS
+from elastio.host.locks import try_lock
 from elastio.setup import adopted_record
 from elastio.setup.adopt import APPEAR_S, LOCK, POLL_S, Adopter
 from elastio.setup.adopted_record import Record

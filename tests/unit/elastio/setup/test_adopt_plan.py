@@ -8,8 +8,8 @@ from uuid import UUID as Uuid
 
 import pytest
 
-from elastio.core.head import serialize
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
+from elastio.host.heads import serialize
 from elastio.host.superblock import OFFSET, render_backing
 from elastio.setup.adopt_plan import RULES_FILE, UNIT
 from elastio.units import MIB

@@ -10,13 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from elastio.core.head import serialize
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host.blockdev import Disk
+from elastio.host.heads import serialize
 from elastio.host.sysfs import Sysfs
-from elastio.setup.blank import first_data
-from elastio.setup.format_backing import APPEAR_S, UDEV_S, CreatedDevice, VerifiedDevice, format_backing, verify
+from elastio.setup.format_backing import (
+    APPEAR_S,
+    UDEV_S,
+    CreatedDevice,
+    VerifiedDevice,
+    first_data,
+    format_backing,
+    verify,
+)
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import HEAD
 

@@ -9,7 +9,7 @@ import pytest
 
 from elastio.config.schema import load
 from elastio.core.state import Phase
-from elastio.setup.neighbour_checks import CAPS, neighbours
+from elastio.setup.share_checks import CAPS, neighbours
 from tests.unit.elastio.cli.conftest import FakeAgent, published, standing
 from tests.unit.elastio.cli.machine import LEAST, UUID
 

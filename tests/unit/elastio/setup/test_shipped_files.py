@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config.agent import AgentSection
 from elastio.config.paths import (
     ADOPTED,
     DEFAULT_PATH,
@@ -19,6 +18,7 @@ from elastio.config.paths import (
     socket_of,
     state_dir_of,
 )
+from elastio.config.sections import AgentSection
 from elastio.control.exit_codes import Exit
 from elastio.host.composed import UUID_PREFIX
 from elastio.setup.agent_checks import METADATA, METADATA_RULES

@@ -9,10 +9,10 @@ import pytest
 
 from elastio.agent.journal import Journal
 from elastio.agent.mount_guard import MountGuard
+from elastio.cli.state import Needed, why_needed
 from elastio.config.paths import JOURNAL
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
-from elastio.setup.state_directory import Needed, why_needed
 from tests.values import cycle
 
 OPEN = AgentState(phase=Phase.BOOSTING, cycle=cycle())

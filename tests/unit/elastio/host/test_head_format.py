@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.core.head import (
+from elastio.errors import NotOursError
+from elastio.host.heads import (
     BLOCK_BYTES,
     CONTENT_SECTOR,
     DATA_OFFSET_SECTORS,
@@ -23,7 +24,6 @@ from elastio.core.head import (
     table,
     valid,
 )
-from elastio.errors import NotOursError
 from elastio.units import SECTOR
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import BACKING, HEAD, VOLUME
@@ -121,7 +121,7 @@ def test_a_label_that_has_no_room_is_refused() -> None:
 
 def versioned(version: int) -> bytes:
     """A sound label of another version."""
-    from elastio.core import head as module
+    from elastio.host import heads as module
 
     block = bytearray(serialize(HEAD))
     block[16:20] = version.to_bytes(4, "little")
