@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,7 @@ from elastio.accounting.rows import (
     DevicePrices,
     DeviceSpan,
     StepDurations,
+    row_of,
     spend_since,
     spent_between,
     with_newer,
@@ -63,6 +64,9 @@ UPDATE cycles SET closed_wall = ?, failure_kind = iif(failure <> '', failure_kin
 
 # These may happen again within one cycle; every other step happens once.
 _REPEATED_TIMES = ("quiet", "clean", "detached", "released", "deleted")
+# Fields of a row that are read from a column of their name.
+_OTHER_NAMES = {"provisioned_size_bytes", "bandwidth_mb_s", "steps", "written_through_bytes", "failure_kind"}
+_COLUMNS = tuple(f.name for f in fields(CycleRow) if f.name not in _OTHER_NAMES)
 # Set when an orphan is found: nobody saw its purchase.
 _UNSEEN_BY_ORPHAN = ("decided", "created")
 
@@ -93,29 +97,20 @@ class Ledger:
 
         `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now. It makes new timestamps comparable across reboots.
         """
-        volume, quote = cycle.volume, cycle.quote
-        row = {
-            "token": cycle.token,
+        volume, quote, known = cycle.volume, cycle.quote, row_of(cycle)
+        row = {name: getattr(known, name) for name in _COLUMNS}
+        row |= {
             "device_uuid": volume.backing_uuid if volume else "",
-            "trigger": cycle.trigger.value,
-            "volume_id": cycle.volume_id,
-            "wanted_size_bytes": cycle.spec.size_bytes,
             "wanted_mb_s": cycle.spec.bandwidth_mb_s,
             "sold_size_bytes": volume.size_bytes if volume else None,
             "sold_mb_s": volume.bandwidth_mb_s if volume else None,
-            "started_wall": cycle.started_wall,
-            "opened_wall": cycle.opened_wall,
-            "closed_wall": cycle.closed_wall,
-            "currency": quote.currency if quote else None,
-            "price_per_hour": quote.price_per_hour if quote and quote.price_known else None,
-            "minimum_s": quote.minimum_s if quote else None,
             "peak_dirty_bytes": cycle.peak_dirty_bytes,
             "peak_in_use_percent": cycle.peak_in_use_percent,
             "evicted_bytes": cycle.missing_bytes,
-            "failure": str(cycle.failure or ""),
-            "failure_kind": cycle.failure.kind.value if cycle.failure else None,
-            "step_s": quote.step_s if quote else None,
+            "failure_kind": known.failure_kind or None,
         }
+        if quote is None:  # what is not known does not replace what is
+            row |= dict.fromkeys(("currency", "minimum_s", "step_s"))
         with self.file.write() as db:
             db.execute(_UPSERT, row)
             self._record_times(db, cycle, boot_offset_s)
@@ -254,15 +249,8 @@ def _begin_span(db: sqlite3.Connection, figures: tuple[object, ...], prices: Dev
 
 
 def _span(row: sqlite3.Row) -> DeviceSpan:
-    return DeviceSpan(
-        device_uuid=row["device_uuid"],
-        size_bytes=row["size_bytes"],
-        backing_mb_s=row["backing_mb_s"],
-        cache_mb_s=row["cache_mb_s"],
-        first_wall=row["first_wall"],
-        last_wall=row["last_wall"],
-        prices=_prices(row),
-    )
+    known = {f.name: row[f.name] for f in fields(DeviceSpan) if f.name != "prices"}
+    return DeviceSpan(**known, prices=_prices(row))
 
 
 def _prices(row: sqlite3.Row) -> DevicePrices:
@@ -270,28 +258,16 @@ def _prices(row: sqlite3.Row) -> DevicePrices:
 
 
 def _cycle_row(row: sqlite3.Row, steps: StepDurations) -> CycleRow:
+    """Columns have the names of fields, but for those of 0.1.0 below. NULL is the default of its field."""
     is_known = row["sold_size_bytes"] is not None
+    known = {name: row[name] for name in _COLUMNS if row[name] is not None}
     return CycleRow(
-        token=row["token"],
-        device_uuid=row["device_uuid"],
-        trigger=row["trigger"],
-        volume_id=row["volume_id"],
-        wanted_size_bytes=row["wanted_size_bytes"],
+        **{"volume_id": None, **known},
         provisioned_size_bytes=row["sold_size_bytes"] if is_known else row["wanted_size_bytes"],
         bandwidth_mb_s=row["sold_mb_s"] if is_known else row["wanted_mb_s"],
-        started_wall=row["started_wall"],
-        opened_wall=row["opened_wall"],
-        closed_wall=row["closed_wall"],
-        currency=row["currency"] or "",
-        price_per_hour=row["price_per_hour"],
-        minimum_s=row["minimum_s"] or 0.0,
         steps=steps,
-        peak_dirty_bytes=row["peak_dirty_bytes"],
-        peak_in_use_percent=row["peak_in_use_percent"],
         written_through_bytes=row["evicted_bytes"],
-        failure=row["failure"],
         failure_kind=row["failure_kind"] or (FailureKind.UNKNOWN.value if row["failure"] else ""),
-        step_s=row["step_s"] or 0.0,
     )
 
 

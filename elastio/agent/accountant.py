@@ -46,8 +46,8 @@ class Accountant:
         self._worker, self._keep = worker, keep
         self._burst: WatchedBurst | None = None
         self._token: str | None = None
-        self._boosted_mb_s = 0.0  # what the cache of this burst offers to applications; 0: there was none
-        self._is_whole = True  # its cache has not left before its end
+        # What the cache of this burst offers to applications; 0: there was none; None: it left before the burst's end.
+        self._boosted_mb_s: float | None = 0.0
         self._sampled_at = self._written_at = self._looks_from = float("-inf")
         self._offset_s = 0.0  # wall clock minus CLOCK_BOOTTIME when the burst began: it names the rows
         self._moves: dict[tuple[str, str], Moved] = {}  # what is not written yet
@@ -91,7 +91,7 @@ class Accountant:
         if sample is None or sample.at <= self._sampled_at:
             if self._burst is not None and now - self._sampled_at > UNSEEN_S:  # the device is gone
                 self._write(agent, self._burst, is_over=True)
-                self._burst, self._token, self._boosted_mb_s, self._is_whole = None, None, 0.0, True
+                self._burst, self._token, self._boosted_mb_s = None, None, 0.0
             return
         self._sampled_at = sample.at
         policy = learning.in_force(agent.policy, agent.state)
@@ -101,7 +101,7 @@ class Accountant:
         if ended is not None:
             self._write(agent, ended, is_over=True)
             self._teach(agent, ended)
-            self._token, self._boosted_mb_s, self._is_whole = None, 0.0, True
+            self._token, self._boosted_mb_s = None, 0.0
         if self._burst is None:
             return
         if self._burst.begun_at != (before.begun_at if before else None):
@@ -130,9 +130,11 @@ class Accountant:
         cycle, token = agent.state.cycle, _token(agent)
         if cycle is not None:
             self._token = token
-            is_boosted = cycle.times.boosted is not None
-            self._boosted_mb_s = money.in_force(policy, cycle).cache_bandwidth_mb_s if is_boosted else 0.0
-        self._is_whole &= self._boosted_mb_s == 0 or (cycle is not None and cycle.times.boosted is not None)
+            if self._boosted_mb_s is not None:
+                is_boosted = cycle.times.boosted is not None
+                self._boosted_mb_s = money.in_force(policy, cycle).cache_bandwidth_mb_s if is_boosted else 0.0
+        elif self._boosted_mb_s:
+            self._boosted_mb_s = None
         if backing is None or backing.adaptive_name == "" or self._worker.busy:
             return
         found = capacity(agent.state, backing, agent.last_sample, policy)
@@ -142,7 +144,7 @@ class Accountant:
         self._worker.submit(watch, LOOK_TIMEOUT_S)
 
     def _teach(self, agent: Agent, burst: WatchedBurst) -> None:
-        if self._boosted_mb_s and self._is_whole:
+        if self._boosted_mb_s:
             begin = burst.begun_at + self._offset_s
             agent.burst = lesson_of(begin, self._boosted_mb_s, burst.counted) or agent.burst
 

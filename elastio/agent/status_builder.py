@@ -94,16 +94,10 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
 
 
 def _agent(obs: Observation, runtime: RuntimeInfo) -> AgentPart:
-    who = runtime.identity
-    return AgentPart(
-        version=runtime.version,
-        uptime_s=obs.now - runtime.started_at,
-        host_responsive=runtime.host_responsive,
-        cloud=who.cloud if who else "",
-        instance_id=who.instance_id if who else "",
-        instance_type=who.instance_type if who else "",
-        zone=who.zone if who else "",
-    )
+    who = runtime.identity or Identity("", "", "", "", "")
+    uptime_s = obs.now - runtime.started_at
+    machine = who.cloud, who.instance_id, who.instance_type, who.zone
+    return AgentPart(runtime.version, uptime_s, runtime.host_responsive, *machine)
 
 
 def _restraint(state: AgentState, obs: Observation, policy: Policy) -> str:

@@ -11,7 +11,9 @@ from elastio.config.sections import ProfileSection
 from elastio.core.bandwidth import SpeedBounds
 from elastio.core.inflection import STEP
 from elastio.core.learning import in_force
+from elastio.core.model import RequestKind
 from elastio.core.policy import Caps
+from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.crash.watches import SpeedWatch
@@ -111,4 +113,17 @@ def test_a_burst_that_outlasts_its_cache_teaches_nothing() -> None:
     sim.run_until(lambda: len(bought(sim)) == 1 and sim.state.cycle is None, 400)
     sim.run_for(300)
     assert_at_rest(sim)
+    assert sim.state.bandwidth is None or sim.state.bandwidth.lessons == ()
+
+
+def test_a_burst_with_a_second_cache_teaches_nothing() -> None:
+    """An operator ends the first boost while the load goes on: what the burst waited for is not of one cache."""
+    sim = learning((Segment(2, 0), Segment(400, 60), QUIET))
+    sim.run_until(lambda: sim.state.phase is Phase.BOOSTING, 400)
+    assert sim.ask(RequestKind.FLUSH).accepted
+    sim.run_until(lambda: len(bought(sim)) == 1 and sim.state.cycle is None, 400)
+    sim.run_for(5)
+    assert sim.ask(RequestKind.BOOST).accepted
+    sim.run_until(lambda: len(bought(sim)) == 2 and sim.state.cycle is None, 900)
+    sim.run_for(60)
     assert sim.state.bandwidth is None or sim.state.bandwidth.lessons == ()

@@ -72,6 +72,12 @@ def test_price_that_nobody_knows_is_not_free(ledger: Ledger) -> None:
     assert only(ledger).price_per_hour is None
 
 
+def test_without_a_quote_nothing_is_known_of_the_price(ledger: Ledger) -> None:
+    ledger.record(replace(CLOSED, quote=None), BOOT)
+    row = only(ledger)
+    assert (row.currency, row.price_per_hour, row.minimum_s, row.step_s) == ("", None, 0.0, 0.0)
+
+
 def test_replay_after_a_crash_ends_in_the_same_row(ledger: Ledger) -> None:
     for cycle in (DECIDED, BOUGHT, BOOSTED, CLOSED):
         ledger.record(cycle, BOOT)
