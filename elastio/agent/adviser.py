@@ -21,7 +21,7 @@ from elastio.core.hindsight import PastLoad, Pause, Plan
 from elastio.core.market import Advice
 from elastio.core.model import Sample, VolumeSpec
 from elastio.core.policy import Model, Policy, as_load
-from elastio.core.state import AgentState
+from elastio.core.state import AgentState, Phase
 
 # Samples that are read at a start.
 READ_RUNS = 10_000
@@ -52,7 +52,7 @@ class HindsightAdviser:
         if policy.model is not Model.MONEY:
             return None
         policy = money.measured(policy, state)
-        self._take_in(sample, policy, offset_s)
+        self._take_in(sample, state, policy, offset_s)
         if policy.market is None:
             return None
         question = (self._watch.bursts, policy, money.late_s(state.attach_s, policy))
@@ -62,14 +62,15 @@ class HindsightAdviser:
         self._judge(state, policy)
         return self._advice
 
-    def _take_in(self, sample: Sample | None, policy: Policy, offset_s: float) -> None:
+    def _take_in(self, sample: Sample | None, state: AgentState, policy: Policy, offset_s: float) -> None:
         past, self._runs = self._runs, ()
         for run in past:
             self._note(run, policy)
         if sample is not None:
             rates, seconds = as_load(sample, policy).adaptive, sample.seconds
-            begun = sample.at - seconds + offset_s
-            self._note(LoadRun(begun, seconds, rates.write_mb_s * seconds, rates.total_mb_s * seconds), policy)
+            begun, offered = sample.at - seconds, _offered_mb_s(sample, state, policy)
+            written, moved = rates.write_mb_s * seconds, rates.total_mb_s * seconds
+            self._note(LoadRun(begun + offset_s, seconds, written, moved, offered), policy)
 
     def _note(self, run: LoadRun, policy: Policy) -> None:
         low, high = policy.release_threshold, policy.utilization_threshold
@@ -128,3 +129,12 @@ class HindsightAdviser:
         self._advice = Advice(
             len(self._past), largest, best, len(self._pauses), None if self._advice is None else self._advice.owned
         )
+
+
+def _offered_mb_s(sample: Sample, state: AgentState, policy: Policy) -> float:
+    """What a cache offered to applications throughout this sample; 0: there was none all the time."""
+    cycle = state.cycle
+    boosted = None if cycle is None else cycle.times.boosted
+    if state.phase is not Phase.BOOSTING or boosted is None or sample.at - sample.seconds < boosted:
+        return 0.0
+    return money.in_force(policy, cycle).cache_bandwidth_mb_s

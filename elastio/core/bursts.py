@@ -4,8 +4,11 @@ A burst begins with the first sample at or above the utilization threshold and e
 the release threshold, once QUIET_S of low load have followed. Samples come from the history in the ledger, later from
 the agent itself; both are runs of time with the bytes that were written in them.
 
-Whether an application was limited by the device or wrote at a rate of its own shows in its fastest sample: a rate well
-below that of the backing volume, or between this and that of a cache, was its own.
+Whether an application was limited by the device or wrote at a rate of its own shows in its fastest samples. On a cache
+whose bandwidth is known a rate well below that was its own; the fastest sample is left out where there are more: an
+application that was late catches up. Without a cache, or where nobody knows if there was one, a rate well below that of
+the backing volume, or between this and that of a cache, was its own. A burst that the backing volume limited counts as
+fast as the fastest one that was seen on a cache.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ QUIET_S = 2.0
 KEPT, REPLAYED = 65, 16
 # An application that used less than this share of what the device offered wrote at its own rate.
 OWN_RATE = 0.8
+# Fastest samples on a cache that are kept of a burst.
+KEPT_RATES = 3
 # Samples of this length or more show a rate.
 LEAST_SAMPLE_S = 0.5
 # Without samples for so long, or after the clock was set back, nobody saw how a burst went on.
@@ -32,12 +37,16 @@ UNSEEN_S, SET_BACK_S = 60.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class LoadRun:
-    """Throughput over some time: MB written, and MB read and written together. `begun_wall` as everywhere."""
+    """Throughput over some time: MB written, and MB read and written together. `begun_wall` as everywhere.
+
+    `offered_mb_s`: what a cache offered to applications all the time; 0: there was none, or nobody knows.
+    """
 
     begun_wall: float
     seconds: float
     written_mb: float
     moved_mb: float
+    offered_mb_s: float = 0.0
 
     @property
     def ended_wall(self) -> float:
@@ -46,12 +55,17 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True)
 class PastBurst:
-    """One burst that ended. `peak_mb_s`: of its fastest sample, writes only."""
+    """One burst that ended. `peak_mb_s`: of its fastest sample, writes only.
+
+    `cached_mb_s`: of its fastest samples on a cache that offered `offered_mb_s`, descending.
+    """
 
     begun_wall: float
     ended_wall: float
     written_mb: float
     peak_mb_s: float
+    cached_mb_s: tuple[float, ...] = ()
+    offered_mb_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +96,11 @@ def with_run(
         return _ended(watch) if run.ended_wall - current.ended_wall >= QUIET_S else watch
     rate = run.written_mb / run.seconds if run.seconds >= LEAST_SAMPLE_S else 0.0
     peak, written = max(current.peak_mb_s, rate), current.written_mb + run.written_mb
-    return replace(watch, current=replace(current, ended_wall=run.ended_wall, written_mb=written, peak_mb_s=peak))
+    current = replace(current, ended_wall=run.ended_wall, written_mb=written, peak_mb_s=peak)
+    if run.offered_mb_s and rate:
+        cached = tuple(sorted((*current.cached_mb_s, rate), reverse=True)[:KEPT_RATES])
+        current = replace(current, cached_mb_s=cached, offered_mb_s=run.offered_mb_s)
+    return replace(watch, current=current)
 
 
 def _ended(watch: BurstWatch) -> BurstWatch:
@@ -104,10 +122,26 @@ def past_loads(bursts: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: flo
         return ()
     pauses = [max(0.0, after.begun_wall - before.ended_wall) for before, after in pairwise(kept)]
     last_s = median(pauses) if pauses else math.inf
+    rates = _rates(kept, backing_mb_s, cache_mb_s)
     return tuple(
-        PastLoad(burst.written_mb, own_rate(burst.peak_mb_s, backing_mb_s, cache_mb_s), pause_s)
-        for burst, pause_s in zip(kept, (*pauses, last_s), strict=True)
+        PastLoad(burst.written_mb, rate, pause_s)
+        for burst, rate, pause_s in zip(kept, rates, (*pauses, last_s), strict=True)
     )
+
+
+def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) -> list[float]:
+    """The application's own rate in each burst; where the backing volume may have been the limit, the usual one."""
+    cached = [cached_rate(burst) if burst.cached_mb_s else None for burst in kept]
+    usual = max((rate for rate in cached if rate is not None), default=math.inf)
+    seen = (own_rate(burst.peak_mb_s, backing_mb_s, cache_mb_s) for burst in kept)
+    return [min(other, usual) if rate is None else rate for rate, other in zip(cached, seen, strict=True)]
+
+
+def cached_rate(burst: PastBurst) -> float:
+    """The application's own rate in a burst on a cache in MB/s; infinite where the cache was the limit."""
+    rates = burst.cached_mb_s
+    rate = rates[1] if len(rates) == KEPT_RATES else rates[0]
+    return rate if rate < OWN_RATE * burst.offered_mb_s else math.inf
 
 
 def own_rate(peak_mb_s: float, backing_mb_s: float, cache_mb_s: float) -> float:

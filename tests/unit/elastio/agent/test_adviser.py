@@ -11,7 +11,7 @@ from elastio.core.hindsight import best_plan
 from elastio.core.market import Advice, Choice
 from elastio.core.model import Rates, Sample
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState
+from elastio.core.state import AgentState, Phase
 from elastio.units import GIB
 from tests.simulated import MARKET, by_money
 from tests.values import BOOSTED, POLICY, cycle, present, volume
@@ -77,6 +77,21 @@ def test_a_load_that_does_not_count_is_no_burst() -> None:
         rates = Rates(0.0, 80.0 if second < 20 else 0.0)
         by.advise(Sample(end + second + 1, 1.0, rates, counted=Rates()), STATE, MONEY, offset_s=0.0)
     assert present(by.advise(Sample(end + 500, 1.0, Rates()), STATE, MONEY, offset_s=0.0)).bursts == 2
+
+
+def test_a_rate_near_that_of_the_backing_volume_is_known_once_a_cache_has_served_it() -> None:
+    """24 MB/s on a volume of 20 look like its limit: on a cache of 80 they are the application's own."""
+    served = cycle(choice=Choice(80.0, 0.0, 100.0, 2.0), times=BOOSTED)
+    plans = []
+    for state in (STATE, AgentState(phase=Phase.BOOSTING, cycle=served)):
+        by, found = HindsightAdviser(), None
+        for second in range(3000):
+            sample = Sample(1000.0 + second, 1.0, Rates(0.0, 24.0 if second % 300 < 60 else 0.0))
+            found = by.advise(sample, state, MONEY, offset_s=0.0)
+        plans.append(present(found).plan)
+    unknown, known = plans
+    assert present(unknown).spec.bandwidth_mb_s > 48
+    assert known is None or known.spec.bandwidth_mb_s <= 48
 
 
 def test_many_bursts_lead_to_the_plan_that_hindsight_finds() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from elastio.core.bursts import KEPT, BurstWatch, LoadRun, PastBurst, own_rate, past_loads, pauses, with_run
 from elastio.core.hindsight import Pause
+from tests.values import present
 
 BACKING = 20.0
 
@@ -76,6 +78,44 @@ def test_only_the_last_bursts_are_kept() -> None:
 )
 def test_a_rate_that_neither_volume_explains_is_the_applications_own(peak: float, rate: float) -> None:
     assert own_rate(peak, BACKING, 80.0) == rate
+
+
+CACHED = PastBurst(0.0, 10.0, 300.0, 45.0, offered_mb_s=80.0)
+
+
+@pytest.mark.parametrize(
+    ("cached_mb_s", "rate"),
+    [
+        ((22, 22, 22), 22),  # near the backing volume's 20: the cache offered 80
+        ((45, 22, 22), 22),  # one sample that catches up
+        ((30, 22), 30),
+        ((80, 78, 60), math.inf),
+        ((80, 40), math.inf),
+        ((12,), 12),
+    ],
+)
+def test_on_a_cache_a_rate_below_what_it_offers_is_the_applications_own(
+    cached_mb_s: tuple[float, ...], rate: float
+) -> None:
+    (found,) = past_loads([replace(CACHED, cached_mb_s=cached_mb_s)], BACKING, 80)
+    assert found.rate_mb_s == rate
+
+
+def test_a_burst_that_the_backing_volume_limited_is_as_fast_as_the_fastest_on_a_cache() -> None:
+    limited, slow = PastBurst(20.0, 30.0, 200.0, 20.0), PastBurst(40.0, 50.0, 90.0, 9.0)
+    own = [replace(CACHED, cached_mb_s=(rate,)) for rate in (24.0, 30.0)]
+    assert [load.rate_mb_s for load in past_loads([*own, limited, slow], BACKING, 80)] == [24, 30, 30, 9]
+    saturated = replace(CACHED, cached_mb_s=(80.0,))
+    assert past_loads([*own, saturated, limited], BACKING, 80)[-1].rate_mb_s == math.inf
+
+
+def test_a_burst_keeps_its_fastest_whole_samples_on_a_cache() -> None:
+    watch, rates = BurstWatch(), ((20, 0), (45, 80), (22, 80), (23, 80), (24, 80))
+    for at, (mb_s, offered) in enumerate(rates):
+        watch = with_run(watch, LoadRun(float(at), 1.0, mb_s, mb_s, offered), BACKING, 0.3, 0.25)
+    watch = with_run(watch, LoadRun(5.0, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
+    assert present(watch.current).cached_mb_s == (45, 24, 23)
+    assert present(watch.current).offered_mb_s == 80
 
 
 def test_pauses_and_gaps_follow_their_bursts() -> None:
