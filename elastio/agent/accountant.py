@@ -51,6 +51,7 @@ class Accountant:
         self._sampled_at = self._written_at = self._looks_from = float("-inf")
         self._offset_s = 0.0  # wall clock minus CLOCK_BOOTTIME when the burst began: it names the rows
         self._moves: dict[tuple[str, str], Moved] = {}  # what is not written yet
+        self._asked: Watch | None = None  # the last look
         self._told: set[str] = set()
         self._has_failed = False
 
@@ -103,6 +104,8 @@ class Accountant:
             self._teach(agent, ended)
             self._token, self._boosted_mb_s = None, 0.0
         if self._burst is None:
+            if self.settings.enabled:
+                self._count(agent, now)
             return
         if self._burst.begun_at != (before.begun_at if before else None):
             self._written_at, self._offset_s = now, offset_s
@@ -140,8 +143,23 @@ class Accountant:
         found = capacity(agent.state, backing, agent.last_sample, policy)
         # The margin of a capacity belongs to who divides it: what is used of it is not above the limit.
         cap_mb_s = found.mb_s / OF_BACKING if isinstance(found, Capacity) else None
-        watch = Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups, token)
+        self._ask(Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups, token))
+
+    def _ask(self, watch: Watch) -> None:
+        self._asked = watch
         self._worker.submit(watch, LOOK_TIMEOUT_S)
+
+    def _count(self, agent: Agent, now: float) -> None:
+        """Have counted what was moved, once after a burst in a boost, and where a boost begins or ends without one."""
+        asked, token = self._asked, _token(agent)
+        known = None if asked is None else asked.token
+        is_counted = token == known and (known is None or (asked is not None and asked.only_counts))
+        backing = agent.view.backing if agent.view else None
+        if is_counted or backing is None or backing.adaptive_name == "" or self._worker.busy or now < self._looks_from:
+            return
+        begun_at = now if asked is None else asked.begun_at
+        patterns = self.settings.cgroups
+        self._ask(Watch(begun_at, backing.adaptive_name, None, patterns, token, only_counts=True))
 
     def _teach(self, agent: Agent, burst: WatchedBurst) -> None:
         if self._boosted_mb_s:

@@ -29,6 +29,7 @@ class Watch:
     """What is to be looked at: cgroups by patterns of their paths, and the device whose bandwidth limit is in force.
 
     `begun_at` tells one burst from another. `cap_mb_s` None: the limit is not known. `token`: the boost that is there.
+    `only_counts`: the burst is over, and only what cgroups have moved until now is asked for.
     """
 
     begun_at: float
@@ -36,6 +37,7 @@ class Watch:
     cap_mb_s: float | None
     patterns: tuple[str, ...]
     token: str | None = None
+    only_counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

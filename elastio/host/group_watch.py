@@ -14,8 +14,9 @@ are looked at densely, a long one more rarely later, and the quiet after it pays
 A kernel may count processor time in steps of a timer tick (user-mode Linux: 10 ms), and then a look costs nothing or a
 whole step. The sums are right, and a single look is not: what the next one will cost is a mean of the last ones.
 
-What each cgroup moves is counted with the list, and once more when a boost begins or ends: its bytes are those of the
-boost in which they were moved, within a second or two.
+What each cgroup moves is counted with the list, and once more when a boost begins or ends, whether a burst goes on or
+not: its bytes are those of the boost in which they were moved, within a second or two. Between two bursts of one boost
+none are lost, because the first list of a burst counts from the last one of the burst before.
 
 A task in state D waits. Whether one in state S waits for libaio or io_uring shows only to who may trace it (ptrace(2)),
 which the agent's unit may not: then it sleeps. The kernel's pressure (PSI) is not read: it misses an fsync.
@@ -107,7 +108,7 @@ class GroupWatch:
         self._credited_at, self._steps, token = now, {}, self._token
         try:
             remarks = self._list(watch, now)
-            due = self._due()
+            due = () if watch.only_counts else self._due()
             groups, more = self._look(watch, due, self._disk) if due and self._disk else ({}, ())
         except HostError as error:
             groups, remarks, more = {}, (), (str(error),)
@@ -117,10 +118,11 @@ class GroupWatch:
     def _list(self, watch: Watch, now: float) -> tuple[str, ...]:
         """Which cgroups there are, and which of them use the device. Raises HostError where none is counted."""
         is_first, before = self._burst != (watch.begun_at, watch.device), self._listed
+        is_same_boost = self._is_same_boost(watch)
         if is_first:
             cgroups.check_counted(self._sysfs)
             self._burst, self._groups = (watch.begun_at, watch.device), {}
-        elif watch.token == self._token and not self._is_due(now):
+        elif watch.token == self._token and not watch.only_counts and not self._is_due(now):
             return ()
         self._token = watch.token
         self._listed_at, self._disk = now, DiskActivity(self._sysfs, watch.device)
@@ -131,12 +133,28 @@ class GroupWatch:
         self._listed = {name: cgroups.moved(self._sysfs, name, self._number) for name in named[:MOST_GROUPS]}
         if is_first:
             self._begin(before, now, max(watch.begun_at, now - LIST_S))
+            self._steps = self._since(before) if is_same_boost else {}
             self._listed_at = float("-inf")  # who uses it in this burst shows in the second list
         else:
-            self._count(now)
+            self._count(now, before)
         over = len(named) - MOST_GROUPS
         many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
         return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))
+
+    def _is_same_boost(self, watch: Watch) -> bool:
+        """What was moved since the list before, of an earlier burst, is of the boost that is there now."""
+        is_of_device = self._burst is not None and self._burst[1] == watch.device
+        return is_of_device and watch.token is not None and watch.token == self._token
+
+    def _since(self, before: Mapping[str, Moved | None]) -> dict[str, Moved]:
+        """What each cgroup has moved since the list before. One that was not in it is new, unless that was cut off."""
+        is_whole = len(before) < MOST_GROUPS
+        steps = {
+            name: moved.since(before.get(name) or Moved())
+            for name, moved in self._listed.items()
+            if moved is not None and (is_whole or name in before)
+        }
+        return {name: step for name, step in steps.items() if step.total_bytes}
 
     def _is_due(self, now: float) -> bool:
         is_used = any(group.used_bytes for group in self._groups.values())
@@ -153,9 +171,10 @@ class GroupWatch:
             self._groups[name] = _Group(self._sysfs, begun_at if name in likely else now, moved)
             self._groups[name].used_bytes = used[name] if name in likely else 0
 
-    def _count(self, now: float) -> None:
+    def _count(self, now: float, before: Mapping[str, Moved | None]) -> None:
+        is_whole = len(before) < MOST_GROUPS  # one that was not in it has moved all of its bytes since
         for name, moved in self._listed.items():
-            known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
+            known = self._groups.setdefault(name, _Group(self._sysfs, now, None if is_whole else moved))
             known.moved, step = moved or known.moved, (moved or known.moved).since(known.moved)
             known.used_bytes = step.total_bytes + (known.used_bytes if known.has_used else 0)
             known.has_used = known.used_bytes != 0

@@ -21,6 +21,8 @@ from elastio.sim.shares import READERS, WRITERS
 from elastio.units import KIB
 
 LOOK_S, READING_S, LIST_S = 1.0, 0.1, 5.0
+# `agent.daemon` ends the process that looks at rest.
+REST_S = 60.0
 REQUEST_BYTES = 512 * KIB
 ROUNDING_S = 1e-6
 
@@ -58,20 +60,25 @@ class SimGroupWatch:
 
     def submit(self, job: Watch, timeout_s: float) -> None:
         now = self._kernel.clock.now()
+        if now - self._begun_at > REST_S:
+            self._burst = None  # the child was ended at rest, and the next one knows nothing
         self._watch, self._begun_at, self._deadline = job, now, now + timeout_s
         self.looks += 1
         if self._burst != job.begun_at:
-            self._burst, self._first = job.begun_at, self._moved()
+            is_same_boost = self._burst is not None and job.token is not None and job.token == self._token
+            self._steps, self._steps_token = {}, job.token
+            if is_same_boost:
+                self._count(job.token)
+            self._burst, self._first, self._token = job.begun_at, self._moved(), job.token
             self._since, self._listed, self._listed_at = dict.fromkeys(self._first, now), self._first, now
-            self._steps, self._token, self._steps_token = {}, job.token, job.token
-        elif job.token != self._token or now - self._listed_at >= LIST_S:
+        elif job.only_counts or job.token != self._token or now - self._listed_at >= LIST_S:
             self._count(job.token)
         self._instants = {}
         self.observe()
 
     def poll(self) -> Seen | None:
         watch, now = self._watch, self._kernel.clock.now()
-        if watch is None or now + ROUNDING_S < (self._deadline if self.hangs else self._begun_at + LOOK_S):
+        if watch is None or now + ROUNDING_S < self._ends_at(watch):
             return None
         self.observe()
         self._watch = None
@@ -86,7 +93,12 @@ class SimGroupWatch:
         return Seen(watch.begun_at, groups, tuple(remarks), token=self._steps_token, moved=steps)
 
     def next_event_at(self) -> float | None:
-        return None if self._watch is None else self._deadline if self.hangs else self._begun_at + LOOK_S
+        return None if self._watch is None else self._ends_at(self._watch)
+
+    def _ends_at(self, watch: Watch) -> float:
+        if self.hangs:
+            return self._deadline
+        return self._begun_at + (READING_S if watch.only_counts else LOOK_S)
 
     def abandon(self) -> None:
         """The agent was killed."""

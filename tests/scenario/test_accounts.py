@@ -275,3 +275,27 @@ def test_a_burst_that_goes_on_is_written_once_a_minute(ledger: LockableLedger) -
     sim.run_for(150)
     (row,) = rows(ledger)
     assert row.totals.seconds > 100
+
+
+def test_what_a_burst_of_seconds_moves_is_nearly_all_known(ledger: LockableLedger) -> None:
+    """It is over before the second list, and its boost ends without a burst. A look may delay the list of its begin."""
+    sim = recorded((Segment(2, 0), Segment(7, 60), QUIET), ledger, inactivity_delay_s=2.0, trigger_delay_s=0.0)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
+    assert_at_rest(sim)
+    assert 0.85 < _known_share(ledger) <= 1.0
+
+
+def test_what_bursts_move_in_a_boost_by_hand_is_nearly_all_known(ledger: LockableLedger) -> None:
+    """The boost begins without a burst, and has two; between them little is moved, and after them."""
+    two = (Segment(4, 60), Segment(6, 1), Segment(4, 60), Segment(6, 1))
+    sim = recorded((Segment(20, 0), *two, QUIET), ledger, inactivity_delay_s=30.0, release_threshold=0.3)
+    sim.run_for(3)
+    assert sim.ask(RequestKind.BOOST).accepted
+    assert_at_rest(sim)
+    assert _known_share(ledger) == pytest.approx(1.0, abs=0.01)
+
+
+def _known_share(ledger: LockableLedger) -> float:
+    """What of the bytes that were written in the one boost is known to be of the cgroup that wrote them."""
+    ((token, moved),) = read_moved(ledger.file).items()
+    return moved[WRITERS].written_bytes / read_loads(ledger.file)[token].written_bytes

@@ -53,7 +53,8 @@ class Machine:
         self.kernel.lay(f"{CGROUPS}/cgroup.controllers", "cpu io")
         self.kernel.lay(f"{CGROUPS}/cgroup.subtree_control", "io")
         self.kernel.lay(f"{CGROUPS}/system.slice/io.stat", "")
-        self.kernel.lay("sys/block/bcache0/dev", NUMBER)
+        for device in ("bcache0", "bcache1"):
+            self.kernel.lay(f"sys/block/{device}/dev", NUMBER)
         self.watch = GroupWatch(self.kernel, self.clock, self.sleep, self.spent)
         self._move()
 
@@ -92,10 +93,20 @@ class Machine:
             self.sleep(1.0 - (self.clock.at - asked_at) % 1.0)
         return seen
 
-    def look(self, begun_at: float = 1.0, cap_mb_s: float | None = 10.0, token: str | None = None) -> Seen:
+    def look(
+        self,
+        begun_at: float = 1.0,
+        cap_mb_s: float | None = 10.0,
+        token: str | None = None,
+        device: str = "bcache0",
+    ) -> Seen:
         """One look a second, as the agent asks for them."""
         self.clock.at += 1.0
-        return self.watch.look(Watch(begun_at, "bcache0", cap_mb_s, PATTERNS, token))
+        return self.watch.look(Watch(begun_at, device, cap_mb_s, PATTERNS, token))
+
+    def count(self, token: str | None) -> Seen:
+        """After the burst of `look`."""
+        return self.watch.look(Watch(1.0, "bcache0", None, PATTERNS, token, only_counts=True))
 
     def _move(self) -> None:
         sectors, busy_ms = self.moved // 512, round(self.clock.at * 1000)
@@ -145,6 +156,38 @@ def test_what_cgroups_move_is_counted_once_and_in_the_boost_that_was_there(machi
     assert (after.token, after.moved) == ("a", {DB: Moved(0, 10)})
     machine.use(DB, 900)
     assert not machine.look(begun_at=2.0).moved
+
+
+def test_a_count_reads_no_tasks_and_is_of_the_boost_that_was_there(machine: Machine) -> None:
+    machine.look(token="a")
+    machine.use(DB, 400)
+    machine.look(token="a")
+    machine.use(DB, 500)
+    ended = machine.count(token="a")
+    assert (ended.token, ended.moved, ended.groups) == ("a", {DB: Moved(0, 100)}, {})
+    machine.use(DB, 530)
+    machine.group("system.slice/job.service", used=40)  # it came since, so it has moved all of it in this boost
+    after = machine.count(token=None)
+    assert (after.token, after.moved) == ("a", {DB: Moved(0, 30), "system.slice/job.service": Moved(0, 40)})
+
+
+def test_between_two_bursts_of_one_boost_nothing_is_lost(machine: Machine) -> None:
+    machine.look(begun_at=1.0, token="a")
+    machine.use(DB, 500)
+    second = machine.look(begun_at=2.0, token="a")
+    assert (second.token, second.moved) == ("a", {DB: Moved(0, 500)})
+    machine.use(DB, 600)
+    assert not machine.look(begun_at=3.0, token="b").moved
+    machine.use(DB, 700)
+    assert not machine.look(begun_at=4.0, token="b", device="bcache1").moved
+
+
+def test_of_more_cgroups_than_have_an_account_none_counts_as_new(machine: Machine) -> None:
+    names = sorted(busy(machine, MOST_GROUPS + 1))
+    machine.look(begun_at=1.0, token="a")
+    machine.use(names[-1], 900)
+    machine.remove(names[0])
+    assert names[-1] not in machine.look(begun_at=2.0, token="a").moved
 
 
 def test_a_look_stands_for_the_time_since_the_last(machine: Machine) -> None:
