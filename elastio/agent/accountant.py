@@ -84,10 +84,7 @@ class Accountant:
     def _step(self, agent: Agent, now: float, offset_s: float) -> None:
         seen = self._worker.poll()
         if seen is not None:
-            self._take(seen)
-            if self._moves and seen.token != _token(agent):  # it has ended: its bill is divided soon
-                self._keep_all(())
-            self._looks_from = now + PAUSE_S if seen.is_lost else self._looks_from
+            self._take(agent, seen, now)
         sample = agent.last_sample
         if sample is None or sample.at <= self._sampled_at:
             if self._burst is not None and now - self._sampled_at > UNSEEN_S:  # the device is gone
@@ -104,8 +101,7 @@ class Accountant:
             self._teach(agent, ended)
             self._token, self._boosted_mb_s = None, 0.0
         if self._burst is None:
-            if self.settings.enabled:
-                self._count(agent, now)
+            self._count(agent, now)
             return
         if self._burst.begun_at != (before.begun_at if before else None):
             self._written_at, self._offset_s = now, offset_s
@@ -115,18 +111,20 @@ class Accountant:
         if now >= self._looks_from:
             self._look(agent, self._burst, policy)
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, agent: Agent, seen: Seen, now: float) -> None:
         for remark in seen.remarks:
             if remark not in self._told and len(self._told) < MOST_TOLD:
                 self._told.add(remark)
                 _log.warning("account of bursts: %s", remark)
         if self._burst is not None and self._burst.begun_at == seen.begun_at:
             self._burst = self._burst.plus(seen.groups)
-
         if seen.token is not None:
             for cgroup, moved in seen.moved.items():
                 key = seen.token, cgroup
                 self._moves[key] = moved.plus(self._moves.get(key, Moved()))
+        if self._moves and seen.token != _token(agent):  # it has ended: its bill is divided soon
+            self._keep_all(())
+        self._looks_from = now + PAUSE_S if seen.is_lost else self._looks_from
 
     def _look(self, agent: Agent, burst: WatchedBurst, policy: Policy) -> None:
         backing = agent.view.backing if agent.view else None
@@ -155,7 +153,14 @@ class Accountant:
         known = None if asked is None else asked.token
         is_counted = token == known and (known is None or (asked is not None and asked.only_counts))
         backing = agent.view.backing if agent.view else None
-        if is_counted or backing is None or backing.adaptive_name == "" or self._worker.busy or now < self._looks_from:
+        if (
+            is_counted
+            or not self.settings.enabled
+            or backing is None
+            or backing.adaptive_name == ""
+            or self._worker.busy
+            or now < self._looks_from
+        ):
             return
         begun_at = now if asked is None else asked.begun_at
         patterns = self.settings.cgroups
