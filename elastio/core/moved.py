@@ -1,4 +1,4 @@
-"""What a cgroup has moved of a device, and what of it since an earlier reading. Pure."""
+"""What a cgroup has moved of a device, what of it since an earlier reading, and in which direction. Pure."""
 
 from __future__ import annotations
 
@@ -26,3 +26,29 @@ class Moved:
         """
         read, written = self.read_bytes - before.read_bytes, self.written_bytes - before.written_bytes
         return self if min(read, written) < 0 else Moved(read, written)
+
+
+# The weight of the last reading in a mix: buffered writes come in bursts, and reads between them.
+WEIGHT = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Bytes read and written between two readings: a mean in which each reading weighs less than the next."""
+
+    read_bytes: float = 0.0
+    written_bytes: float = 0.0
+
+    def after(self, moved: Moved) -> Mix:
+        """With what was moved since the last reading."""
+        weight = WEIGHT if self.read_bytes + self.written_bytes else 1.0
+        return Mix(
+            (1 - weight) * self.read_bytes + weight * moved.read_bytes,
+            (1 - weight) * self.written_bytes + weight * moved.written_bytes,
+        )
+
+    @property
+    def larger(self) -> float:
+        """The share of the direction that moves more, 0.5 to 1; 1 where nothing was moved."""
+        total = self.read_bytes + self.written_bytes
+        return max(self.read_bytes, self.written_bytes) / total if total else 1.0

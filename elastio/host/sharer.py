@@ -12,6 +12,10 @@ limit, lifts its own, and stops; the agent sees that nothing is shared, and begi
 
 Where cgroups have latency targets, each turn also reads how long the requests of bcacheN took (`core.lending`).
 
+The kernel limits reads and writes each, and what is divided is their sum. So both limits of a cgroup are its share
+times the part that the direction has which moves more: all of the share for one that only reads, half of it for one
+that does as much of both. Where that changes, the limits follow within some turns.
+
 A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts.
 """
 
@@ -23,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from elastio.core.division import Division
 from elastio.core.lending import NO_REQUESTS, Requests, like_its_own
-from elastio.core.moved import Moved
+from elastio.core.moved import Mix, Moved
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
 from elastio.host import cgroups, share_limits
@@ -56,6 +60,7 @@ class Sharer:
         self._groups: tuple[str, ...] = ()
         self._weights: dict[str, float] = {}
         self._moved: dict[str, Moved] = {}
+        self._mixes: dict[str, Mix] = {}
         self._finished = NO_REQUESTS
         self._division = Division()
         self._limited: set[str] = set()  # may have a limit
@@ -136,8 +141,11 @@ class Sharer:
         moved, seconds = self._moved_since(now)
         used = {group: each.total_bytes / MB / seconds for group, each in moved.items()}
         shown = {group: limits_of(self._sysfs, group).get(self._number) for group in used}
+        self._mixes = {group: self._mixes.get(group, Mix()).after(each) for group, each in moved.items()}
         in_force = {
-            group: mb_s for group, limit in shown.items() if (mb_s := share_limits.share_mb_s(limit)) is not None
+            group: mb_s / self._mixes[group].larger
+            for group, limit in shown.items()
+            if (mb_s := share_limits.share_mb_s(limit)) is not None
         }
         foreign = {group for group, limit in shown.items() if limit is not None and group not in in_force}
         self._division, wanted = self._division.turn(
@@ -173,7 +181,7 @@ class Sharer:
             self._limited |= limit_mb_s.keys()
             share_limits.record(self._sysfs, plan.capacity_mb_s, self._number, self._limited)
         for group, mb_s in limit_mb_s.items():
-            share_limits.put(self._sysfs, group, self._number, mb_s)
+            share_limits.put(self._sysfs, group, self._number, mb_s * self._mixes[group].larger)
 
     def _lift(self, groups: Iterable[str]) -> None:
         for group in tuple(groups):

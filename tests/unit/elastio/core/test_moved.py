@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.core.moved import Moved
+from elastio.core.moved import Mix, Moved
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,14 @@ def test_a_counter_that_has_decreased_has_begun_at_nothing(before: Moved, after:
 def test_what_was_moved_adds_up() -> None:
     assert Moved(1, 2).plus(Moved(10, 20)) == Moved(11, 22)
     assert Moved(11, 22).total_bytes == 33
+
+
+def test_a_mix_is_that_of_the_first_reading_and_then_follows_the_next_ones() -> None:
+    assert Mix().larger == 1.0
+    mix = Mix().after(Moved(300, 100))
+    assert mix.larger == 0.75
+    assert mix.after(Moved()).larger == 0.75
+    for _ in range(10):
+        mix = mix.after(Moved(100, 300))
+    assert 0.5 < mix.larger < 0.75
+    assert mix.written_bytes > mix.read_bytes

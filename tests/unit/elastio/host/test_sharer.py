@@ -26,9 +26,11 @@ ADMINISTRATOR = f"{NUMBER} rbps=max wbps=10000000 riops=max wiops=max"
 
 @pytest.fixture
 def device(tree: Tree) -> SharedDevice:
-    """DB (weight 200) and ETL (100) use 30 and 28 MB/s."""
+    """DB (weight 200) reads 30 MB/s, and ETL (100) writes 28."""
     tree.kernel.path("run/elastio").mkdir(parents=True)
-    return SharedDevice(tree)
+    made = SharedDevice(tree)
+    made.loads[DB] = (30.0, 0.0)
+    return made
 
 
 @pytest.fixture
@@ -64,6 +66,27 @@ def test_the_hungry_have_what_others_leave(tree: Tree, device: SharedDevice, sha
     device.loads = {DB: (40.0, 0.0), ETL: (0.0, 28.0)}
     turns(device, sharer)
     assert limits(tree) == {DB: 39, ETL: 19}
+
+
+def test_who_reads_and_writes_has_no_more_than_its_share_in_all(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    """The kernel limits each direction."""
+    device.loads = {DB: (40.0, 40.0), ETL: (10.0, 30.0)}
+    share(device, sharer, SharePlan(48.0))
+    turns(device, sharer, 40)
+    assert rates(device, sharer) == {DB: pytest.approx(32, rel=0.05), ETL: pytest.approx(16, rel=0.05)}
+    assert limits(tree) == {DB: pytest.approx(16, abs=1), ETL: pytest.approx(12, abs=4)}
+    device.loads = {DB: (80.0, 0.0), ETL: (0.0, 40.0)}
+    turns(device, sharer, 40)
+    assert rates(device, sharer) == {DB: pytest.approx(32, rel=0.1), ETL: pytest.approx(16, rel=0.1)}
+
+
+def rates(device: SharedDevice, sharer: Sharer) -> dict[str, float]:
+    """MB/s of the next ten seconds, read and written."""
+    before = {group: device.moved_mb(group) for group in device.loads}
+    turns(device, sharer, round(10 / TURN_S))
+    return {group: (device.moved_mb(group) - mb) / 10 for group, mb in before.items()}
 
 
 def test_a_reservation_changes_the_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
@@ -111,8 +134,9 @@ def test_limits_end_when_the_device_is_not_full_any_more(tree: Tree, device: Sha
     assert io_max(tree, ETL) == ""
 
 
-def test_a_steady_load_has_no_limit_rewritten(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
-    device.loads = {DB: (38.0, 0.0), ETL: (0.0, 19.5)}
+@pytest.mark.parametrize("written", [0.0, 8.0, 19.0])
+def test_a_steady_load_has_no_limit_rewritten(tree: Tree, device: SharedDevice, sharer: Sharer, written: float) -> None:
+    device.loads = {DB: (38.0 - written, written), ETL: (0.0, 19.5)}
     share(device, sharer)
     before = len(tree.kernel.writes)
     turns(device, sharer, 40)
