@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -52,6 +53,16 @@ COMMANDS = {
     "doctor": "elastio.cli.doctor:doctor",
 }
 
+# Headings of the help. Commands of other distributions are in it by name, or else under the last heading.
+SECTIONS = {
+    "Watch": ("status", "watch", "why", "events", "history", "shares", "report", "metrics"),
+    "Boost": ("boost", "expect", "flush", "pause", "resume", "quiesce", "unquiesce"),
+    "Set up": ("init", "setup", "doctor", "config", "device"),
+    "Decide what to buy": ("observe", "audit", "simulate", "profile", "calibrate", "predict", "plan", "prices"),
+    "Repair": ("recover", "free", "gc", "janitor"),
+}
+OTHERS = "Others"
+
 
 class Commands(click.Group):
     """Loads a command when it is named; turns every expected error into one sentence on stderr.
@@ -65,6 +76,14 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *(name for name in _extensions() if name not in COMMANDS)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        width = formatter.width - 6 - max(map(len, names))
+        for title, listed in sections(names):
+            with formatter.section(title):
+                found = ((name, self.get_command(ctx, name)) for name in listed)
+                formatter.write_dl([(name, each.get_short_help_str(width)) for name, each in found if each])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
@@ -96,6 +115,14 @@ class Commands(click.Group):
         except ElastioError as error:
             click.echo(sentence(error), err=True)
             ctx.exit(exit_of(error))
+
+
+def sections(names: Collection[str]) -> list[tuple[str, list[str]]]:
+    """Each heading with its commands; every name is under one, and no heading is empty."""
+    known = {name for members in SECTIONS.values() for name in members}
+    every = {**SECTIONS, OTHERS: [name for name in names if name not in known]}
+    found = ((title, [name for name in members if name in names]) for title, members in every.items())
+    return [(title, members) for title, members in found if members]
 
 
 def _extensions() -> dict[str, EntryPoint]:

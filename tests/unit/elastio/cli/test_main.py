@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from elastio import errors
 from elastio.cli import extensions
 from elastio.cli.elastiod import main as elastiod
-from elastio.cli.main import main
+from elastio.cli.main import OTHERS, SECTIONS, main, sections
 from elastio.control.exit_codes import Exit, TimedOutError, exit_of, sentence
 from elastio.control.protocol import RefusedByAgentError, UnreachableError
 from tests.values import present
@@ -33,8 +33,19 @@ def loaded() -> dict[str, click.Command]:
 
 def test_help_lists_every_command(elastio: Shell) -> None:
     listed = elastio("--help").stdout
-    assert all(f"\n  {name} " in listed for name in NAMES)
+    assert all(listed.count(f"\n  {name} ") == 1 for name in NAMES)
     assert {"status", "calibrate", "predict", "plan"} <= set(NAMES)
+
+
+def test_every_command_is_under_one_heading_and_no_heading_is_empty() -> None:
+    found = sections([*NAMES, "hello"])
+    assert sorted(name for _, names in found for name in names) == sorted([*NAMES, "hello"])
+    assert "hello" in dict(found)[OTHERS]
+    assert sections(["status", "gc"]) == [("Watch", ["status"]), ("Repair", ["gc"])]
+
+
+def test_every_command_that_a_heading_names_is_there() -> None:
+    assert {name for names in SECTIONS.values() for name in names} <= set(NAMES)
 
 
 @pytest.fixture
