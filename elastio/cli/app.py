@@ -46,7 +46,8 @@ class App:
     those of the machine.
 
     `directory` has the configurations of all devices; None: `config_path` or `socket` was chosen. `wanted` is the
-    device that `elastio --device` named. `several`: there are several devices, and none was named.
+    device that `elastio --device` named. `several`: there are several devices, and none was named. `is_simulated`: the
+    machine is that of `elastiod --sim`, which writes no files.
     """
 
     config_path: Path = DEFAULT_PATH
@@ -62,6 +63,7 @@ class App:
     directory: Path | None = None
     wanted: str | None = None
     several: tuple[Device, ...] = ()
+    is_simulated: bool = False
 
     def config(self) -> Config:
         return load(self.config_path)

@@ -97,8 +97,12 @@ def open_ledgers(app: App) -> Iterator[tuple[Ledger, ...]]:
 def state_dir(app: App) -> Path:
     """Where the agent keeps its state; the default one if no configuration says it.
 
-    One that is invalid for another reason still says it: the agent that runs was started with an earlier one.
+    One that is invalid for another reason still says it: the agent that runs was started with an earlier one. Raises
+    ElastioError `sim.unrecorded` for a simulated machine, which has none.
     """
+    if app.is_simulated:
+        text = "a simulated machine keeps no ledger and no journal: ask `elastio --sim status`, `why` or `watch`"
+        raise ElastioError(text, code="sim.unrecorded")
     try:
         return app.config().agent.state_dir
     except ConfigError:

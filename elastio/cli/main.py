@@ -174,6 +174,7 @@ def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool, 
         socket = default_socket()
     if ctx.obj is None:
         is_chosen = config_path != DEFAULT_PATH or socket is not None
-        ctx.obj = App(config_path=config_path, socket=socket, directory=None if is_chosen else DEFAULT_PATH.parent)
+        directory = None if is_chosen else DEFAULT_PATH.parent
+        ctx.obj = App(config_path=config_path, socket=socket, directory=directory, is_simulated=sim)
     if device is not None:
         ctx.obj = replace(ctx.obj, wanted=device)

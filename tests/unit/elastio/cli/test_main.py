@@ -109,6 +109,16 @@ def test_the_simulated_machine_needs_no_socket_to_be_named(tmp_path: Path, monke
     assert CliRunner().invoke(main, ["--sim", "--socket", "other", "status"]).exit_code == Exit.USAGE
 
 
+@pytest.mark.parametrize("words", [("report",), ("events",), ("history",), ("state",), ("profile", "--since", "7d")])
+def test_a_simulated_machine_is_not_answered_for_from_the_files_of_the_real_one(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(errors.ElastioError, "__str__", lambda error: error.code)
+    result = CliRunner().invoke(main, ["--sim", *words])
+    assert (result.exit_code, result.stderr.split()[-1]) == (Exit.FAILED, "sim.unrecorded")
+
+
 def test_nothing_is_suggested_for_a_word_that_is_like_no_command(elastio: Shell) -> None:
     assert "mean" not in elastio("xyzzy").stderr
 
