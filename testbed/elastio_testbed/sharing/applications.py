@@ -89,9 +89,9 @@ class Applications:
         self.services = WEIGHED if self.has_weights else UNWEIGHED
 
     def prepare(self) -> None:
-        """Make the files, at full speed and without a boost."""
+        """Make the files at full speed. Until `boost` the agent is paused."""
         guest = self.guest
-        # What the page cache writes is nobody's, so it may count as a load that has the right to a boost.
+        # What the page cache writes is nobody's, so it counts as a load, also for some seconds after the last file.
         guest.check(["elastio", "pause"], timeout_s=CALL_S)
         guest.check(["systemctl", "stop", "recorder"], timeout_s=CALL_S)
         guest.vm.set_limit(guest.serial, None)
@@ -101,7 +101,6 @@ class Applications:
         guest.check(["sync"], timeout_s=CALL_S)
         guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
         self.share({})
-        guest.check(["elastio", "resume"], timeout_s=CALL_S)
 
     def share(self, settings: Mapping[str, object]) -> None:
         """Put this `[share]` in force; without a boost for any load."""
@@ -111,6 +110,7 @@ class Applications:
 
     def boost(self) -> None:
         """Buy a cache, which stays until the end."""
+        self.guest.check(["elastio", "resume"], timeout_s=CALL_S)
         self.guest.check(["elastio", "boost", "--wait", "--timeout", str(BOOST_S)], timeout_s=BOOST_S + 30)
 
     def require_phase(self, phase: str) -> None:
