@@ -1,8 +1,9 @@
 """Replaces a file as a whole: whoever reads it sees the old text or the new one, never a part.
 
 The new file is written under a name of its own beside the old one, and then renamed. That name begins with a dot and
-ends in `.new`, so no reader of a directory takes it for one of its files. A link is replaced, not followed: a caller
-that wants it followed resolves the path first. Source: rename(2).
+ends in `.new`, so no reader of a directory takes it for one of its files. A process that is killed between the two
+leaves such a file. A link is replaced, not followed: a caller that wants it followed resolves the path first. Source:
+rename(2).
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ environment.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,8 +17,8 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +27,8 @@ BUDGETS = Path(__file__).with_name("budgets.toml")
 COUNTED, PLAYED = "long", ROOT / "build" / "long.xml"
 # The part that waits most of the time; the other one takes what it leaves.
 GUESTS = "e2e"
+# How long guests may take to end after Ctrl-C.
+POLL_S, CLEANED_S = 0.1, 60.0
 
 
 def budgets() -> dict[str, dict[str, int]]:
@@ -69,32 +73,46 @@ def table(took: Mapping[str, float], seconds: Mapping[str, int], together_s: flo
             yield f"ABOVE ITS BUDGET: {part} took {took_s:.0f} s, {seconds[part]} s are meant (tests/budgets.toml)"
 
 
-def made(part: str, *, beside: bool) -> tuple[int, float, str]:
-    """Exit code of the target, its seconds, and its output where it runs beside another one."""
-    began = time.monotonic()
-    command = ["make", "--no-print-directory", part]
-    if not beside:
-        return subprocess.run(command, cwd=ROOT, check=False).returncode, time.monotonic() - began, ""
-    with tempfile.TemporaryFile("w+", errors="replace") as output:
-        code = subprocess.run(
-            ["nice", "-n", "19", *command], cwd=ROOT, check=False, stdout=output, stderr=subprocess.STDOUT
-        ).returncode
-        output.seek(0)
-        return code, time.monotonic() - began, output.read()
+def begin(part: str, output: IO[str] | None) -> subprocess.Popen[bytes]:
+    """Start the target, in a session of its own. With `output` at the lowest priority, and all that it prints there."""
+    command = [*([] if output is None else ["nice", "-n", "19"]), "make", "--no-print-directory", part]
+    errors = None if output is None else subprocess.STDOUT
+    return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=errors, start_new_session=True)
+
+
+def wait(running: Mapping[str, subprocess.Popen[bytes]]) -> dict[str, tuple[int, float]]:
+    """Exit code and seconds of each. Ctrl-C goes to all of them, and they may clean up."""
+    began, ended = time.monotonic(), dict[str, tuple[int, float]]()
+    try:
+        while len(ended) < len(running):
+            for part, process in running.items():
+                if part not in ended and process.poll() is not None:
+                    ended[part] = (process.returncode, time.monotonic() - began)
+            time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        for process in running.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+        for process in running.values():
+            process.wait(CLEANED_S)
+        raise
+    return ended
 
 
 def run(group: Sequence[str], least: Mapping[str, int]) -> dict[str, tuple[int, float]]:
     """Exit code and seconds of each part. All end, whichever fails."""
     if COUNTED in group:
         PLAYED.unlink(missing_ok=True)
-    with ThreadPoolExecutor(len(group)) as threads:
-        ran = [threads.submit(made, part, beside=bool(number)) for number, part in enumerate(group)]
-    ended = {}
-    for part, future in zip(group, ran, strict=True):
-        code, took_s, output = future.result()
-        if output:
-            print(f"--- {part}, which ran beside {group[0]}", output, sep="\n", end="", flush=True)
-        ended[part] = (code or (part == COUNTED and plays_too_few(least)), took_s)
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        try:
+            ended = wait({part: begin(part, output if number else None) for number, part in enumerate(group)})
+        finally:
+            output.seek(0)
+            print(
+                *(f"--- {part}, which ran beside {group[0]}" for part in group[1:]), output.read(), sep="\n", flush=True
+            )
+    if ended.get(COUNTED, (1, 0.0))[0] == 0 and plays_too_few(least):
+        ended[COUNTED] = (1, ended[COUNTED][1])
     return ended
 
 
@@ -126,4 +144,5 @@ def main(names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

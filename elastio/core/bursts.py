@@ -27,8 +27,10 @@ QUIET_S = 2.0
 KEPT, REPLAYED = 65, 16
 # An application that used less than this share of what the device offered wrote at its own rate.
 OWN_RATE = 0.8
-# Fastest samples on a cache that are kept of a burst.
+# Fastest samples on a cache that are kept of a burst; fewer say nothing.
 KEPT_RATES = 3
+# Samples of a steady load differ by less.
+STEADY = 0.9
 # Samples of this length or more show a rate.
 LEAST_SAMPLE_S = 0.5
 # Without samples for so long, or after the clock was set back, nobody saw how a burst went on.
@@ -57,7 +59,7 @@ class LoadRun:
 class PastBurst:
     """One burst that ended. `peak_mb_s`: of its fastest sample, writes only.
 
-    `cached_mb_s`: of its fastest samples on a cache that offered `offered_mb_s`, descending.
+    `cached_mb_s`: of its fastest samples on its last cache, which offered `offered_mb_s`; descending.
     """
 
     begun_wall: float
@@ -98,7 +100,8 @@ def with_run(
     peak, written = max(current.peak_mb_s, rate), current.written_mb + run.written_mb
     current = replace(current, ended_wall=run.ended_wall, written_mb=written, peak_mb_s=peak)
     if run.offered_mb_s and rate:
-        cached = tuple(sorted((*current.cached_mb_s, rate), reverse=True)[:KEPT_RATES])
+        before = current.cached_mb_s if current.offered_mb_s == run.offered_mb_s else ()
+        cached = tuple(sorted((*before, rate), reverse=True)[:KEPT_RATES])
         current = replace(current, cached_mb_s=cached, offered_mb_s=run.offered_mb_s)
     return replace(watch, current=current)
 
@@ -130,18 +133,46 @@ def past_loads(bursts: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: flo
 
 
 def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) -> list[float]:
-    """The application's own rate in each burst; where the backing volume may have been the limit, the usual one."""
-    cached = [cached_rate(burst) if burst.cached_mb_s else None for burst in kept]
-    usual = max((rate for rate in cached if rate is not None), default=math.inf)
-    seen = (own_rate(burst.peak_mb_s, backing_mb_s, cache_mb_s) for burst in kept)
-    return [min(other, usual) if rate is None else rate for rate, other in zip(cached, seen, strict=True)]
+    """The application's own rate in each burst; infinite where nothing says that it is below the device's.
+
+    Where its cache was the limit, the rate of a burst on a faster cache; where the backing volume may have been, the
+    fastest rate that is known.
+    """
+    known = [_known_rate(burst, backing_mb_s) for burst in kept]
+    usual = max((rate for rate in known if rate is not None), default=math.inf)
+
+    def rate_of(burst: PastBurst, rate: float | None) -> float:
+        if rate is not None:
+            return rate
+        if _is_limited(burst):
+            faster = [
+                found
+                for found, other in zip(known, kept, strict=True)
+                if found is not None and other.offered_mb_s > burst.offered_mb_s
+            ]
+            return max(faster, default=math.inf)
+        seen = own_rate(burst.peak_mb_s, backing_mb_s, cache_mb_s)
+        return min(seen, max(usual, min(burst.peak_mb_s, backing_mb_s)))
+
+    return [rate_of(burst, rate) for burst, rate in zip(kept, known, strict=True)]
 
 
-def cached_rate(burst: PastBurst) -> float:
-    """The application's own rate in a burst on a cache in MB/s; infinite where the cache was the limit."""
+def _known_rate(burst: PastBurst, backing_mb_s: float) -> float | None:
+    """The application's own rate, as it showed on a cache. None: the cache was the limit, or the burst had hardly one.
+
+    The fastest sample is left out: an application that was late catches up. Less than the burst wrote without a cache
+    is no rate either, but its end.
+    """
+    if len(burst.cached_mb_s) < KEPT_RATES or _is_limited(burst):
+        return None
+    rate = burst.cached_mb_s[1]
+    return rate if rate >= STEADY * min(burst.peak_mb_s, backing_mb_s) else None
+
+
+def _is_limited(burst: PastBurst) -> bool:
+    """The application used what its cache offered."""
     rates = burst.cached_mb_s
-    rate = rates[1] if len(rates) == KEPT_RATES else rates[0]
-    return rate if rate < OWN_RATE * burst.offered_mb_s else math.inf
+    return len(rates) == KEPT_RATES and rates[1] >= OWN_RATE * burst.offered_mb_s
 
 
 def own_rate(peak_mb_s: float, backing_mb_s: float, cache_mb_s: float) -> float:

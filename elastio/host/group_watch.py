@@ -15,8 +15,9 @@ A kernel may count processor time in steps of a timer tick (user-mode Linux: 10 
 whole step. The sums are right, and a single look is not: what the next one will cost is a mean of the last ones.
 
 What each cgroup moves is counted with the list, and once more when a boost begins or ends, whether a burst goes on or
-not: its bytes are those of the boost in which they were moved, within a second or two. Between two bursts of one boost
-none are lost, because the first list of a burst counts from the last one of the burst before.
+not: its bytes are those of the boost in which they were moved, within a second or two. The first list of a burst counts
+from the last one of the burst before, if this process has made that and the boost is still the same; the agent ends the
+process after a minute of rest.
 
 A task in state D waits. Whether one in state S waits for libaio or io_uring shows only to who may trace it (ptrace(2)),
 which the agent's unit may not: then it sleeps. The kernel's pressure (PSI) is not read: it misses an fsync.
@@ -136,7 +137,7 @@ class GroupWatch:
             self._steps = self._since(before) if is_same_boost else {}
             self._listed_at = float("-inf")  # who uses it in this burst shows in the second list
         else:
-            self._count(now, before)
+            self._count(now)
         over = len(named) - MOST_GROUPS
         many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
         return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))
@@ -147,13 +148,9 @@ class GroupWatch:
         return is_of_device and watch.token is not None and watch.token == self._token
 
     def _since(self, before: Mapping[str, Moved | None]) -> dict[str, Moved]:
-        """What each cgroup has moved since the list before. One that was not in it is new, unless that was cut off."""
-        is_whole = len(before) < MOST_GROUPS
-        steps = {
-            name: moved.since(before.get(name) or Moved())
-            for name, moved in self._listed.items()
-            if moved is not None and (is_whole or name in before)
-        }
+        """What each cgroup has moved since the list before. When one moved that was not in it is not known."""
+        known = ((name, moved) for name, moved in self._listed.items() if moved is not None and name in before)
+        steps = {name: moved.since(before[name] or Moved()) for name, moved in known}
         return {name: step for name, step in steps.items() if step.total_bytes}
 
     def _is_due(self, now: float) -> bool:
@@ -171,10 +168,9 @@ class GroupWatch:
             self._groups[name] = _Group(self._sysfs, begun_at if name in likely else now, moved)
             self._groups[name].used_bytes = used[name] if name in likely else 0
 
-    def _count(self, now: float, before: Mapping[str, Moved | None]) -> None:
-        is_whole = len(before) < MOST_GROUPS  # one that was not in it has moved all of its bytes since
+    def _count(self, now: float) -> None:
         for name, moved in self._listed.items():
-            known = self._groups.setdefault(name, _Group(self._sysfs, now, None if is_whole else moved))
+            known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
             known.moved, step = moved or known.moved, (moved or known.moved).since(known.moved)
             known.used_bytes = step.total_bytes + (known.used_bytes if known.has_used else 0)
             known.has_used = known.used_bytes != 0

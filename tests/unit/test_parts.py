@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,22 @@ def test_what_tests_have_recorded_is_summed(tmp_path: Path) -> None:
     report = tmp_path / "long.xml"
     report.write_text(f"<testsuites><testsuite>{case('a', 2)}{case('b', 5)}{case('a', 3)}</testsuite></testsuites>")
     assert counted(report) == {"a": 5, "b": 5}
+
+
+@pytest.mark.runs_programs
+def test_ctrl_c_ends_all_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Makefile").write_text("one two:\n\t@sleep 20\n")
+    monkeypatch.setattr(parts, "ROOT", tmp_path)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    with (tmp_path / "output").open("w") as output:
+        running = {"one": parts.begin("one", None), "two": parts.begin("two", output)}
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                parts.wait(running)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    assert [process.poll() is None for process in running.values()] == [False, False]
 
 
 def test_every_part_is_a_target_and_all_of_them_are_what_ci_runs() -> None:

@@ -88,10 +88,9 @@ CACHED = PastBurst(0.0, 10.0, 300.0, 45.0, offered_mb_s=80.0)
     [
         ((22, 22, 22), 22),  # near the backing volume's 20: the cache offered 80
         ((45, 22, 22), 22),  # one sample that catches up
-        ((30, 22), 30),
         ((80, 78, 60), math.inf),
-        ((80, 40), math.inf),
-        ((12,), 12),
+        ((30, 22), 45),  # too few: its peak
+        ((12, 12, 12), 45),  # the end of a burst that has written 20 without a cache
     ],
 )
 def test_on_a_cache_a_rate_below_what_it_offers_is_the_applications_own(
@@ -103,10 +102,22 @@ def test_on_a_cache_a_rate_below_what_it_offers_is_the_applications_own(
 
 def test_a_burst_that_the_backing_volume_limited_is_as_fast_as_the_fastest_on_a_cache() -> None:
     limited, slow = PastBurst(20.0, 30.0, 200.0, 20.0), PastBurst(40.0, 50.0, 90.0, 9.0)
-    own = [replace(CACHED, cached_mb_s=(rate,)) for rate in (24.0, 30.0)]
+    own = [replace(CACHED, cached_mb_s=(rate,) * 3) for rate in (24.0, 30.0)]
     assert [load.rate_mb_s for load in past_loads([*own, limited, slow], BACKING, 80)] == [24, 30, 30, 9]
-    saturated = replace(CACHED, cached_mb_s=(80.0,))
-    assert past_loads([*own, saturated, limited], BACKING, 80)[-1].rate_mb_s == math.inf
+    small = PastBurst(0.0, 10.0, 60.0, 6.0, (6.0,) * 3, 80.0)
+    assert [load.rate_mb_s for load in past_loads([small, limited], BACKING, 80)] == [6, 20]
+
+
+def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache() -> None:
+    """Else the small cache that fits would be followed by a fast one, and that by a small one again."""
+    on_fast, on_small = (
+        replace(CACHED, cached_mb_s=(24.0,) * 3),
+        replace(CACHED, cached_mb_s=(24.0,) * 3, offered_mb_s=25),
+    )
+    assert [load.rate_mb_s for load in past_loads([on_fast, on_small], BACKING, 80)] == [24, 24]
+    assert past_loads([on_small], BACKING, 80)[0].rate_mb_s == math.inf
+    on_slower = PastBurst(0.0, 10.0, 60.0, 14.0, (14.0,) * 3, 20.0)
+    assert [load.rate_mb_s for load in past_loads([on_slower, on_small], BACKING, 80)] == [14, math.inf]
 
 
 def test_a_burst_keeps_its_fastest_whole_samples_on_a_cache() -> None:
@@ -116,6 +127,8 @@ def test_a_burst_keeps_its_fastest_whole_samples_on_a_cache() -> None:
     watch = with_run(watch, LoadRun(5.0, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
     assert present(watch.current).cached_mb_s == (45, 24, 23)
     assert present(watch.current).offered_mb_s == 80
+    watch = with_run(watch, LoadRun(5.1, 1.0, 30.0, 30.0, 500), BACKING, 0.3, 0.25)
+    assert (present(watch.current).cached_mb_s, present(watch.current).offered_mb_s) == ((30,), 500)
 
 
 def test_pauses_and_gaps_follow_their_bursts() -> None:
