@@ -10,6 +10,9 @@ from typing import Any
 import click
 
 from elastio.cli.options import ABOVE_0, Finite
+from elastio_testbed.bars_command import WITH_BARS, run_with_bars
+from elastio_testbed.bars_report import has_bars
+from elastio_testbed.bars_report import sections as sections_with_bars
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.console import click_errors, progress
 from elastio_testbed.cuts.command import cuts
@@ -44,14 +47,11 @@ from elastio_testbed.options import (
 )
 from elastio_testbed.run import Progress, run
 from elastio_testbed.series import series_of
-from elastio_testbed.sharing.command import SHARING, run_sharing
-from elastio_testbed.sharing.report import is_sharing
-from elastio_testbed.sharing.report import sections as sharing_sections
 from elastio_testbed.trial import EC2, OPENSTACK, Plan
 
 ALL = "all"
 EXPERIMENT = click.Choice(sorted(EXPERIMENTS))
-ANY_EXPERIMENT = click.Choice(sorted([*EXPERIMENTS, *SHARING]))
+ANY_EXPERIMENT = click.Choice(sorted([*EXPERIMENTS, *WITH_BARS]))
 RESULT = click.Path(path_type=Path, exists=True, dir_okay=False)
 png_option = click.option("--png", "png_path", type=click.Path(path_type=Path), help="File for the picture.")
 html_option = click.option(
@@ -117,11 +117,11 @@ def run_command(
 ) -> None:
     """Run EXPERIMENT with one or all storage set-ups and compare them. Files are written after every repetition.
 
-    `two-to-one` compares controls of one set-up instead; of the options it takes those of the guest, --scale,
-    --bandwidth and --json.
+    `two-to-one` compares controls of one set-up instead, and `montage` bandwidths of a volume; of the options they take
+    those of the guest, --scale, --bandwidth and --json.
     """
-    if experiment in SHARING:
-        run_sharing(experiment, scale, options["bandwidth"], options["suite"], json_path)
+    if experiment in WITH_BARS:
+        run_with_bars(experiment, scale, options["bandwidth"], options["suite"], json_path)
         return
     published = EXPERIMENTS[experiment]
     plan = Plan(experiment, chosen_setups(setups, published.setups), scale or published.default_scale, **options)
@@ -168,11 +168,11 @@ def tables(results: tuple[Path, ...], into: Path | None) -> None:
     """Print the tables of RESULT files (JSON of `run` or `faults`) as Markdown."""
     documents = {path: read_json(path) for path in results}
     campaigns = [document for document in documents.values() if "stories" in document]
-    shared = [document for document in documents.values() if is_sharing(document)]
+    shared = [document for document in documents.values() if has_bars(document)]
     parts = sections(
         [read_result(path) for path, document in documents.items() if document not in [*campaigns, *shared]]
     )
-    parts |= sharing_sections(shared)
+    parts |= sections_with_bars(shared)
     if campaigns:
         parts["faults"] = fault_section(campaigns)
     if into is None:

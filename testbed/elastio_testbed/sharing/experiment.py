@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from elastio.core.capacity import OF_BACKING, OF_CACHE
 from elastio.units import MB
+from elastio_testbed.bars import Asked, Bar
 from elastio_testbed.conditions import observe
 from elastio_testbed.console import Say
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.sharing import two_to_one
 from elastio_testbed.sharing.applications import EVERY_S, Applications, Work, applications
-from elastio_testbed.sharing.bars import Bar
 from elastio_testbed.sharing.patterns import Pattern
 from elastio_testbed.sharing.turns import Turn, wanted_mb_s, windows
 from elastio_testbed.sharing.two_to_one import BOOSTED, CONTROLS, SHARES, SLOW, STATES, STRICT, WEIGHTS
 
 NO_WEIGHTS = "the guest's kernel keeps no weights of cgroups (no io.weight)"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How to run an experiment. `scale`: of the time that each part takes."""
-
-    scale: float
-    bandwidth: float
-    suite: str | None = None
-    seed: int = 1
 
 
 def two_to_one_result(asked: Asked, keep: Callable[[Mapping[str, Any]], None], say: Say) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastio_testbed.sharing.bars import Bar
+from elastio_testbed.bars import Bar
 from elastio_testbed.sharing.patterns import FIGURE_4, IN_A_ROW, OVERLOADED, PUBLISHED, Pattern
 from elastio_testbed.sharing.turns import BAND, Turn, ratio, settled, share_right, total_over
 

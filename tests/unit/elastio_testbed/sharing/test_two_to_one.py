@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from elastio_testbed.bars import Bar, missed
+from elastio_testbed.bars_report import to_text
 from elastio_testbed.cli import main
 from elastio_testbed.files import json_text
 from elastio_testbed.sharing import two_to_one
 from elastio_testbed.sharing.applications import UNWEIGHED, WEIGHED, Service, Work
-from elastio_testbed.sharing.bars import Bar, missed
 from elastio_testbed.sharing.patterns import FIGURE_4, IN_A_ROW, PATTERNS, PUBLISHED
-from elastio_testbed.sharing.report import to_text
 from elastio_testbed.sharing.turns import Turn, ratio, settled, share_right, total_over, turn_of_json, windows
 from elastio_testbed.sharing.two_to_one import BOOSTED, NONE, SHARES, SLOW, STATES, STRICT, bars
 

@@ -1,4 +1,4 @@
-"""What `elastio-testbed run` does for experiments with two applications."""
+"""What `elastio-testbed run` does for experiments that compare no set-ups, but have bars of their own."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from elastio_testbed.bars import Asked
+from elastio_testbed.bars_report import to_text
 from elastio_testbed.console import click_errors, progress
 from elastio_testbed.files import require_writable, write_json
-from elastio_testbed.sharing.report import to_text
 
-SHARING = ("two-to-one",)
+TWO_TO_ONE, MONTAGE = "two-to-one", "montage"
+WITH_BARS = (TWO_TO_ONE, MONTAGE)
 # The options of `run` that these experiments take.
 TAKEN = {"experiment", "scale", "bandwidth", "suite", "json_path"}
 
 
-def run_sharing(
+def run_with_bars(
     experiment: str, scale: float | None, bandwidth: float, suite: str | None, json_path: Path | None
 ) -> None:
     """Run it, print every bar, and keep the result. Exit code 1 if a bar is missed."""
     _require_taken(experiment)
     if json_path is not None:
         require_writable(json_path)
-    from elastio_testbed.sharing.experiment import Asked, two_to_one_result  # noqa: PLC0415  moto takes a second
+    from elastio_testbed.montage.experiment import montage_result  # noqa: PLC0415  moto takes a second
+    from elastio_testbed.sharing.experiment import two_to_one_result  # noqa: PLC0415
 
     def keep(document: Mapping[str, Any]) -> None:
         write_json(json_path, document)
 
+    result = {TWO_TO_ONE: two_to_one_result, MONTAGE: montage_result}[experiment]
     with click_errors():
-        document = two_to_one_result(Asked(scale or 1.0, bandwidth, suite), keep, progress())
+        document = result(Asked(scale or 1.0, bandwidth, suite), keep, progress())
     click.echo(to_text(document))
     if not all(bar["is_met"] for bar in document["bars"]):
         sys.exit(1)

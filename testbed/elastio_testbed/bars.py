@@ -1,10 +1,20 @@
-"""A bar: what a measured figure has to be, beside the published one. Pure."""
+"""Bars: what measured figures of an experiment have to be, beside the published ones. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How to run an experiment with bars. `scale`: of the time that each part takes."""
+
+    scale: float
+    bandwidth: float
+    suite: str | None = None
+    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
