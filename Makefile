@@ -211,7 +211,7 @@ measure: prepared ## Repeat the experiments of docs/evaluation.md, and write its
 	$(MAKE) --no-print-directory evaluation
 
 evaluation: prepared ## Write the tables of docs/evaluation.md and docs/results/faults, from docs/results
-	$(BIN)/elastio-testbed tables docs/results/*.json docs/results/montage/*.json --into docs/evaluation.md
+	$(BIN)/elastio-testbed tables docs/results/*.json docs/results/{montage,sharing}/*.json --into docs/evaluation.md
 	$(BIN)/elastio-testbed tables docs/results/faults/*.json --into docs/results/faults/README.md
 
 image: prepared ## Build the guest image, and a bootable qcow2 in out/image
