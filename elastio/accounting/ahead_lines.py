@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from elastio.accounting.history import CycleLoad
-from elastio.accounting.past_bursts import is_wrong
+from elastio.accounting.past_bursts import early_s, is_wrong
 from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import Trigger
+from elastio.core.learned import allowance
+from elastio.core.spending import TO_THE_INSTANT
 from elastio.units import agbs
 
 KINDS = {"announced": Trigger.ANNOUNCED, "learned": Trigger.FORECAST}
@@ -23,7 +26,8 @@ class AheadLine:
     """Purchases ahead of bursts of one kind. Seconds are of volumes that were billed.
 
     `wrong_share` is the share of wrong ones in what all caches of the period cost, 0 to 1, in currency where that is
-    known, else in AGBs. Costs are None where a price is missing or currencies differ.
+    known, else in AGBs; `early_share` is that of the early seconds of right ones. Costs are None where a price is
+    missing or currencies differ.
     """
 
     kind: str
@@ -37,6 +41,7 @@ class AheadLine:
     wrong_agbs: float
     wrong_cost: float | None
     wrong_share: float | None
+    early_share: float | None
     currency: str
 
     @property
@@ -48,6 +53,10 @@ class AheadLine:
     @property
     def wasted_s(self) -> float:
         return self.early_s + self.wrong_s
+
+    @property
+    def wasted_share(self) -> float | None:
+        return None if self.wrong_share is None or self.early_share is None else self.wrong_share + self.early_share
 
     @property
     def wasted_agbs(self) -> float:
@@ -75,34 +84,53 @@ def _line(
     missed = [c for c in own if is_wrong(c, loads)]
     wrong = [c for c in missed if c.closed_wall is not None or c.is_refused]
     right = [c for c in own if c not in missed]
-    early = [(c, _early_s(c, loads[c.token])) for c in right]
+    early = [(c, early_s(c, loads[c.token])) for c in right]
     all_agbs, wrong_agbs = (sum(c.agbs(c.started_wall - 1, until) for c in found) for found in (bought, wrong))
     all_cost, wrong_cost = _owed(bought, until), _owed(wrong, until)
     per_s = [None if c.price_per_hour is None else c.price_per_hour / 3600 * seconds for c, seconds in early]
     is_priced = len({c.currency for c in bought}) <= 1
-    in_money = is_priced and wrong_cost is not None and bool(all_cost)
-    share = (wrong_cost or 0.0) / (all_cost or 1.0) if in_money else wrong_agbs / all_agbs if all_agbs else None
+    early_agbs = sum(agbs(c.bandwidth_mb_s, c.provisioned_size_bytes, seconds) for c, seconds in early)
+    early_cost = sum(p for p in per_s if p is not None) if is_priced and None not in per_s else None
+    in_money = is_priced and None not in (wrong_cost, early_cost) and bool(all_cost)
+    total, of_wrong, of_early = (all_cost, wrong_cost, early_cost) if in_money else (all_agbs, wrong_agbs, early_agbs)
     return AheadLine(
         kind=kind,
         bought=len(own),
         right=len(right),
         wrong=len(wrong),
         early_s=sum(seconds for _, seconds in early),
-        early_agbs=sum(agbs(c.bandwidth_mb_s, c.provisioned_size_bytes, seconds) for c, seconds in early),
-        early_cost=sum(p for p in per_s if p is not None) if is_priced and None not in per_s else None,
+        early_agbs=early_agbs,
+        early_cost=early_cost,
         wrong_s=sum(c.billed_s(c.started_wall - 1, until) for c in wrong),
         wrong_agbs=wrong_agbs,
         wrong_cost=wrong_cost if is_priced else None,
-        wrong_share=share,
+        wrong_share=_share(of_wrong, total),
+        early_share=_share(of_early, total),
         currency=next((c.currency for c in bought), "") if is_priced else "",
     )
 
 
-def _early_s(row: CycleRow, load: CycleLoad) -> float:
-    """Seconds from the attached cache to the begin of its load; 0 if the load was first, or that is not known."""
-    if row.steps.boost_s is None or load.begun_wall is None:
-        return 0.0
-    return max(0.0, load.begun_wall - row.started_wall - row.steps.boost_s)
+def _share(part: float | None, total: float | None) -> float | None:
+    return (part or 0.0) / total if total else None
+
+
+class Allowance(NamedTuple):
+    """What learned forecasts may waste however small the bill is; `cost` None: no price is known."""
+
+    agbs: float
+    cost: float | None
+    currency: str
+
+
+def allowance_of(cycles: Iterable[CycleRow]) -> Allowance | None:
+    """By the first cache of these cycles, which are in their order; None: nothing was bought."""
+    first = next((c for c in cycles if c.opened_wall is not None and c.trigger != Trigger.ORPHAN), None)
+    if first is None:
+        return None
+    in_agbs = allowance(agbs(first.bandwidth_mb_s, first.provisioned_size_bytes, 1.0), TO_THE_INSTANT)
+    per_hour = first.price_per_hour
+    cost = None if per_hour is None else allowance(per_hour / 3600, first.billing)
+    return Allowance(in_agbs, cost, first.currency)
 
 
 def _owed(rows: Iterable[CycleRow], until: float) -> float | None:

@@ -12,7 +12,10 @@ from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import Trigger
 from elastio.core.forecast import KEPT_BURSTS, Burst
-from elastio.core.learned import Bill, Past
+from elastio.core.learned import Bill, Past, allowance
+from elastio.core.model import VolumeSpec
+from elastio.core.spending import TO_THE_INSTANT, Billing
+from elastio.units import agbs
 
 # How far back bursts and bills count, in seconds.
 PAST_S = 30 * 86_400.0
@@ -24,13 +27,23 @@ def past_of(cycles: Iterable[CycleRow], loads: Loads, device_uuid: str) -> Past:
     """The bursts of one device and the bills of its caches. A cycle that was rejected does not name its device."""
     rows = [c for c in cycles if c.device_uuid in (device_uuid, "") and c.trigger != Trigger.ORPHAN]
     over = [c for c in rows if c.closed_wall is not None or c.is_refused]
-    return Past(_bursts(over, loads), *_bills([c for c in over if c.opened_wall is not None], loads))
+    bought = [c for c in over if c.opened_wall is not None]
+    if not bought:
+        return Past(_bursts(over, loads))
+    return Past(_bursts(over, loads), *_bills(bought, loads), bought[-1].billing)
 
 
 def is_wrong(row: CycleRow, loads: Loads) -> bool:
     """The cache was bought ahead of a burst that did not come while it was there."""
     load = loads.get(row.token)
     return row.trigger in (Trigger.FORECAST, Trigger.ANNOUNCED) and (load is None or load.begun_wall is None)
+
+
+def early_s(row: CycleRow, load: CycleLoad) -> float:
+    """Seconds from the attached cache to the begin of its load; 0 if the load was first, or that is not known."""
+    if row.steps.boost_s is None or load.begun_wall is None:
+        return 0.0
+    return max(0.0, load.begun_wall - row.started_wall - row.steps.boost_s)
 
 
 def _bursts(rows: Sequence[CycleRow], loads: Loads) -> tuple[Burst, ...]:
@@ -48,19 +61,23 @@ def _bursts(rows: Sequence[CycleRow], loads: Loads) -> tuple[Burst, ...]:
 
 
 def _bills(rows: Sequence[CycleRow], loads: Loads) -> tuple[Bill, Bill | None]:
-    """In AGBs, and in currency if all caches have a price in one."""
-    if not rows:
-        return Bill(), None
-    begin, end, last = float("-inf"), float("inf"), rows[-1]
-    used = [c.agbs(begin, end) for c in rows]
+    """In AGBs, and in currency if all caches have a price in one. There are rows."""
+    begin, end = float("-inf"), float("inf")
+    per_s = [agbs(c.bandwidth_mb_s, c.provisioned_size_bytes, 1.0) for c in rows]
+    in_agbs = _bill(rows, loads, [c.agbs(begin, end) for c in rows], per_s, TO_THE_INSTANT)
     owed = [cost for c in rows if (cost := c.cost(begin, end)) is not None]
-    wrong = [is_wrong(c, loads) and c.trigger == Trigger.FORECAST for c in rows]
-    in_agbs = Bill(sum(used), _sum_of(used, wrong), last.agbs(begin, end) / (last.billed_s(begin, end) or 1.0))
     if len(owed) < len(rows) or len({c.currency for c in rows}) != 1:
         return in_agbs, None
-    per_s = (last.price_per_hour or 0.0) / 3600
-    return in_agbs, Bill(sum(owed), _sum_of(owed, wrong), per_s)
+    return in_agbs, _bill(rows, loads, owed, [(c.price_per_hour or 0.0) / 3600 for c in rows], rows[0].billing)
 
 
-def _sum_of(amounts: Sequence[float], counts: Sequence[bool]) -> float:
-    return sum(amount for amount, is_counted in zip(amounts, counts, strict=True) if is_counted)
+def _bill(
+    rows: Sequence[CycleRow], loads: Loads, costs: Sequence[float], per_s: Sequence[float], billing: Billing
+) -> Bill:
+    """The bill of these caches, from what each and a second of each costs; `billing` is that of the first."""
+    sold = {(VolumeSpec(c.provisioned_size_bytes, c.bandwidth_mb_s), p) for c, p in zip(rows, per_s, strict=True)}
+    wasted = 0.0
+    for row, cost, price in zip(rows, costs, per_s, strict=True):
+        if row.trigger == Trigger.FORECAST:
+            wasted += cost if is_wrong(row, loads) else price * early_s(row, loads[row.token])
+    return Bill(sum(costs), wasted, per_s[-1], allowance(per_s[0], billing), tuple(sold))

@@ -189,7 +189,7 @@ class CostRecorder:
         written = self._history.loads_written
         if self._past is None or self._past[0] != written:
             since = wall - PAST_S
-            rows = self._ledger.cycles(since, wall + DAY_S, with_steps=False)
+            rows = self._ledger.cycles(since, wall + DAY_S)
             self._past = written, past_of(rows, read_loads(self._ledger.file, since), self._uuid)
         return self._past[1]
 

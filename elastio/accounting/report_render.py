@@ -10,12 +10,13 @@ from datetime import datetime, tzinfo
 from statistics import median
 from typing import Any, TypeVar
 
-from elastio.accounting.ahead_lines import AheadLine
+from elastio.accounting.ahead_lines import AheadLine, allowance_of
 from elastio.accounting.burst_accounts import GroupAccount, parts_of, wait_table
 from elastio.accounting.group_costs import GroupCost, cost_table
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
 from elastio.accounting.tables import Table, begun, iso, note
+from elastio.core.learned import FREE_CACHES, FREE_S, WASTED_SHARE
 from elastio.units import GIB, format_duration
 
 # Whether a modification of the backing volume would have been cheaper than the caches of long boosts. A modified volume
@@ -81,18 +82,18 @@ _COST_KEYS = (
     *("of_static_slow_percent", "of_static_fast_percent", "cost", "currency"),
     *("baseline", "static_fast", "paid", "saved"),
 )
-_AHEAD_HEADS = ("ahead", "bought", "right", "wrong", "hits", "early", "in vain", "wasted AGBs", "cost", "% wrong")
+_AHEAD_HEADS = ("ahead", "bought", "right", "wrong", "hits", "early", "in vain", "wasted AGBs", "cost", "% wasted")
 _AHEAD_KEYS = (
     *("bought", "right", "wrong", "hit_rate", "early_s", "early_agbs", "early_cost", "wrong_s", "wrong_agbs"),
-    *("wrong_cost", "wrong_share", "wasted_s", "wasted_agbs", "wasted_cost", "currency"),
+    *("wrong_cost", "wrong_share", "early_share", "wasted_share", "wasted_s", "wasted_agbs", "wasted_cost", "currency"),
 )
 
 
 def to_dict(report: Report) -> dict[str, Any]:
     """The report as JSON values. Times are ISO 8601. Keys are stable: `phases` (the boosts), `days`, `vm`, `ahead`,
-    `waits`, `cgroups`, `modification`.
+    `ahead_allowance`, `waits`, `cgroups`, `modification`.
     """
-    found = cheaper_modification(report.boosts)
+    found, allowed = cheaper_modification(report.boosts), allowance_of(b.row for b in report.boosts)
     return {
         "since": iso(report.since, report.tz),
         "until": iso(report.until, report.tz),
@@ -101,6 +102,7 @@ def to_dict(report: Report) -> dict[str, Any]:
         "days": [{"day": d.day.isoformat(), "boosts": d.boosts, **_cost_dict(d.cost)} for d in report.days],
         "vm": _cost_dict(report.vm),
         "ahead": {line.kind: {key: getattr(line, key) for key in _AHEAD_KEYS} for line in report.ahead},
+        "ahead_allowance": None if allowed is None else allowed._asdict(),
         "waits": {each.cgroup: _waits_dict(each) for each in report.waits.groups},
         "cgroups": _costs_dict(report.groups),
         "modification": None if found is None else asdict(found),
@@ -177,6 +179,13 @@ def notes(report: Report) -> list[str]:
         lines.append(f"Left out: {format_duration(report.unobserved_s)} during which no agent was running.")
     if report.vm.unpriced_boosts:
         lines.append(f"No price is known for {report.vm.unpriced_boosts} boost(s): they are missing from `cost`.")
+    allowed = allowance_of(b.row for b in report.boosts)
+    if allowed is not None and any(line.bought for line in report.ahead if line.kind == "learned"):
+        cost = "" if allowed.cost is None else f" ({amount(allowed.cost)} {allowed.currency})"
+        lines.append(
+            f"Learned forecasts may waste {100 * WASTED_SHARE:.0f} % of what the caches cost, or an allowance of "
+            f"{allowed.agbs:,.0f} AGBs{cost}: {FREE_CACHES} caches like the first for {format_duration(FREE_S)} each."
+        )
     found = cheaper_modification(report.boosts)
     if found is not None:
         lines.append(
@@ -191,11 +200,11 @@ def _last(lines: Sequence[L], most: int) -> Sequence[L]:
 
 
 def _ahead_cells(line: AheadLine) -> tuple[str, ...]:
-    hits, wrong = ("-" if share is None else f"{100 * share:.1f} %" for share in (line.hit_rate, line.wrong_share))
+    hits, wasted = ("-" if share is None else f"{100 * share:.1f} %" for share in (line.hit_rate, line.wasted_share))
     money = "-" if line.wasted_cost is None else f"{line.wasted_cost:.4f} {line.currency}".rstrip()
     counts = (str(n) for n in (line.bought, line.right, line.wrong))
     seconds = (format_duration(s) for s in (line.early_s, line.wrong_s))
-    return line.kind, *counts, hits, *seconds, f"{line.wasted_agbs:,.0f}", money, wrong
+    return line.kind, *counts, hits, *seconds, f"{line.wasted_agbs:,.0f}", money, wasted
 
 
 def saved(report: Report) -> str:

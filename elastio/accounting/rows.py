@@ -73,6 +73,10 @@ class CycleRow:
         """True if it failed before anything was bought."""
         return self.opened_wall is None and bool(self.failure)
 
+    @property
+    def billing(self) -> Billing:
+        return Billing(self.minimum_s, self.step_s)
+
     def billed_s(self, since: float, until: float) -> float:
         """Seconds of the period during which the volume was billed."""
         if self.opened_wall is None:
@@ -97,7 +101,7 @@ class CycleRow:
     def _owed_s(self, wall: float) -> float:
         if self.opened_wall is None or wall <= self.opened_wall:
             return 0.0
-        return Billing(self.minimum_s, self.step_s).billed_s(self.billed_s(self.opened_wall, wall))
+        return self.billing.billed_s(self.billed_s(self.opened_wall, wall))
 
     def span(self, until: float) -> tuple[float, float]:
         """The boost, from the decision to the end of the bill; empty if nothing was bought."""

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from elastio.agent.loop import Agent
-from elastio.core import learning
+from elastio.core import ahead, caps, learning
 from elastio.core.learned import Past, Situation, next_burst
-from elastio.core.model import Forecast
-from elastio.core.policy import Ahead
+from elastio.core.model import Forecast, VolumeSpec
+from elastio.core.policy import Ahead, Model, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +39,14 @@ def situation_of(agent: Agent, waiting_per_hour: float | None) -> Situation | No
     if agent.policy.ahead is not Ahead.LEARNED or agent.state.cycle is not None or backing is None:
         return None
     policy = learning.in_force(agent.policy, agent.state)
-    return Situation(policy, agent.state.attach_s, backing.size_bytes, waiting_per_hour)
+    release_s = caps.release_s(agent.state, policy)
+    times = agent.state.attach_s, backing.size_bytes, waiting_per_hour, release_s
+    return Situation(policy, *times, lambda burst: _spec_for(burst, agent, policy))
+
+
+def _spec_for(burst: Forecast, agent: Agent, policy: Policy) -> VolumeSpec:
+    """What the agent would buy ahead of this burst."""
+    advice = agent.advice
+    if policy.model is Model.MONEY and advice is not None and advice.plan is not None:
+        return advice.plan.spec
+    return VolumeSpec(ahead.size_for(burst, agent.state, policy), policy.bought_bandwidth_mb_s)

@@ -132,7 +132,7 @@ class Agent:
         self._workers, self._journal, self._recorder = workers, journal, recorder
         self._clock, self._counters, self._sampler = clock, counters, Sampler(counters, sample_interval_s)
         self._forecast: Forecast | None = None
-        self._advice: Advice | None = None
+        self.advice: Advice | None = None
         self._interval, self._random = sample_interval_s, random.Random(seed)
         self._inbox = Inbox()
         self._next_sample_at = clock.now()
@@ -229,7 +229,7 @@ class Agent:
         self._inbox.sample = self._sampler.take(now)
         self.last_sample = self._inbox.sample or self.last_sample
         offset_s = self._clock.wall() - now
-        self._advice = self.adviser.advise(self._inbox.sample, self.state, self.policy, offset_s=offset_s)
+        self.advice = self.adviser.advise(self._inbox.sample, self.state, self.policy, offset_s=offset_s)
         missed = int((now - self._next_sample_at) / self._interval)
         self._next_sample_at += (missed + 1) * self._interval
 
@@ -258,7 +258,7 @@ class Agent:
             spend_at=self._spend_known_at,
             jitter=self._random.random(),
             forecast=self._forecast,
-            advice=self._advice,
+            advice=self.advice,
             can_record=self._can_record,
             burst=self.burst,
         )

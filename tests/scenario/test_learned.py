@@ -12,19 +12,17 @@ from elastio.accounting.history_store import read_loads
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.past_bursts import is_wrong
 from elastio.accounting.recorder import CostRecorder
-from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.core.cycle import Trigger
-from elastio.core.learned import WRONG_SHARE, Situation
-from elastio.core.model import Forecast
+from elastio.core.learned import WASTED_SHARE
 from elastio.core.policy import Ahead
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
-from tests.simulated import KERNEL, QUIET, assert_at_rest, machine
+from tests.forecasting import forecasting
+from tests.simulated import KERNEL, QUIET, assert_at_rest
 from tests.values import present
 
 BURST_S, MB_S, FIRST_S = 12, 60, 20
-WAITING_PER_HOUR = 1.0
 
 
 @pytest.fixture
@@ -40,21 +38,7 @@ def load_of(gaps_s: list[float], mb_s: float) -> tuple[Segment, ...]:
 
 
 def learning(ledger: Ledger, gaps_s: list[float], ahead: Ahead = Ahead.LEARNED, mb_s: float = MB_S) -> Simulation:
-    """The agent with a forecaster on this ledger, as the daemon wires it."""
-    recorder = CostRecorder(ledger, KERNEL.backing_uuid)
-    running: list[Simulation] = []
-
-    class Wired:
-        def forecast(self, now: float, wall: float) -> Forecast | None:
-            return LearnedForecaster(recorder.past, self.situation).forecast(now, wall)
-
-        def situation(self) -> Situation | None:
-            agent = running[0].agent if running else None
-            return None if agent is None else situation_of(agent, WAITING_PER_HOUR)
-
-    sim = machine(load_of(gaps_s, mb_s), recorder=recorder, forecaster=Wired(), ahead=ahead)
-    running.append(sim)
-    return sim
+    return forecasting(ledger, load_of(gaps_s, mb_s), ahead=ahead)
 
 
 def begins(gaps_s: list[float]) -> list[float]:
@@ -128,7 +112,7 @@ def test_a_load_with_random_gaps_buys_nothing_ahead_after_three_misses_and_waste
     wrong = [c for c in rows if is_wrong(c, loads)]
     assert len(wrong) <= 3
     bill = sum(c.agbs(0.0, 4e9) for c in rows)
-    assert sum(c.agbs(0.0, 4e9) for c in wrong) <= WRONG_SHARE * bill
+    assert sum(c.agbs(0.0, 4e9) for c in wrong) <= WASTED_SHARE * bill
     after = [c.trigger for c in rows if wrong and c.started_wall > wrong[-1].started_wall]
     assert after.count(Trigger.FORECAST) <= len(after) / 4
 
@@ -146,7 +130,7 @@ def test_a_load_that_changed_its_rhythm_is_bought_ahead_of_in_vain_once(ledger: 
     assert met[2:5] == [Trigger.FORECAST] * 3
     assert met[5:8] == [Trigger.LOAD] * 3
     bill = sum(c.agbs(0.0, 4e9) for c in rows)
-    assert sum(c.agbs(0.0, 4e9) for c in rows if is_wrong(c, loads)) <= WRONG_SHARE * bill
+    assert sum(c.agbs(0.0, 4e9) for c in rows if is_wrong(c, loads)) <= WASTED_SHARE * bill
 
 
 def test_an_agent_that_was_killed_expects_the_same(ledger: Ledger) -> None:

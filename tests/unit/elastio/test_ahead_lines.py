@@ -54,6 +54,7 @@ def test_wasted_is_what_waited_for_its_burst_and_what_waited_in_vain() -> None:
     assert (learned.early_agbs, learned.wrong_agbs) == pytest.approx((4 * 1280, 40 * 1280))
     assert (learned.early_cost, learned.wrong_cost, learned.wasted_cost) == pytest.approx((0.004, 0.06, 0.064))
     assert learned.wrong_share == pytest.approx(0.06 / (4 * 0.1 + 0.06 + 0.06))
+    assert learned.wasted_share == pytest.approx(0.064 / (4 * 0.1 + 0.06 + 0.06))
     assert learned.currency == "USD"
 
 
@@ -61,7 +62,7 @@ def test_without_a_price_the_share_is_that_of_agbs() -> None:
     unpriced = [replace(c, price_per_hour=None, currency="") for c in CYCLES]
     _, learned = ahead_lines(unpriced, LOADS, NOON - 10, END)
     assert (learned.early_cost, learned.wrong_cost, learned.wasted_cost) == (None, None, None)
-    assert learned.wrong_share == pytest.approx(40 / (400 + 40 + 30))
+    assert (learned.wrong_share, learned.wasted_share) == pytest.approx((40 / 470, 44 / 470))
 
 
 def test_costs_in_two_currencies_are_not_added() -> None:
@@ -87,10 +88,20 @@ def test_nothing_was_bought_ahead() -> None:
 def test_the_report_has_them_as_text_and_json(golden: Callable[[str, str], None]) -> None:
     report = build(CYCLES, [span(NOON, END)], NOON - 10, END, UTC, LOADS)
     golden("report_ahead.txt", to_text(report))
+    assert to_dict(report)["ahead_allowance"] == {"agbs": 153_600, "cost": pytest.approx(0.12), "currency": "USD"}
     document = to_dict(report)["ahead"]
     assert list(document) == ["announced", "learned"]
     assert document["learned"]["wasted_s"] == pytest.approx(44)
     assert set(document["announced"]) == {
         *("bought", "right", "wrong", "hit_rate", "early_s", "early_agbs", "early_cost", "wrong_s", "wrong_agbs"),
-        *("wrong_cost", "wrong_share", "wasted_s", "wasted_agbs", "wasted_cost", "currency"),
+        *(
+            "wrong_cost",
+            "wrong_share",
+            "early_share",
+            "wasted_share",
+            "wasted_s",
+            "wasted_agbs",
+            "wasted_cost",
+            "currency",
+        ),
     }

@@ -8,8 +8,10 @@ import pytest
 
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import is_wrong, past_of
-from elastio.accounting.rows import CycleRow
+from elastio.accounting.rows import CycleRow, StepDurations
 from elastio.core.learned import NOTHING_KNOWN
+from elastio.core.model import VolumeSpec
+from tests.values import present
 
 from .test_report import GB, NOON, cycle, refused
 
@@ -51,15 +53,24 @@ def test_cycles_under_one_load_had_one_burst() -> None:
 def test_the_bill_is_all_caches_and_the_wrong_ones_in_agbs_and_currency() -> None:
     cycles = [row("a", 0), row("b", 300, trigger="forecast"), row("c", 600, trigger="forecast")]
     past = past_of(cycles, {"a": load(0, 40), "b": load(302, 340), "c": NO_LOAD}, "dev")
-    assert tuple(past.agbs) == pytest.approx((384_000, 128_000, 1280))
-    assert tuple(past.money or ()) == pytest.approx((0.3, 0.1, 0.001))
+    assert past.agbs[:4] == pytest.approx((384_000, 128_000, 1280, 2 * 60 * 1280))
+    assert present(past.money)[:4] == pytest.approx((0.3, 0.1, 0.001, 2 * 60 * 0.001))
+    assert past.agbs.sold == ((VolumeSpec(10 * GB, 128.0), 1280.0),)
+
+
+def test_seconds_for_which_a_cache_waited_for_its_burst_are_wasted() -> None:
+    steps = StepDurations(boost_s=8.0)
+    cycles = [row("a", 0, steps=steps), row("b", 300, trigger="forecast", steps=steps)]
+    past = past_of(cycles, {"a": load(20, 40), "b": load(312, 340)}, "dev")
+    assert past.agbs.wasted == pytest.approx(4 * 1280)
+    assert present(past.money).wasted == pytest.approx(4 * 0.001)
 
 
 def test_an_announced_burst_that_did_not_come_is_no_wrong_forecast() -> None:
     cycles = [row("a", 0), row("b", 300, trigger="announced")]
     loads = {"a": load(0, 40), "b": NO_LOAD}
     assert is_wrong(cycles[1], loads)
-    assert past_of(cycles, loads, "dev").agbs.wrong == 0
+    assert past_of(cycles, loads, "dev").agbs.wasted == 0
 
 
 @pytest.mark.parametrize("changes", [{"price_per_hour": None}, {"currency": "EUR"}])

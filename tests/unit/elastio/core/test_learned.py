@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
 
@@ -15,19 +16,24 @@ from elastio.core.learned import (
     Bill,
     Past,
     Situation,
+    allowance,
+    in_vain,
     is_affordable,
     next_burst,
     prices,
     tolerance_s,
 )
-from elastio.units import GB
+from elastio.core.model import Forecast, VolumeSpec
+from elastio.core.policy import Model
+from elastio.core.spending import TO_THE_INSTANT, Billing
+from elastio.units import GB, GIB
 from tests import values
 from tests.values import present
 
 # 60 MB/s of 50 GB behind caches of 128 MB/s: a second without the cache costs 1593.75 AGBs.
 POLICY = replace(values.POLICY, backing_bandwidth_mb_s=60.0, cache_bandwidth_mb_s=128.0, inactivity_delay_s=30.0)
 AT = Situation(POLICY, (9.0, 11.0, 10.0), 50 * GB)
-IN_AGBS = Bill(total=100_000.0, per_s=1000.0)
+IN_AGBS = Bill(total=100_000.0, per_s=1000.0, allowed=120_000.0)
 
 
 def bursts(gaps: list[float], seconds: float = 20.0) -> tuple[Burst, ...]:
@@ -90,7 +96,7 @@ def test_prices_are_in_currency_where_both_are_known() -> None:
 
 def test_a_cache_that_costs_more_than_waiting_is_bought_so_late_that_it_is_never_early() -> None:
     scattered = [300.0, 304.0, 296.0, 304.0, 296.0, 300.0]
-    dear = past(scattered, agbs=IN_AGBS._replace(per_s=100_000.0))
+    dear = past(scattered, agbs=IN_AGBS._replace(per_s=100_000.0, allowed=1e8))
     found = present(next_burst(dear, AT, dear.bursts[-1].ended_at + 1))
     assert present(found.lead_s) <= 9 + DECIDES_S - 4
 
@@ -117,24 +123,52 @@ def test_forecasts_whose_errors_cost_more_than_waiting_are_not_followed() -> Non
 @pytest.mark.parametrize(
     ("bill", "fits"),
     [
-        (Bill(), True),  # the first one
-        (Bill(total=1000.0, wrong=50.0, per_s=1.0), True),
-        (Bill(total=1000.0, wrong=50.1, per_s=1.0), False),
-        (Bill(total=10.0, wrong=10.0), False),
+        (Bill(), False),  # nothing is known
+        (Bill(total=1000.0, wasted=2.0), True),
+        (Bill(total=1000.0, wasted=2.6), False),
+        (Bill(total=10.0, allowed=50.0), True),
+        (Bill(total=10.0, wasted=1.0, allowed=50.0), False),
     ],
 )
-def test_nothing_is_bought_ahead_while_wrong_forecasts_cost_more_than_a_twentieth_of_the_bill(
+def test_a_cache_that_would_waste_more_than_a_twentieth_and_the_allowance_is_not_bought_ahead(
     bill: Bill, fits: bool
 ) -> None:
-    assert is_affordable(bill) is fits
-    assert (expected(past([300.0], agbs=bill._replace(per_s=1000.0))) == 300) is fits
+    assert is_affordable(bill, 50.0) is fits
+
+
+def test_the_allowance_is_two_caches_like_the_first_for_a_minute_or_their_least_time() -> None:
+    assert allowance(0.5, TO_THE_INSTANT) == 60
+    assert allowance(0.5, Billing(step_s=3600.0)) == 3600
+
+
+def test_what_a_cache_in_vain_costs_is_what_is_billed_until_its_release_is_over() -> None:
+    burst = Forecast(0.0, GIB, 1.0, lead_s=12.0, kept_s=20.0)
+    at, money = replace(AT, release_s=15.0), Bill(per_s=0.5)
+    assert in_vain(burst, Past(agbs=Bill(per_s=2.0)), at) == 2 * 47
+    assert in_vain(burst, Past(money=money, billing=Billing(60.0)), at) == 30
+    by_money = replace(at, policy=replace(POLICY, model=Model.MONEY))
+    assert in_vain(burst, Past(money=money, billing=Billing(60.0)), by_money) == 30
+    assert in_vain(burst, Past(money=money, billing=Billing(step_s=3600.0)), by_money) == 1800
+    slow = replace(by_money, release_s=90.0)
+    assert in_vain(burst, Past(money=money, billing=Billing(step_s=3600.0)), slow) == 3600
+
+
+def test_a_larger_or_faster_cache_in_vain_costs_at_most_in_proportion() -> None:
+    burst = Forecast(0.0, GIB, 1.0, lead_s=10.0, kept_s=0.0)
+    sold = ((VolumeSpec(GIB, 100.0), 1.0), (VolumeSpec(3 * GIB, 100.0), 1.5))
+    known = Past(agbs=Bill(per_s=1.0, sold=sold))
+    wanted = [VolumeSpec(size * GIB, mb_s) for size, mb_s in ((1, 100.0), (2, 100.0), (6, 100.0), (1, 200.0))]
+    plans: Iterator[VolumeSpec] = iter(wanted)
+    at = replace(AT, release_s=0.0, spec_for=lambda burst: next(plans))
+    found = [in_vain(burst, known, at) for _ in wanted]
+    assert found == [10, 15, 30, 20]
 
 
 def test_the_bill_is_that_in_currency_where_it_is_known() -> None:
-    spent = IN_AGBS._replace(wrong=IN_AGBS.total)
+    spent = IN_AGBS._replace(wasted=IN_AGBS.total, allowed=0.0)
     assert expected(past([300.0], agbs=spent)) is None
     assert expected(past([300.0], agbs=spent, money=Bill(total=2.0, per_s=0.001))) == 300
-    assert expected(past([300.0], money=Bill(total=2.0, wrong=2.0, per_s=0.001))) is None
+    assert expected(past([300.0], money=Bill(total=2.0, wasted=2.0, per_s=0.001))) is None
 
 
 def test_a_burst_that_is_overdue_is_no_longer_expected() -> None:

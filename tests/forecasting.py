@@ -1,0 +1,35 @@
+"""The agent with a forecaster on a ledger, as the daemon wires it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import CostRecorder
+from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.core.learned import Situation
+from elastio.core.model import Forecast
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Segment
+
+from .simulated import KERNEL, machine
+
+WAITING_PER_HOUR = 1.0
+
+
+def forecasting(ledger: Ledger, load: tuple[Segment, ...], **settings: Any) -> Simulation:
+    """The agent under this load; `settings` as those of `machine`."""
+    recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+    running: list[Simulation] = []
+
+    class Wired:
+        def forecast(self, now: float, wall: float) -> Forecast | None:
+            return LearnedForecaster(recorder.past, self.situation).forecast(now, wall)
+
+        def situation(self) -> Situation | None:
+            agent = running[0].agent if running else None
+            return None if agent is None else situation_of(agent, WAITING_PER_HOUR)
+
+    sim = machine(load, recorder=recorder, forecaster=Wired(), **settings)
+    running.append(sim)
+    return sim
