@@ -8,11 +8,11 @@ the published bandwidths, all by the same factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from elastio.core.inflection import Curve
+from elastio.core.inflection import STEP, Curve
 from elastio.units import MB
 from elastio_testbed.bars import Bar
 
@@ -22,6 +22,8 @@ LOWEST, PROFILED, BEST, DOUBLED = 100, 500, 2000, 4000
 PUBLISHED_TIMES = {LOWEST: 4.0, BEST: 1.0, DOUBLED: 0.94}
 # The published proportion of data and computing.
 DATA_OVER_COMPUTING_MBIT_S = 375.0
+# With it the published proportion has its inflection at 1969 Mb/s.
+STOP_GAIN = 0.08
 # A published Mb/s in MB/s of the volume, at bandwidth 1.
 MB_S_PER_MBIT_S = 0.016
 # Staged for each pixel of the raw images, all steps together: measured, with nine images.
@@ -58,8 +60,8 @@ def compute_s(scale: float, bandwidth: float) -> dict[str, float]:
 class Run:
     """The workflow at one bandwidth. `predicted_s` None: this run was profiled to predict the others.
 
-    `over_s`: by how much steps computed longer than their part. `wait_classes_s`: seconds by the share of them that was
-    waited, in ten classes. `mosaic`: the checksum of the result.
+    `workflow_s`: without the start of its program; None: not kept. `over_s`: by how much steps computed longer than
+    their part. `wait_classes_s`: seconds by the share of them that was waited, in ten classes. `mosaic`: the CRC-32 of the result.
     """
 
     mbit_s: int
@@ -69,6 +71,7 @@ class Run:
     over_s: float
     wait_classes_s: tuple[float, ...]
     mosaic: str
+    workflow_s: float | None = None
 
     @property
     def error_pct(self) -> float | None:
@@ -91,15 +94,66 @@ def curve_of(profile: Mapping[str, Any]) -> Curve | None:
     return Curve(profile["curve"][0]["time_s"] - waited_s, waited_s, measured * waited_s)
 
 
-def figures(runs: Sequence[Run]) -> dict[str, float | None]:
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """The workflow on an adaptive device; `mb_s`: what its cache offers to applications."""
+
+    mb_s: float
+    workflow_s: float
+    mosaic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """Bursts one after the other, and what all volumes cost meanwhile, pauses included.
+
+    `learned_mb_s`: of the cache that the next burst would have. `static_agbs`: of a static volume at
+    the published inflection.
+    """
+
+    bursts: tuple[Burst, ...]
+    learned_mb_s: float
+    cache_agbs: float
+    backing_agbs: float
+    static_agbs: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What has been measured so far. `best_mb_s`: the inflection in the curve of `profile`, which is a document."""
+
+    runs: tuple[Run, ...] = ()
+    best_mb_s: float | None = None
+    profile: Mapping[str, Any] = field(default_factory=dict)
+    adaptive: Adaptive | None = None
+
+
+def figures(found: Found) -> dict[str, float | None]:
     """The keys of the result; None where a run that is needed has not been made yet."""
-    seconds = {run.mbit_s: run.seconds for run in runs}
-    errors = [abs(run.error_pct) for run in runs if run.error_pct is not None]
-    is_whole = {run.mbit_s for run in runs if run.error_pct is not None} == {*PUBLISHED_MBIT_S} - {PROFILED}
+    seconds = {run.mbit_s: run.seconds for run in found.runs}
+    errors = [abs(run.error_pct) for run in found.runs if run.error_pct is not None]
+    is_whole = {run.mbit_s for run in found.runs if run.error_pct is not None} == {*PUBLISHED_MBIT_S} - {PROFILED}
     return {
         "lowest_over_best": _over(seconds.get(LOWEST), seconds.get(BEST)),
-        "doubling_saves_pct": _saved_pct(seconds.get(BEST), seconds.get(DOUBLED)),
+        "doubling_saves_pct": _negative(_more_pct(seconds.get(DOUBLED), seconds.get(BEST))),
         "worst_prediction_error_pct": max(errors) if is_whole else None,
+        **_adaptive_figures(found),
+    }
+
+
+def _adaptive_figures(found: Found) -> dict[str, float | None]:
+    """Of the last burst, which has learned most, and of what all volumes cost."""
+    adaptive = found.adaptive
+    best_s = {run.mbit_s: run.workflow_s for run in found.runs}.get(BEST)
+    return {
+        "learned_over_best": None if adaptive is None else _over(adaptive.learned_mb_s, found.best_mb_s),
+        "overhead_vs_static_best_pct": None if adaptive is None else _more_pct(adaptive.bursts[-1].workflow_s, best_s),
+        "agbs_vs_static_best_pct": None
+        if adaptive is None
+        else _more_pct(adaptive.cache_agbs + adaptive.backing_agbs, adaptive.static_agbs),
     }
 
 
@@ -107,17 +161,26 @@ def _over(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one / other
 
 
-def _saved_pct(before_s: float | None, after_s: float | None) -> float | None:
-    return None if before_s is None or after_s is None else 100 * (1 - after_s / before_s)
+def _more_pct(one: float | None, other: float | None) -> float | None:
+    over = _over(one, other)
+    return None if over is None else 100 * (over - 1)
 
 
-def bars(runs: Sequence[Run]) -> list[Bar]:
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def bars(found: Found) -> list[Bar]:
     """What has to be."""
-    found = figures(runs)
-    mosaics = float(len({run.mosaic for run in runs})) if runs else None
+    known = figures(found)
+    bursts = () if found.adaptive is None else found.adaptive.bursts
+    mosaics = {run.mosaic for run in found.runs} | {burst.mosaic for burst in bursts}
     return [
-        Bar(f"time at {LOWEST} over {BEST} Mb/s", found["lowest_over_best"], least=3.5, published=4.0),
-        Bar(f"saved from {BEST} to {DOUBLED} Mb/s, %", found["doubling_saves_pct"], most=8.0, published=6.0),
-        Bar(f"worst prediction from {PROFILED} Mb/s, %", found["worst_prediction_error_pct"], most=5.0),
-        Bar("different mosaics", mosaics, most=1.0),
+        Bar(f"time at {LOWEST} over {BEST} Mb/s", known["lowest_over_best"], least=3.5, published=4.0),
+        Bar(f"saved from {BEST} to {DOUBLED} Mb/s, %", known["doubling_saves_pct"], most=8.0, published=6.0),
+        Bar(f"worst prediction from {PROFILED} Mb/s, %", known["worst_prediction_error_pct"], most=5.0),
+        Bar("learned bandwidth over the inflection", known["learned_over_best"], least=1 / STEP, most=STEP),
+        Bar(f"adaptive, time more than static at {BEST} Mb/s, %", known["overhead_vs_static_best_pct"], most=3.0),
+        Bar(f"adaptive, AGBs more than static at {BEST} Mb/s, %", known["agbs_vs_static_best_pct"], most=-40.0),
+        Bar("different mosaics", float(len(mosaics)) if mosaics else None, most=1.0),
     ]

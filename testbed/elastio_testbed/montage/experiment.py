@@ -1,85 +1,73 @@
-"""`elastio-testbed run montage`: one guest, one volume, and the workflow at each of six bandwidths."""
+"""`elastio-testbed run montage`: the workflow at six bandwidths of a static volume, then on an adaptive device."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from importlib import resources
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from elastio.core.inflection import Curve
-from elastio.units import MB, MIB
+from elastio.units import MB
 from elastio_testbed.bars import Asked
 from elastio_testbed.conditions import observe
 from elastio_testbed.console import Say
-from elastio_testbed.experiment import Experiment, Scaled, Setup
+from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import GuestError
-from elastio_testbed.image import build_guest_image
-from elastio_testbed.machine import DATA, PROGRAMS, SMALL_MIB, Guest
+from elastio_testbed.image import GuestImage, build_guest_image
+from elastio_testbed.machine import DATA, Guest
+from elastio_testbed.montage import workflow
+from elastio_testbed.montage.adaptive import run_adaptive, volumes
 from elastio_testbed.montage.evaluation import (
     PROFILED,
     PUBLISHED_MBIT_S,
-    SIDE,
+    STOP_GAIN,
+    Found,
     Run,
     bars,
-    compute_s,
     curve_of,
     figures,
     mb_s,
-    pixels,
-    staged_bytes,
 )
 from elastio_testbed.trial import Plan, running_guest
-from elastio_testbed.workloads.dumps import Dumps
 
 # In an image of their own.
 PACKAGES = ("montage",)
-# Of the volume only the size counts: its bandwidth is set for each run.
-VOLUMES = Experiment("montage", (), 0.0, 2.0, 64.0, 64.0, 1.0, Dumps())
-SPEC, REPORT, WORK = "/var/tmp/montage.json", "/var/tmp/montage.report", "/dev/shm/montage"
-CALL_S, PREPARE_S = 60.0, 300.0
-PROGRAM = ["python3", f"{PROGRAMS}/montage.py"]
 
 
 def montage_result(asked: Asked, keep: Callable[[Mapping[str, Any]], None], say: Say) -> dict[str, Any]:
     """Run it; `keep` gets the document after each run. Raises HypervisorError, ImageError."""
-    scaled = Scaled(VOLUMES, 1.0, asked.bandwidth)
-    plan = Plan("demo", (Setup.STATIC_SLOW,), bandwidth=asked.bandwidth, seed=asked.seed)
-    # A step's files are in memory twice: the folder of the step, and pages on their way to the device.
-    options = {"memory_mib": SMALL_MIB + round(staged_bytes(asked.scale, asked.bandwidth) / MIB)}
     image = build_guest_image(extra=PACKAGES, suite=asked.suite)
-    runs: list[Run] = []
-    found: dict[str, Any] = {}
-    with running_guest(plan, Setup.STATIC_SLOW, image, scaled, **options) as (guest, _):
+    document: dict[str, Any] = {}
+
+    def noted(found: Found, conditions: Mapping[str, Any]) -> None:
+        nonlocal document
+        document = _document(asked, conditions, found)
+        keep(document)
+
+    found, conditions = _static(asked, image, noted, say)
+    noted(replace(found, adaptive=run_adaptive(asked, image, say)), conditions)
+    return document
+
+
+def _static(
+    asked: Asked, image: GuestImage, noted: Callable[[Found, Mapping[str, Any]], None], say: Say
+) -> tuple[Found, Mapping[str, Any]]:
+    plan = Plan("demo", (Setup.STATIC_SLOW,), bandwidth=asked.bandwidth, seed=asked.seed)
+    options = {"memory_mib": workflow.memory_mib(asked)}
+    found = Found()
+    with running_guest(plan, Setup.STATIC_SLOW, image, volumes(asked), **options) as (guest, _):
         conditions = asdict(observe(guest.check(["uname", "-r"])))
-        _prepare(guest, asked)
-        profile = _profiled(guest, asked, PROFILED, say)
-        curve = curve_of(profile)
+        workflow.prepare(guest, asked)
+        curve = None
         for mbit_s in (PROFILED, *(each for each in PUBLISHED_MBIT_S if each != PROFILED)):
-            document = profile if mbit_s == PROFILED else _profiled(guest, asked, mbit_s, say)
-            runs.append(_run(guest, asked, mbit_s, document, curve))
-            found = _document(asked, conditions, profile, runs)
-            keep(found)
-    return found
-
-
-def _prepare(guest: Guest, asked: Asked) -> None:
-    """Copy the program and make the raw images, at full speed."""
-    spec = {
-        "directory": DATA,
-        "work": WORK,
-        "side": SIDE,
-        "pixels": pixels(asked.scale, asked.bandwidth),
-        "compute_s": compute_s(asked.scale, asked.bandwidth),
-        "timeout_s": PREPARE_S,
-    }
-    text = resources.files("elastio_testbed.guest").joinpath("montage.py").read_bytes()
-    guest.vm.agent.write_file(f"{PROGRAMS}/montage.py", text)
-    guest.vm.agent.write_file(SPEC, json.dumps(spec).encode())
-    guest.check(["systemctl", "stop", "recorder"], timeout_s=CALL_S)
-    guest.vm.set_limit(guest.serial, None)
-    guest.check([*PROGRAM, "prepare", SPEC], timeout_s=PREPARE_S)
+            profile = _profiled(guest, asked, mbit_s, say)
+            if curve is None:
+                curve = _curve(profile)
+                found = replace(found, best_mb_s=curve.inflection_mb_s(STOP_GAIN), profile=profile)
+            found = replace(found, runs=(*found.runs, _run(guest, asked, mbit_s, profile, curve)))
+            noted(found, conditions)
+    return found, conditions
 
 
 def _profiled(guest: Guest, asked: Asked, mbit_s: int, say: Say) -> dict[str, Any]:
@@ -87,46 +75,48 @@ def _profiled(guest: Guest, asked: Asked, mbit_s: int, say: Say) -> dict[str, An
     say(f"montage: {mbit_s} Mb/s")
     at_mb_s = mb_s(mbit_s, asked.bandwidth)
     guest.vm.set_limit(guest.serial, round(at_mb_s * MB))
-    guest.check(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"], timeout_s=CALL_S)
-    expected_s = sum(compute_s(asked.scale, asked.bandwidth).values())
-    expected_s += staged_bytes(asked.scale, asked.bandwidth) / MB / at_mb_s
-    command = ["elastio", "profile", "--json", "--", *PROGRAM, "run", SPEC, REPORT]
-    text = guest.check(["env", "-C", DATA, *command], timeout_s=CALL_S + 4 * expected_s)
-    found: dict[str, Any] = json.loads(text)
+    workflow.forget_pages(guest)
+    command = ["env", "-C", DATA, "elastio", "profile", "--json", "--", *workflow.RUN]
+    found: dict[str, Any] = json.loads(guest.check(command, timeout_s=workflow.limit_s(asked, at_mb_s)))
     return found
 
 
-def _run(guest: Guest, asked: Asked, mbit_s: int, profile: Mapping[str, Any], curve: Curve | None) -> Run:
-    """What was measured; the report in the guest is that of the run before. Raises GuestError: nothing to predict."""
+def _curve(profile: Mapping[str, Any]) -> Curve:
+    """Raises GuestError where there is none."""
+    curve = curve_of(profile)
     if curve is None:
         raise GuestError(f"nothing of the workflow waited for bandwidth at {PROFILED} Mb/s")
-    report = json.loads(guest.vm.agent.read_file(REPORT))
+    return curve
+
+
+def _run(guest: Guest, asked: Asked, mbit_s: int, profile: Mapping[str, Any], curve: Curve) -> Run:
+    """What was measured in the run that has just ended."""
+    report = workflow.report(guest)
     at_mb_s = mb_s(mbit_s, asked.bandwidth)
     return Run(
         mbit_s=mbit_s,
         mb_s=round(at_mb_s, 4),
         seconds=round(profile["seconds"], 3),
         predicted_s=None if mbit_s == PROFILED else round(curve.time_s(at_mb_s), 3),
+        workflow_s=report["workflow_s"],
         over_s=round(sum(step["over_s"] for step in report["steps"]), 3),
         wait_classes_s=tuple(round(each, 2) for each in profile["wait_classes_s"]),
         mosaic=report["mosaic"],
     )
 
 
-def _document(
-    asked: Asked, conditions: Mapping[str, Any], profile: Mapping[str, Any], runs: Sequence[Run]
-) -> dict[str, Any]:
-    ordered = sorted(runs, key=lambda run: run.mbit_s)
+def _document(asked: Asked, conditions: Mapping[str, Any], found: Found) -> dict[str, Any]:
+    shown = ("seconds", "measured_mb_s", "account", "waited_s")
     return {
         "experiment": "montage",
         **conditions,
         "scale": asked.scale,
         "bandwidth": asked.bandwidth,
-        **{name: None if value is None else round(value, 3) for name, value in figures(runs).items()},
+        **{name: None if value is None else round(value, 3) for name, value in figures(found).items()},
         "absent": [],
-        "bars": [bar.to_json() for bar in bars(runs)],
-        "runs": [run.to_json() for run in ordered],
-        "profile": {
-            key: profile[key] for key in ("seconds", "measured_mb_s", "account", "waited_s", "inflection_mb_s")
-        },
+        "bars": [bar.to_json() for bar in bars(found)],
+        "runs": [run.to_json() for run in sorted(found.runs, key=lambda run: run.mbit_s)],
+        "best_mb_s": found.best_mb_s,
+        "profile": {key: found.profile[key] for key in shown},
+        "adaptive": None if found.adaptive is None else found.adaptive.to_json(),
     }

@@ -25,7 +25,24 @@ def bandwidths(document: Mapping[str, Any]) -> list[Table]:
         tuple((str(run.mbit_s), *_shares(run)) for run in runs),
         "Figure 6, in percent of the time.",
     )
-    return [times, waits]
+    return [times, waits, *_adaptive(document)]
+
+
+def _adaptive(document: Mapping[str, Any]) -> list[Table]:
+    """Of the bursts on the adaptive device, if there were any."""
+    adaptive = document.get("adaptive")
+    if adaptive is None:
+        return []
+    heads = ("burst", "cache MB/s", "time s")
+    rows = tuple(
+        (str(n), f"{burst['mb_s']:.1f}", f"{burst['workflow_s']:.1f}") for n, burst in enumerate(adaptive["bursts"], 1)
+    )
+    note = (
+        f"The next cache would have {adaptive['learned_mb_s']:.1f} MB/s; the inflection of the profile is at "
+        f"{document['best_mb_s']:.1f}. AGBs: caches {adaptive['cache_agbs']:.0f}, slow volume "
+        f"{adaptive['backing_agbs']:.0f}; a static volume at {BEST} Mb/s {adaptive['static_agbs']:.0f}."
+    )
+    return [Table("Learned bandwidth", heads, rows, note)]
 
 
 def _time(run: Run, best_s: float | None) -> tuple[str, ...]:

@@ -22,6 +22,9 @@ from elastio_testbed.montage.evaluation import (
     LOWEST,
     PROFILED,
     PUBLISHED_MBIT_S,
+    Adaptive,
+    Burst,
+    Found,
     Run,
     bars,
     compute_s,
@@ -43,15 +46,22 @@ def seconds(mbit_s: int) -> float:
 def run(mbit_s: int) -> Run:
     took_s = seconds(mbit_s)
     predicted_s = None if mbit_s == PROFILED else took_s
-    return Run(mbit_s, mb_s(mbit_s, 0.5), took_s, predicted_s, 0.0, (took_s, *(0.0,) * 9), "cafe")
+    return Run(mbit_s, mb_s(mbit_s, 0.5), took_s, predicted_s, 0.0, (took_s, *(0.0,) * 9), "cafe", took_s - 0.3)
 
 
-def all_runs() -> list[Run]:
-    return [run(mbit_s) for mbit_s in PUBLISHED_MBIT_S]
+ALL_RUNS = tuple(run(mbit_s) for mbit_s in PUBLISHED_MBIT_S)
+# The first burst learns nothing yet, and is slower.
+BURSTS = (Burst(8.0, 2 * seconds(BEST), "cafe"), Burst(11.3, seconds(BEST), "cafe"))
+ADAPTIVE = Adaptive(BURSTS, 11.3, 200.0, 350.0, 1000.0)
+WHOLE = Found(ALL_RUNS, 15.0, {"seconds": 35.0}, ADAPTIVE)
 
 
-def changed(mbit_s: int, **fields: Any) -> list[Run]:
-    return [replace(each, **fields) if each.mbit_s == mbit_s else each for each in all_runs()]
+def changed(mbit_s: int, **fields: Any) -> Found:
+    return replace(WHOLE, runs=tuple(replace(r, **fields) if r.mbit_s == mbit_s else r for r in ALL_RUNS))
+
+
+def names_missed(found: Found) -> list[str]:
+    return [bar.name for bar in missed(bars(found))]
 
 
 # --- sizes ---------------------------------------------------------------------------------------------------
@@ -67,7 +77,7 @@ def test_data_and_computing_have_the_published_proportion_at_every_scale(scale: 
 
 
 def test_that_proportion_gives_both_published_figures() -> None:
-    found = figures(all_runs())
+    found = figures(WHOLE)
     assert found["lowest_over_best"] == pytest.approx(4.0, abs=0.01)
     assert found["doubling_saves_pct"] == pytest.approx(7.9, abs=0.1)
 
@@ -104,7 +114,7 @@ def test_where_nothing_waited_for_bandwidth_there_is_no_curve(absent: dict[str, 
 
 
 def test_all_bars_are_met_where_everything_is_as_it_has_to_be() -> None:
-    assert missed(bars(all_runs())) == ()
+    assert names_missed(WHOLE) == []
 
 
 @pytest.mark.parametrize(
@@ -118,25 +128,52 @@ def test_all_bars_are_met_where_everything_is_as_it_has_to_be() -> None:
     ],
 )
 def test_a_bar_is_missed(mbit_s: int, fields: dict[str, Any], name: str) -> None:
-    assert name in [bar.name for bar in missed(bars(changed(mbit_s, **fields)))]
+    assert name in names_missed(changed(mbit_s, **fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"learned_mb_s": 10.5}, "learned bandwidth over the inflection"),
+        ({"learned_mb_s": 21.3}, "learned bandwidth over the inflection"),
+        ({"cache_agbs": 251.0}, "adaptive, AGBs more than static at 2000 Mb/s, %"),
+        ({"backing_agbs": 401.0}, "adaptive, AGBs more than static at 2000 Mb/s, %"),
+        (
+            {"bursts": (BURSTS[1], Burst(11.3, 1.04 * seconds(BEST), "cafe"))},
+            "adaptive, time more than static at 2000 Mb/s, %",
+        ),
+        ({"bursts": (replace(BURSTS[0], mosaic="beef"), BURSTS[1])}, "different mosaics"),
+    ],
+)
+def test_a_bar_of_the_adaptive_set_up_is_missed(fields: dict[str, Any], name: str) -> None:
+    assert names_missed(replace(WHOLE, adaptive=replace(ADAPTIVE, **fields))) == [name]
+
+
+def test_times_of_the_adaptive_set_up_are_compared_without_the_start_of_the_program() -> None:
+    overhead_pct = figures(WHOLE)["overhead_vs_static_best_pct"]
+    assert overhead_pct == pytest.approx(100 * (seconds(BEST) / (seconds(BEST) - 0.3) - 1))
 
 
 @pytest.mark.parametrize("absent", [LOWEST, BEST, DOUBLED, 300])
 def test_a_bar_whose_run_has_not_been_made_is_missed(absent: int) -> None:
-    found = bars([each for each in all_runs() if each.mbit_s != absent])
-    assert "worst prediction from 500 Mb/s, %" in [bar.name for bar in missed(found)]
-    assert len(missed(bars([]))) == len(found)
+    found = replace(WHOLE, runs=tuple(each for each in ALL_RUNS if each.mbit_s != absent))
+    assert "worst prediction from 500 Mb/s, %" in names_missed(found)
+
+
+def test_where_nothing_was_measured_all_bars_are_missed() -> None:
+    assert len(names_missed(Found())) == len(bars(Found()))
+    assert len(names_missed(replace(WHOLE, adaptive=None))) == 3
 
 
 def test_the_error_is_that_of_the_prediction_over_what_was_measured() -> None:
-    assert changed(300, predicted_s=1.1 * seconds(300))[1].error_pct == pytest.approx(10.0)
+    assert replace(run(300), predicted_s=1.1 * seconds(300)).error_pct == pytest.approx(10.0)
     assert run(PROFILED).error_pct is None
 
 
 # --- results -------------------------------------------------------------------------------------------------
 
 
-def document(runs: list[Run]) -> dict[str, Any]:
+def document(found: Found) -> dict[str, Any]:
     return {
         "experiment": "montage",
         "machine": "A processor",
@@ -148,34 +185,37 @@ def document(runs: list[Run]) -> dict[str, Any]:
         "scale": 1.0,
         "bandwidth": 0.5,
         "absent": [],
-        "bars": [bar.to_json() for bar in bars(runs)],
-        "runs": [each.to_json() for each in runs],
+        "best_mb_s": 15.0,
+        "bars": [bar.to_json() for bar in bars(found)],
+        "runs": [each.to_json() for each in found.runs],
+        "adaptive": None if found.adaptive is None else found.adaptive.to_json(),
     }
 
 
 def test_a_stored_run_is_the_run() -> None:
-    assert [run_of_json(json.loads(json.dumps(each.to_json()))) for each in all_runs()] == all_runs()
+    assert [run_of_json(json.loads(json.dumps(each.to_json()))) for each in ALL_RUNS] == list(ALL_RUNS)
 
 
 def test_the_text_has_every_bar() -> None:
     text = to_text(document(changed(900, mosaic="beef")))
     assert "MISSED  different mosaics" in text
-    assert "1 of 4 bars missed" in text
+    assert "1 of 7 bars missed" in text
 
 
 def test_tables_have_each_run_beside_its_prediction_and_the_published_time(tmp_path: Path) -> None:
     result, page = tmp_path / "result.json", tmp_path / "page.md"
-    result.write_text(json_text(document(all_runs())))
+    result.write_text(json_text(document(WHOLE)))
     page.write_text("<!-- results: montage -->\nold\n<!-- end: montage -->\n")
     done = CliRunner().invoke(main, ["tables", str(result), "--into", str(page)])
     assert done.exit_code == 0, done.output
     assert "| 100 | 0.8 | 95.0 | 95.0 | +0.0 | 4.00 | 4.00 |" in page.read_text()
     assert "| 500 | 4 | 35.0 | - | - | 1.47 | - |" in page.read_text()
     assert "| 100 | 100 |" + " 0 |" * 9 in page.read_text()
+    assert "| 2 | 11.3 | 23.8 |" in page.read_text()
 
 
 def test_tables_of_a_run_that_was_ended_early_have_what_was_measured() -> None:
-    assert "| 500 | 4 | 35.0 | - | - | - | - |" in section(document([run(PROFILED)]))
+    assert "| 500 | 4 | 35.0 | - | - | - | - |" in section(document(Found((run(PROFILED),))))
 
 
 def test_options_that_the_experiment_does_not_take_are_refused_before_anything_runs() -> None:
