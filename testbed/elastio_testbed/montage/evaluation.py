@@ -61,7 +61,8 @@ class Run:
     """The workflow at one bandwidth. `predicted_s` None: this run was profiled to predict the others.
 
     `workflow_s`: without the start of its program; None: not kept. `over_s`: by how much steps computed longer than
-    their part. `wait_classes_s`: seconds by the share of them that was waited, in ten classes. `mosaic`: the CRC-32 of the result.
+    their part. `wait_classes_s`: seconds by the share of them that was waited, in ten classes. `mosaic`: the CRC-32 of
+    the result.
     """
 
     mbit_s: int
