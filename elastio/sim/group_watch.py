@@ -59,6 +59,9 @@ class SimGroupWatch:
         return ""
 
     def submit(self, job: Watch, timeout_s: float) -> None:
+        """Raises RuntimeError while busy."""
+        if self.busy:
+            raise RuntimeError("a look goes on")
         now = self._kernel.clock.now()
         if now - self._begun_at > REST_S:
             self._burst = None  # the child was ended at rest, and the next one knows nothing

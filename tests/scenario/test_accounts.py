@@ -149,10 +149,12 @@ def test_at_rest_nothing_is_looked_at(ledger: LockableLedger) -> None:
     assert not rows(ledger)
 
 
-def test_with_the_account_switched_off_nothing_is_looked_at(ledger: LockableLedger) -> None:
-    sim = unboosted(SATURATED)
+@pytest.mark.parametrize("is_boosted", [False, True])
+def test_with_the_account_switched_off_nothing_is_looked_at(ledger: LockableLedger, is_boosted: bool) -> None:
+    sim = machine(BURST) if is_boosted else unboosted(SATURATED)
     kept(sim, ledger, enabled=False)
     sim.run_for(60)
+    assert bool(sim.state.attach_s) is is_boosted
     assert sim.looks.looks == 0
 
 
@@ -293,6 +295,43 @@ def test_what_bursts_move_in_a_boost_by_hand_is_nearly_all_known(ledger: Lockabl
     assert sim.ask(RequestKind.BOOST).accepted
     assert_at_rest(sim)
     assert _known_share(ledger) == pytest.approx(1.0, abs=0.01)
+
+
+def test_after_a_count_without_an_answer_the_next_one_waits_for_a_minute(ledger: LockableLedger) -> None:
+    sim = recorded((Segment(1e9, 0),), ledger)
+    sim.run_for(3)
+    sim.looks.hangs = True
+    assert sim.ask(RequestKind.BOOST).accepted
+    sim.run_for(20)
+    assert sim.ask(RequestKind.FLUSH).accepted
+    sim.run_for(30)
+    assert (sim.phase, sim.looks.looks) == (Phase.IDLE, 1)
+    sim.run_for(40)
+    assert sim.looks.looks == 2
+
+
+def test_a_look_that_outlasts_its_burst_is_no_bug(ledger: LockableLedger, caplog: pytest.LogCaptureFixture) -> None:
+    sim = recorded((Segment(2, 0), Segment(20, 60), QUIET), ledger, inactivity_delay_s=2.0, trigger_delay_s=0.0)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
+    sim.run_until(lambda: sim.world.clock.elapsed() >= 20.0, 60)
+    sim.looks.hangs = True
+    assert_at_rest(sim)
+    assert [record.levelname for record in caplog.records if record.name == "elastio.agent.accountant"] == ["WARNING"]
+
+
+@pytest.mark.parametrize(("rest_s", "is_known"), [(10, True), (70, False)])
+def test_what_was_moved_since_a_list_is_known_until_its_process_ends_at_rest(rest_s: float, is_known: bool) -> None:
+    sim = unboosted(SATURATED)
+    sim.run_for(3)
+    sim.looks.submit(Watch(1.0, "bcache0", None, (), "a"), 10.0)
+    sim.run_for(2)
+    assert sim.looks.poll() is not None
+    sim.run_for(rest_s)
+    sim.looks.submit(Watch(1.0, "bcache0", None, (), None, only_counts=True), 10.0)
+    sim.run_for(1)
+    seen = sim.looks.poll()
+    assert seen is not None
+    assert bool(seen.moved) is is_known
 
 
 def _known_share(ledger: LockableLedger) -> float:

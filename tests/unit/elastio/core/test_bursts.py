@@ -121,8 +121,10 @@ def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache() ->
 
 
 def test_a_burst_keeps_its_fastest_whole_samples_on_a_cache() -> None:
-    watch, rates = BurstWatch(), ((20, 0), (45, 80), (22, 80), (23, 80), (24, 80))
-    for at, (mb_s, offered) in enumerate(rates):
+    watch = with_run(BurstWatch(), LoadRun(-1.0, 0.5, 10.0, 10.0, 0), BACKING, 0.3, 0.25)
+    watch = with_run(watch, LoadRun(-0.5, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
+    assert present(watch.current).cached_mb_s == ()
+    for at, (mb_s, offered) in enumerate(((20, 0), (45, 80), (22, 80), (23, 80), (24, 80))):
         watch = with_run(watch, LoadRun(float(at), 1.0, mb_s, mb_s, offered), BACKING, 0.3, 0.25)
     watch = with_run(watch, LoadRun(5.0, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
     assert present(watch.current).cached_mb_s == (45, 24, 23)
