@@ -54,6 +54,7 @@ def examine(app: App) -> Iterator[CheckResult]:
     yield kernel_checks.kernel(machine)
     yield kernel_checks.module(machine)
     yield kernel_checks.cutoffs(machine)
+    yield kernel_checks.memory(machine)
     yield kernel_checks.tools(machine)
     yield kernel_checks.throttling(machine)
     yield kernel_checks.rules(machine)

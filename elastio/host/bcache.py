@@ -262,12 +262,13 @@ class BcacheHost:
             raise NotOursError(text, code="backing.waits")
 
     def _make_cache(self, disk: blockdev.Disk, block_size: int) -> CacheSetUuid:
-        cache_set, verify = self._new_uuid(), partial(blockdev.require_same, self.sysfs, disk)
-        superblock.write_cache(disk.node, cache_set, verify, size_bytes=disk.size_bytes, block_bytes=block_size)
+        cache_set = self._new_uuid()
+        cache_disk.make(self.sysfs, disk, cache_set, block_size)
         return CacheSetUuid(str(cache_set))
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
         disk = self._require_disk(serial)
+        cache_disk.require_memory(self.sysfs, disk)
         return cache_disk.register(self.sysfs, disk, cache_set, self._wait, blockdev.REGISTER_S)
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:

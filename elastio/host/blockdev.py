@@ -35,7 +35,7 @@ NO_BACKING = ("bcache", "ram", "zram", "sr")
 VIRTUAL = ("dm-", "loop", "md")
 # None of these is a volume.
 NO_DISKS = (*NO_BACKING, *VIRTUAL)
-REGISTER_S = 10.0
+REGISTER, REGISTER_S = "sys/fs/bcache/register_quiet", 10.0
 MOST_DIGITS = 20  # of an unsigned 64-bit number, in which the kernel counts sectors
 
 
@@ -267,10 +267,12 @@ def register(sysfs: Sysfs, node: Path, is_registered: Callable[[], bool], wait: 
     """Have bcache register a device. Raises HostError when it is not registered in time.
 
     udev registers it, too, but up to 1.2 s later. Whoever comes second gets EINVAL or EBUSY, which is no failure.
+    By a process of its own: if the one that registers a cache set is killed at the wrong instant, the kernel dies (see
+    `contiguous`), and this process is killed with the agent, or by it after a time-out.
     """
     refused = ""
     try:
-        sysfs.write("sys/fs/bcache/register_quiet", str(node))
+        sysfs.write_apart(REGISTER, str(node), seconds)
     except HostError as error:
         refused = str(error)
     if not wait(is_registered, seconds):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from functools import partial
 
 from elastio.core.actions import Effect
 from elastio.core.model import CacheSetUuid
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, superblock
+from elastio.host import blockdev, contiguous, superblock
 from elastio.host.blockdev import Disk
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait
@@ -28,6 +29,23 @@ def register(sysfs: Sysfs, disk: Disk, cache_set: CacheSetUuid, wait: Wait, seco
         return Effect.ALREADY
     blockdev.register(sysfs, disk.node, lambda: registered_set(sysfs, disk) == cache_set, wait, seconds)
     return Effect.CHANGED
+
+
+def make(sysfs: Sysfs, disk: Disk, cache_set: uuid.UUID, block_bytes: int) -> None:
+    """Make it the disk of a new set, with buckets for which the kernel has the memory. Raises HostError.
+
+    The caller has proven that the disk is the volume just bought and that nothing is on it.
+    """
+    bucket_bytes = contiguous.affordable_bucket(sysfs, superblock.buckets_bytes(disk.size_bytes))
+    sizes = {"size_bytes": disk.size_bytes, "block_bytes": block_bytes, "bucket_bytes": bucket_bytes}
+    superblock.write_cache(disk.node, cache_set, partial(blockdev.require_same, sysfs, disk), **sizes)
+
+
+def require_memory(sysfs: Sysfs, disk: Disk) -> None:
+    """Raises HostError where the kernel would die of the registration of this set: see `contiguous`."""
+    written = superblock.read(disk.node)
+    if written is not None and registered_set(sysfs, disk) is None:
+        contiguous.affordable_bucket(sysfs, (written.bucket_size_bytes,))
 
 
 def require_carries(sysfs: Sysfs, disk: Disk, wanted: CacheSetUuid | None) -> None:

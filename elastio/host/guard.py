@@ -43,6 +43,7 @@ from dataclasses import dataclass
 
 from elastio.errors import HostError
 from elastio.host.limit_removers import LimitRemovers
+from elastio.host.sysfs import close_all_but
 
 HELD_S = 10.0
 STALE_S = 8.0
@@ -192,10 +193,7 @@ def _run_guard(end: socket.socket, lock: int, holder: int, order: _Order, pulse:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        first, second = sorted((end.fileno(), lock))
-        os.closerange(3, first)
-        os.closerange(first + 1, second)
-        os.closerange(second + 1, os.sysconf("SC_OPEN_MAX"))
+        close_all_but(end.fileno(), lock)
         try:
             _watch(end, holder, order, pulse)
         finally:  # also where the holder died before it took an answer: its end is broken then

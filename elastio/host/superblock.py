@@ -48,6 +48,7 @@ BUCKETS_BYTES = (512 * KIB, 256 * KIB, 128 * KIB)
 ENOUGH_BUCKETS = 8192
 SMALLEST_BUCKET_BYTES = 64 * KIB
 LEAST_BUCKETS = 2048
+MOST_BUCKETS = 2**21  # the kernel keeps 16 bytes for each
 
 CRC64_POLYNOMIAL = 0x42F0E1EBA9EA3693  # ECMA-182, most significant bit first
 ONES = 2**64 - 1
@@ -72,6 +73,7 @@ class Superblock:
     uuid: str
     set_uuid: str
     block_size_bytes: int
+    bucket_size_bytes: int
 
 
 def parse(block: bytes) -> Superblock | None:
@@ -82,7 +84,7 @@ def parse(block: bytes) -> Superblock | None:
     if magic != MAGIC or sector * SECTOR != OFFSET or version not in ROLES:
         return None
     names = (str(uuid.UUID(bytes=device)), str(uuid.UUID(bytes=cache_set)))
-    return Superblock(ROLES[version], *names, block_size_bytes=rest[5] * SECTOR)
+    return Superblock(ROLES[version], *names, block_size_bytes=rest[5] * SECTOR, bucket_size_bytes=rest[6] * SECTOR)
 
 
 def read(device: Path) -> Superblock | None:
@@ -142,21 +144,23 @@ def is_without_cache(block: bytes) -> bool:
     return flags >> STATE_SHIFT & 3 == 0
 
 
-def bucket_bytes(size_bytes: int) -> int:
-    """The bucket size for a cache device of that size."""
-    for bucket in BUCKETS_BYTES:
-        if size_bytes // bucket >= ENOUGH_BUCKETS:
-            return bucket
-    return BUCKETS_BYTES[-1] if size_bytes // BUCKETS_BYTES[-1] >= LEAST_BUCKETS else SMALLEST_BUCKET_BYTES
+def buckets_bytes(size_bytes: int) -> tuple[int, ...]:
+    """The bucket sizes for a cache device of that size, the best first: the smaller ones take less memory."""
+    enough = tuple(bucket for bucket in BUCKETS_BYTES if size_bytes // bucket >= ENOUGH_BUCKETS)
+    if not enough and size_bytes // BUCKETS_BYTES[-1] >= LEAST_BUCKETS:
+        enough = BUCKETS_BYTES[-1:]
+    sizes = (*enough, SMALLEST_BUCKET_BYTES)
+    return tuple(bucket for bucket in sizes if size_bytes // bucket <= MOST_BUCKETS) or sizes[:1]
 
 
-def write_cache(node: Path, cache_set: uuid.UUID, verify: Verify, *, size_bytes: int, block_bytes: int) -> None:
+def write_cache(
+    node: Path, cache_set: uuid.UUID, verify: Verify, *, size_bytes: int, block_bytes: int, bucket_bytes: int
+) -> None:
     """Make the disk the cache device of a new set, durably. Raises HostError.
 
-    The caller has proven that the disk is the volume just bought and that nothing is on it.
+    See `cache_disk.make`, which calls it.
     """
-    bucket = bucket_bytes(size_bytes)
-    block = render(uuid.uuid4(), cache_set, size_bytes=size_bytes, block_bytes=block_bytes, bucket_bytes=bucket)
+    block = render(uuid.uuid4(), cache_set, size_bytes=size_bytes, block_bytes=block_bytes, bucket_bytes=bucket_bytes)
     _overwrite(node, bytes(OFFSET) + block.ljust(OFFSET, b"\0"), 0, verify)
 
 

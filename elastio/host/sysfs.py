@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
+import select
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from elastio.errors import HostError
 
@@ -18,6 +21,16 @@ POLL_S = 0.02
 
 # Returns whether the condition became true within so many seconds: `wait_for`, or a test's stand-in for it.
 Wait = Callable[[Callable[[], bool], float], bool]
+LOST = 255  # how a process ends whose error cannot be named
+
+
+def close_all_but(*descriptors: int) -> None:
+    """In a child that was forked: what it inherited, but standard input and output, is its parent's business."""
+    first = 3
+    for kept in sorted(descriptors):
+        os.closerange(first, kept)
+        first = kept + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
@@ -81,6 +94,48 @@ class Sysfs:
         except OSError as error:
             text = f"the kernel refused {value!r} in /{name}: {error.strerror}"
             raise HostError(text, code=_name_of(error)) from error
+
+    def write_apart(self, name: str, value: str | int, seconds: float) -> None:
+        """Like `write`, by a process of its own, which lives on if this one is killed or gives up waiting.
+
+        For what starts a thread of the kernel: with a SIGKILL pending that fails, and not every driver survives it.
+        Raises HostError with the kernel's reason, or `ETIMEDOUT` after that time: the write may still take effect.
+        """
+        try:
+            child = os.fork()
+        except OSError as error:
+            raise HostError(f"cannot start a process: {error.strerror}", code=_name_of(error)) from error
+        if child == 0:
+            self._write_and_end(name, value)
+        descriptor = os.pidfd_open(child)
+        try:
+            has_ended = select.select([descriptor], [], [], seconds)[0]
+        finally:
+            os.close(descriptor)
+        if not has_ended:
+            text = f"the kernel has not taken {value!r} in /{name} for {seconds:g} s"
+            raise HostError(text, code=errno.errorcode[errno.ETIMEDOUT])
+        number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if number:
+            reason = os.strerror(number) if 0 < number < LOST else "the process that wrote it was killed"
+            text = f"the kernel refused {value!r} in /{name}: {reason}"
+            raise HostError(text, code=errno.errorcode.get(number, ""))
+
+    def _write_and_end(self, name: str, value: str | int) -> NoReturn:
+        """The child's side. Whatever happens, it must not return into its parent's code."""
+        number = LOST
+        try:
+            for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(sent, signal.SIG_IGN)
+            os.setsid()
+            close_all_but()
+            self.write(name, value)
+            number = 0
+        except HostError as error:
+            cause = error.__cause__
+            number = (cause.errno if isinstance(cause, OSError) else None) or LOST
+        finally:
+            os._exit(number)
 
     def ensure(self, name: str, value: str | int) -> None:
         """Write only if the file does not show the value already."""

@@ -20,6 +20,7 @@ from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands, heads
 from elastio.host.blockdev import (
+    REGISTER,
     SIGNED,
     Disk,
     is_block_device,
@@ -193,7 +194,7 @@ def format_backing(
     uuid = printed[1]
     directory = f"sys/class/block/{device.name}/bcache"
     if not _wait(lambda: sysfs.exists(f"{directory}/backing_dev_uuid"), UDEV_S, sleep, monotonic):
-        sysfs.write("sys/fs/bcache/register_quiet", str(device.path))
+        sysfs.write_apart(REGISTER, str(device.path), APPEAR_S)
     if not _wait(lambda: sysfs.link(f"{directory}/dev") is not None, APPEAR_S, sleep, monotonic):
         raise HostError(
             f"{device.path} is now a backing device (UUID {uuid}), but the kernel shows no /dev/bcacheN for it "

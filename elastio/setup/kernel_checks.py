@@ -6,8 +6,10 @@ import re
 from datetime import date
 
 from elastio.errors import HostError
+from elastio.host import contiguous
 from elastio.host.io_max import CGROUPS
 from elastio.host.kernel import FIRST_SAFE, Version, version_of
+from elastio.host.superblock import SMALLEST_BUCKET_BYTES
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 
 # Code, bug, first release with it, first without. Sources: the linux-bcache list and the stable trees.
@@ -103,6 +105,19 @@ def cutoffs(machine: Machine) -> CheckResult:
         f"a cache absorbs writes up to {values} % of its size (asynchronous/synchronous) instead of 70/70 %: {harm}",
         "install modprobe.d/elastio.conf, run update-initramfs -u and reboot",
         code,
+    )
+
+
+def memory(machine: Machine) -> CheckResult:
+    """Whether the kernel could register a cache now, however small its buckets."""
+    name = "memory"
+    if contiguous.has_memory(machine.sysfs, SMALLEST_BUCKET_BYTES):
+        return ok(name, "the kernel has contiguous memory for a cache")
+    return warn(
+        name,
+        "memory is too fragmented to attach a cache",
+        f"free some, compact it (echo 1 > /{contiguous.COMPACT}), or use a VM with more",
+        "fragmented",
     )
 
 

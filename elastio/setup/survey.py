@@ -36,8 +36,9 @@ def require_ready(machine: Machine, unit: str) -> tuple[CheckResult, ...]:
     """
     if os.geteuid() != 0:
         raise HostError("only root can set a device up: use sudo", code="setup.root")
-    checks = (kernel_checks.kernel, kernel_checks.module, kernel_checks.cutoffs, kernel_checks.tools)
-    found = tuple(check(machine) for check in (*checks, kernel_checks.throttling, kernel_checks.rules))
+    needed = (kernel_checks.kernel, kernel_checks.module, kernel_checks.cutoffs, kernel_checks.memory)
+    checks = (*needed, kernel_checks.tools, kernel_checks.throttling, kernel_checks.rules)
+    found = tuple(check(machine) for check in checks)
     failed = next((result for result in found if result.verdict is Verdict.FAIL), None)
     if failed is not None:
         raise HostError(f"{failed.sentence}: {failed.remedy}", code=f"setup.{failed.name}")

@@ -42,7 +42,9 @@ from tests.values import present
     ],
 )
 def test_reads_role_uuids_and_block_size(version: int, role: Role) -> None:
-    assert parse(superblock_bytes(version, block_sectors=8)) == Superblock(role, BACKING_UUID, SET_UUID, 4096)
+    assert parse(superblock_bytes(version, block_sectors=8)) == Superblock(
+        role, BACKING_UUID, SET_UUID, 4096, 512 * KIB
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,10 +138,10 @@ def test_a_backing_device_that_had_a_cache_is_not_without_one(state: int) -> Non
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(b"old" * 10_000)
-    write_cache(disk, UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=4096)
+    write_cache(disk, UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=4096, bucket_bytes=64 * KIB)
     found = present(read(disk))
     assert found.role is Role.CACHE
-    assert (found.set_uuid, found.block_size_bytes) == (str(UUID(int=7)), 4096)
+    assert (found.set_uuid, found.block_size_bytes, found.bucket_size_bytes) == (str(UUID(int=7)), 4096, 64 * KIB)
     assert disk.read_bytes()[:OFFSET] == bytes(OFFSET)
 
 
@@ -148,7 +150,7 @@ def test_every_device_has_a_name_of_its_own(tmp_path: Path) -> None:
     for number in range(3):
         disk = tmp_path / str(number)
         disk.touch()
-        write_cache(disk, UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=512)
+        write_cache(disk, UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=512, bucket_bytes=64 * KIB)
         found = read(disk)
         names.add(found.uuid if found else "")
     assert len(names - {""}) == 3
@@ -156,4 +158,6 @@ def test_every_device_has_a_name_of_its_own(tmp_path: Path) -> None:
 
 def test_a_disk_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with refused(HostError, "superblock.write"):
-        write_cache(tmp_path / "none", UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=512)
+        write_cache(
+            tmp_path / "none", UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=512, bucket_bytes=64 * KIB
+        )

@@ -33,11 +33,23 @@ CLEAN = '{\n   "signatures": [\n\n   ]\n}\n'
 EXT4 = '{"signatures": [{"device": "vdz", "offset": "0x438", "type": "ext4", "uuid": "u", "label": null}]}'
 
 
+class RegistersApart(Sysfs):
+    """Keeps what this process has written itself."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.written: list[str] = []
+
+    def write(self, name: str, value: str | int) -> None:
+        self.written.append(name)
+        super().write(name, value)
+
+
 class Host:
     """A /sys with one blank disk vdz, a device node for it, and the programs' recorded answers."""
 
     def __init__(self, root: Path) -> None:
-        self.sysfs = Sysfs(root)
+        self.sysfs = RegistersApart(root)
         self.node = root / "dev" / "vdz"
         self.node.parent.mkdir(parents=True)
         self.node.touch()
@@ -167,6 +179,7 @@ def test_registers_the_device_itself_when_udev_does_not(host: Host) -> None:
     host.at_sleep = register
     assert host.create() == CreatedDevice(UUID, "bcache3")
     assert host.sysfs.read("sys/fs/bcache/register_quiet") == str(host.node)
+    assert host.sysfs.written == []
     assert host.now >= UDEV_S
 
 

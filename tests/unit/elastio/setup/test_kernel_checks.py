@@ -148,3 +148,19 @@ def test_judges_whether_writes_can_be_throttled(
     if controllers is not None:
         shown["sys__fs__cgroup__cgroup.controllers"] = controllers
     assert kernel_checks.throttling(machine(tmp_path, **shown)).verdict is verdict
+
+
+ORDERS = " ".join(["0"] * 5)
+
+
+@pytest.mark.parametrize(
+    ("free", "verdict", "code"),
+    [
+        (f"Node 0, zone Normal, type Movable 9000 {ORDERS} 0 0 0 0 2", Verdict.OK, ""),
+        (f"Node 0, zone Normal, type Movable 9000 {ORDERS} 0 0 0 0 0", Verdict.WARN, "fragmented"),
+        ("", Verdict.OK, ""),
+    ],
+)
+def test_judges_the_memory_for_a_cache(free: str, verdict: Verdict, code: str, tmp_path: Path) -> None:
+    found = kernel_checks.memory(machine(tmp_path, proc__pagetypeinfo=free))
+    assert (found.verdict, found.code) == (verdict, code)
