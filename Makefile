@@ -17,7 +17,7 @@ SLOW_TESTS := $(addprefix tests/,$(addsuffix .py,faults/test_faults e2e/test_ela
               e2e/test_stored_state e2e/test_operator e2e/test_interrupted_cycle e2e/test_qemu_boots e2e/test_commands \
               e2e/test_uml))
 FAST_TESTS := tests/scenario tests/unit tests/contract
-QUICK_TESTS := $(addprefix tests/unit/elastio/,core agent host setup metrics)
+QUICK_TESTS := $(addprefix tests/unit/elastio/,core strategy agent host setup metrics)
 LONG_TESTS := tests/crash tests/mutants tests/property
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal

@@ -10,7 +10,6 @@ from typing import Protocol, TypeVar
 
 from elastio.core.actions import Action, CreateVolume, Effect, Outcome
 from elastio.core.cycle import Cycle
-from elastio.core.market import Advice
 from elastio.core.model import (
     CacheSetUuid,
     Depth,
@@ -29,6 +28,7 @@ from elastio.core.observation import NO_COURSE, Course, Decision
 from elastio.core.policy import Policy
 from elastio.core.shares import SharePlan
 from elastio.core.state import AgentState, Phase
+from elastio.strategy.market import Advice
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
 ResultOut_co = TypeVar("ResultOut_co", covariant=True)

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, cast
 from elastio.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elastio.core.credits import CreditRule
     from elastio.core.model import Quote, VolumeSpec
-    from elastio.core.tariff import PriceList
     from elastio.janitor import Fleet
     from elastio.ports import VolumeProvider
+    from elastio.strategy.credits import CreditRule
+    from elastio.strategy.tariff import PriceList
 
 GROUP = "elastio.providers"
 Checks = list[tuple[str, bool, str]]

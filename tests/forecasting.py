@@ -7,10 +7,10 @@ from typing import Any
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.forecaster import LearnedForecaster, situation_of
-from elastio.core.learned import Situation
 from elastio.core.model import Forecast
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
+from elastio.strategy.learned import Situation
 
 from .simulated import KERNEL, machine
 

@@ -7,11 +7,8 @@ from typing import Any
 
 from elastio.core.cycle import FailureKind
 from elastio.core.lending import LatencyTarget
-from elastio.core.market import Market
 from elastio.core.policy import Ahead, Model, Policy
-from elastio.core.speed import Offer, in_ratio
 from elastio.core.state import Phase
-from elastio.core.tariff import Tariff
 from elastio.ports import Adviser, Forecaster, Reporter
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
@@ -20,6 +17,9 @@ from elastio.sim.provider import SimProvider
 from elastio.sim.run import KeptRecorder, Point, Simulation, ignore
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.market import Market
+from elastio.strategy.speed import Offer, in_ratio
+from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, MIB
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Caps
-from elastio.core.tariff import Tariff
 from elastio.sim.prices import TARIFF
 from elastio.sim.provider import SimProvider
+from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, agbs
 
 CAP_KINDS = ("max_agbs_per_day", "max_agbs_per_month", "max_cost_per_day", "max_cost_per_month")

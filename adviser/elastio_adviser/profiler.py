@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from elastio.core.account import Limit, Totals, cap_in
-from elastio.core.waits import Instant, sample_of
 from elastio.errors import HostError
 from elastio.host.disk_activity import DiskActivity
 from elastio.host.task_states import TaskStates, instant_of
 from elastio.ports import Clock
+from elastio.strategy.account import Limit, Totals, cap_in
+from elastio.strategy.waits import Instant, sample_of
 
 LEAST_S, MOST_S = 0.02, 1.0
 MOST_SHARE = 0.005

@@ -1,8 +1,8 @@
 """Volume types to compare: a tariff with what else decides about a volume's speed. Read from TOML files.
 
-A file has the fields of `elastio.core.tariff.Tariff`, prices per hour. Beside them it may have `least_gib`, the
+A file has the fields of `elastio.strategy.tariff.Tariff`, prices per hour. Beside them it may have `least_gib`, the
 smallest size that is sold; `mb_s_per_iops`, where bandwidth needs IOPS; and a table `[credits]` with the fields of
-`elastio.core.credits.CreditRule`.
+`elastio.strategy.credits.CreditRule`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from elastio.codec import text_of
-from elastio.core.credits import CreditBucket, CreditRule, constant
 from elastio.core.model import VolumeSpec
-from elastio.core.tariff import AGBS, Tariff, agbs_tariff
 from elastio.errors import ConfigError
+from elastio.strategy.credits import CreditBucket, CreditRule, constant
+from elastio.strategy.tariff import AGBS, Tariff, agbs_tariff
 from elastio.units import GIB
 
 MOST_BYTES = 64 * 1024

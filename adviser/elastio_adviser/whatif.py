@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from elastio.config.schema import parse
-from elastio.core.credits import constant
 from elastio.core.policy import Caps, Policy
 from elastio.errors import ConfigError
 from elastio.sim.kernel import KernelSettings
@@ -18,6 +17,7 @@ from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.world import GRID_HZ, SimWorld, WorldSettings
+from elastio.strategy.credits import constant
 from elastio.units import GB, GIB, MB, agbs
 from elastio_adviser.comparison import MONTH_S, Alternative, Choice, judge
 from elastio_adviser.experiment import BoostResult, boosts_of

@@ -2,9 +2,9 @@
 
 With it, what cgroups have moved in boosts, kept with these: `group_costs` divides their bills by it.
 
-A row has the sums over what was seen, from which `core.account` makes an account: sums of several rows can be added,
-accounts cannot. Rows are kept as long as samples. For counters, which never go down, the seconds of bursts that are
-over are added up beside them, for ever.
+A row has the sums over what was seen, from which `strategy.account` makes an account: sums of several rows can be
+added, accounts cannot. Rows are kept as long as samples. For counters, which never go down, the seconds of bursts that
+are over are added up beside them, for ever.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Collection
 from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS, AccountRow, Moves, Parts, parts_of
 from elastio.accounting.database import LedgerFile
 from elastio.codec import decode, encode
-from elastio.core.account import Totals
 from elastio.core.moved import Moved
+from elastio.strategy.account import Totals
 
 # What is too old is deleted in several transactions, so that each stays short.
 MOST_DELETED = 500

@@ -14,8 +14,8 @@ from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import early_s, is_wrong
 from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import Trigger
-from elastio.core.learned import allowance
-from elastio.core.spending import TO_THE_INSTANT
+from elastio.strategy.learned import allowance
+from elastio.strategy.spending import TO_THE_INSTANT
 from elastio.units import agbs
 
 KINDS = {"announced": Trigger.ANNOUNCED, "learned": Trigger.FORECAST}

@@ -91,7 +91,7 @@ MIGRATIONS: Sequence[Statements] = (
     # NULL: no cache was there, or nobody wrote it down.
     ("ALTER TABLE samples ADD COLUMN dirty_bytes INTEGER",),
     (
-        # `totals`: JSON of `core.account.Totals`. `parts`: JSON of seconds by part, of all bursts that were ever over.
+        # `totals`: JSON of `strategy.account.Totals`. `parts`: JSON of seconds by part, of all bursts that are over.
         """CREATE TABLE accounts (
             device_uuid TEXT NOT NULL,
             begun_wall REAL NOT NULL,

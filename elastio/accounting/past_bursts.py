@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import Trigger
-from elastio.core.forecast import KEPT_BURSTS, Burst
-from elastio.core.learned import Bill, Past, allowance
 from elastio.core.model import VolumeSpec
-from elastio.core.spending import TO_THE_INSTANT, Billing
+from elastio.strategy.forecast import KEPT_BURSTS, Burst
+from elastio.strategy.learned import Bill, Past, allowance
+from elastio.strategy.spending import TO_THE_INSTANT, Billing
 from elastio.units import agbs
 
 # How far back bursts and bills count, in seconds.

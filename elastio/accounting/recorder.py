@@ -18,11 +18,11 @@ from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, DevicePrices, MonthToDate, row_of
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
-from elastio.core.learned import NOTHING_KNOWN, Past
 from elastio.core.model import Quote, Sample, Spend, VolumeSpec
 from elastio.core.moved import Moved
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
+from elastio.strategy.learned import NOTHING_KNOWN, Past
 
 TOUCH_EVERY_S = 60.0
 # Of rows of accounts that cannot be written, the oldest are lost.

@@ -16,7 +16,7 @@ from elastio.accounting.group_costs import GroupCost, cost_table
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
 from elastio.accounting.tables import Table, begun, iso, note
-from elastio.core.learned import FREE_CACHES, FREE_S, WASTED_SHARE
+from elastio.strategy.learned import FREE_CACHES, FREE_S, WASTED_SHARE
 from elastio.units import GIB, format_duration
 
 # Whether a modification of the backing volume would have been cheaper than the caches of long boosts. A modified volume

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Spend, Spent
-from elastio.core.spending import Billing
+from elastio.strategy.spending import Billing
 from elastio.units import agbs
 
 

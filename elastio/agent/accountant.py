@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection
 from elastio.accounting.burst_accounts import AccountRow, Moves
 from elastio.agent.loop import Agent
 from elastio.config.sections import ProfileSection
-from elastio.core import learning, money
-from elastio.core.bandwidth import lesson_of
 from elastio.core.capacity import OF_BACKING, Capacity, capacity
 from elastio.core.moved import Moved
 from elastio.core.policy import Policy, utilization
-from elastio.core.watched_bursts import UNSEEN_S, Load, Seen, Thresholds, Watch, WatchedBurst, with_load
 from elastio.ports import WorkerPort
+from elastio.strategy import learning, money
+from elastio.strategy.bandwidth import lesson_of
+from elastio.strategy.watched_bursts import UNSEEN_S, Load, Seen, Thresholds, Watch, WatchedBurst, with_load
 
 # After a look that had no answer, the next one waits.
 LOOK_TIMEOUT_S, PAUSE_S = 10.0, 60.0

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from elastio.core import bursts, hindsight, money
-from elastio.core.bursts import BurstWatch, LoadRun, PastBurst
-from elastio.core.hindsight import PastLoad, Pause, Plan
-from elastio.core.market import Advice
 from elastio.core.model import Sample, VolumeSpec
 from elastio.core.policy import Model, Policy, as_load
 from elastio.core.state import AgentState, Phase
+from elastio.strategy import bursts, hindsight, money
+from elastio.strategy.bursts import BurstWatch, LoadRun, PastBurst
+from elastio.strategy.hindsight import PastLoad, Pause, Plan
+from elastio.strategy.market import Advice
 
 # Samples that are read at a start.
 READ_RUNS = 10_000

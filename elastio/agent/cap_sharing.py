@@ -1,8 +1,8 @@
 """States what this agent has spent and reserved under shared caps, and observes what the others have.
 
-`elastio.core.statements` says what is promised, `elastio.accounting.shared_caps` how it is kept. While a boost runs,
+`strategy.statements` says what is promised, `accounting.shared_caps` how it is kept. While a boost runs,
 its reservation is extended in steps, when less than half of one is left; where the cap has no room for a long step, in
-shorter ones. Where none fits any more, `core.caps` ends the boost before its release is not covered.
+shorter ones. Where none fits any more, `strategy.caps` ends the boost before its release is not covered.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.accounting.shared_caps import Change, SharedCaps
-from elastio.core import caps, learning, money
 from elastio.core.cycle import Cycle
 from elastio.core.model import Others, Spend, Spent
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
-from elastio.core.statements import Reservation, Statement, total
 from elastio.errors import LedgerError
+from elastio.strategy import caps, learning, money
+from elastio.strategy.statements import Reservation, Statement, total
 from elastio.units import agbs
 
 LOOK_EVERY_S = 5.0

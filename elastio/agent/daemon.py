@@ -43,12 +43,9 @@ from elastio.config.doubts import doubts
 from elastio.config.paths import JOURNAL, LEDGER, RUNTIME_DIR, STATEMENTS, common_dir
 from elastio.config.schema import Config
 from elastio.control.server import ControlServer
-from elastio.core import backing_credits
 from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, LimitWrites, Outcome
-from elastio.core.bursts import LoadRun
 from elastio.core.model import HostView
 from elastio.core.policy import Model, utilization
-from elastio.core.watched_bursts import Seen, Watch
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
@@ -64,6 +61,9 @@ from elastio.host.sysfs import Sysfs
 from elastio.host.systemd import Notifier
 from elastio.host.udev import BlockEvents, show_to_systemd
 from elastio.ports import Adviser, NoAdvice, VolumeProvider
+from elastio.strategy import backing_credits
+from elastio.strategy.bursts import LoadRun
+from elastio.strategy.watched_bursts import Seen, Watch
 from elastio.units import MB
 
 _log = logging.getLogger("elastio")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from elastio import registry
 from elastio.accounting.rows import DevicePrices
 from elastio.config.schema import Config
-from elastio.core.credits import CreditBucket
 from elastio.core.model import Identity, Quote, VolumeSpec
 from elastio.core.policy import Policy
-from elastio.core.tariff import HOURS_A_MONTH
 from elastio.errors import ConfigError, ElastioError
+from elastio.strategy.credits import CreditBucket
+from elastio.strategy.tariff import HOURS_A_MONTH
 from elastio.units import GIB
 
 

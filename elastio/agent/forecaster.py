@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from elastio.agent.loop import Agent
-from elastio.core import ahead, caps, learning
-from elastio.core.learned import Past, Situation, next_burst
 from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Ahead, Model, Policy
+from elastio.strategy import ahead, caps, learning
+from elastio.strategy.learned import Past, Situation, next_burst
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,8 @@ from elastio.agent.sampler import Sampler
 from elastio.agent.troubles import Troubles, no_longer_needed
 from elastio.core import update
 from elastio.core.actions import Action, Outcome, OutcomeKind, PollNotice, Worker, is_read, lifts_limit, worker_of
-from elastio.core.bandwidth import BurstLesson
 from elastio.core.cycle import verb
 from elastio.core.machine import decide
-from elastio.core.market import Advice
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.core.observation import Answer, Course, Decision, Observation, Transition
 from elastio.core.policy import Policy, as_load
@@ -39,6 +37,8 @@ from elastio.ports import (
     Sharing,
     WorkerPort,
 )
+from elastio.strategy.bandwidth import BurstLesson
+from elastio.strategy.market import Advice
 
 SCAN_TIMEOUT_S = 15.0
 SCAN_EVERY_IDLE_S = 10.0

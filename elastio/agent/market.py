@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from elastio import registry
 from elastio.agent.device_prices import device_prices
 from elastio.config.schema import Config
-from elastio.core.market import Market
 from elastio.core.model import Identity, Quote, VolumeSpec
 from elastio.core.policy import Model, Policy
-from elastio.core.speed import Bounds, Offer, in_ratio
-from elastio.core.tariff import PriceList, Tariff
 from elastio.errors import ConfigError, RefusedError
+from elastio.strategy.market import Market
+from elastio.strategy.speed import Bounds, Offer, in_ratio
+from elastio.strategy.tariff import PriceList, Tariff
 
 # A cache that is hardly faster than the backing volume is never worth it.
 LEAST_RATIO = 1.1

@@ -17,11 +17,11 @@ from typing import Any
 
 from elastio.agent.journal import NOBODY, Owner, read
 from elastio.codec import decode
-from elastio.core.credits import CreditBalance
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import Forecast
 from elastio.core.state import JOURNALLED, KEPT_FAULTS, AgentState, Inhibition, Phase
 from elastio.errors import ConfigError, JournalError
+from elastio.strategy.credits import CreditBalance
 
 # Keys of release 0.1.0, and their names of today.
 RENAMED = {

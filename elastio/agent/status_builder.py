@@ -23,7 +23,6 @@ from elastio.control.status import (
     TakeOverPart,
     VolumePart,
 )
-from elastio.core import caps, holding, learning, waste
 from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
@@ -32,6 +31,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Model, Policy
 from elastio.core.shares import NOT_SHARED
 from elastio.core.state import AgentState, Phase
+from elastio.strategy import caps, holding, learning, waste
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ import click
 from elastio import registry
 from elastio.accounting.tables import table
 from elastio.cli.app import App
-from elastio.core.spending import Billing
-from elastio.core.tariff import HOURS_A_MONTH, PriceList, Tariff
 from elastio.errors import ConfigError, ElastioError
+from elastio.strategy.spending import Billing
+from elastio.strategy.tariff import HOURS_A_MONTH, PriceList, Tariff
 
 UNCONFIGURED = "aws"
 HEADS = (

@@ -1,4 +1,5 @@
 """The functional core: values, decisions and safety rules. Pure.
 
-Imports `elastio.units`, `elastio.errors` and itself; no clock, no random, no log, no file, no process.
+Imports `elastio.units`, `elastio.errors`, itself, and of `elastio.strategy` what `pyproject.toml` lists. No clock, no
+random, no log, no file, no process.
 """

@@ -23,7 +23,7 @@ from elastio.core.model import (
     VolumeTag,
 )
 from elastio.core.shares import SharePlan
-from elastio.core.spending import SharedLimits
+from elastio.strategy.spending import SharedLimits
 
 
 class Worker(StrEnum):

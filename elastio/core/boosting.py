@@ -6,14 +6,14 @@ import hashlib
 from dataclasses import replace
 from typing import NamedTuple
 
-from elastio.core import ahead, caps, money, waste
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.detection import BoostPlan, Detection, Event
-from elastio.core.market import Advice, Choice, Market
 from elastio.core.model import CacheState, Forecast, VolumeSpec
 from elastio.core.observation import Observation
 from elastio.core.policy import Ahead, Model, Policy, chance_until, is_load_high, next_size
 from elastio.core.state import AgentState
+from elastio.strategy import ahead, caps, money, waste
+from elastio.strategy.market import Advice, Choice, Market
 from elastio.units import MB, format_duration, format_size
 
 

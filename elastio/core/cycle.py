@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from elastio.core.actions import Action, DetachCacheSet, Outcome
-from elastio.core.market import Choice
 from elastio.core.model import (
     BackingView,
     CacheSetUuid,
@@ -19,6 +18,7 @@ from elastio.core.model import (
     VolumeState,
     VolumeTag,
 )
+from elastio.strategy.market import Choice
 
 # Codes of a DetachCacheSet that was refused before the kernel was asked.
 NOT_DETACHED = frozenset({"cache.not_drained", "set.other"})

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import caps, fault_texts, filling, holding, inhibition
+from elastio.core import fault_texts, inhibition
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind, Trigger
-from elastio.core.market import Choice
 from elastio.core.model import BackingView, CacheState, Forecast, HostView, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quiet
 from elastio.core.state import AgentState, Capped, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
+from elastio.strategy import caps, filling, holding
+from elastio.strategy.market import Choice
 from elastio.units import format_duration
 
 MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more

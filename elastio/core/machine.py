@@ -48,25 +48,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core import (
-    ahead,
-    backing_credits,
-    boosting,
-    caps,
-    detection,
-    filling,
-    holding,
-    inhibition,
-    invariants,
-    learning,
-    missing_cache,
-    money,
-    polling,
-    requests,
-    stamps,
-    update,
-    waste,
-)
+from elastio.core import boosting, detection, inhibition, invariants, missing_cache, polling, requests, stamps, update
 from elastio.core.cycle import Backoff, Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.model import RequestKind, VolumeState
@@ -76,6 +58,7 @@ from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
 from elastio.core.state import AgentState, Fault, Phase
 from elastio.errors import InvariantError
+from elastio.strategy import ahead, backing_credits, caps, filling, holding, learning, money, waste
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,

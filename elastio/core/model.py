@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
-from elastio.core.spending import NO_OTHERS as NO_OTHERS  # noqa: PLC0414  re-exported
-from elastio.core.spending import Billing
-from elastio.core.spending import Others as Others  # noqa: PLC0414  re-exported
-from elastio.core.spending import Period as Period  # noqa: PLC0414  re-exported
-from elastio.core.spending import Spend as Spend  # noqa: PLC0414  re-exported
-from elastio.core.spending import Spent as Spent  # noqa: PLC0414  re-exported
+from elastio.strategy.spending import NO_OTHERS as NO_OTHERS  # noqa: PLC0414  re-exported
+from elastio.strategy.spending import Billing
+from elastio.strategy.spending import Others as Others  # noqa: PLC0414  re-exported
+from elastio.strategy.spending import Period as Period  # noqa: PLC0414  re-exported
+from elastio.strategy.spending import Spend as Spend  # noqa: PLC0414  re-exported
+from elastio.strategy.spending import Spent as Spent  # noqa: PLC0414  re-exported
 
 VolumeId = NewType("VolumeId", str)
 Serial = NewType("Serial", str)

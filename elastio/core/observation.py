@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from elastio.core.actions import Action, Outcome, Worker
-from elastio.core.bandwidth import BurstLesson
 from elastio.core.cycle import Cycle
-from elastio.core.market import Advice
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Spend
 from elastio.core.state import AgentState, Phase
+from elastio.strategy.bandwidth import BurstLesson
+from elastio.strategy.market import Advice
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import bought_for, caps, drain, governor, inhibition, sharing
+from elastio.core import bought_for, drain, governor, inhibition, sharing
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -36,6 +36,7 @@ from elastio.core.policy import Policy, cost_left
 from elastio.core.release import detaching
 from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError
+from elastio.strategy import caps
 from elastio.units import MB, format_size
 
 # Requests are held back once this many seconds of flushing are left; until then, the shortest time between two scans.

@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core.bandwidth import SpeedBounds
 from elastio.core.boost_rights import ALL_MAY, BoostRights
-from elastio.core.credits import CreditBucket
 from elastio.core.cycle import Cycle
 from elastio.core.lending import LatencyTarget
-from elastio.core.market import Market
 from elastio.core.model import Forecast, Quote, Sample, Spend, Spent
 from elastio.core.shares import Reserved
-from elastio.core.spending import Limits, SharedLimits
 from elastio.core.state import LoadWatch
+from elastio.strategy.bandwidth import SpeedBounds
+from elastio.strategy.credits import CreditBucket
+from elastio.strategy.market import Market
+from elastio.strategy.spending import Limits, SharedLimits
 from elastio.units import GIB, MB, agbs, format_size
 
 # An expected burst may begin so much later than was said: an idle cache is paid for, whatever the burst would write.
@@ -35,8 +35,8 @@ class Model(StrEnum):
 class Caps:
     """Upper limits per volume, per day and per month; None: no limit. Costs are in the currency of the prices.
 
-    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `elastio.core.caps`. `shared`: they limit
-    what all agents of the VM that share them spend together, see `elastio.core.statements`.
+    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `strategy.caps`. `shared`: they limit
+    what all agents of the VM that share them spend together, see `strategy.statements`.
     """
 
     max_size_bytes: int = 100 * GIB

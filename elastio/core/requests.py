@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from elastio.core import ahead, boosting, caps, detection, inhibition, missing_cache, takeover
+from elastio.core import boosting, detection, inhibition, missing_cache, takeover
 from elastio.core.cycle import NO_BACKOFF
 from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
@@ -18,6 +18,7 @@ from elastio.core.model import CacheState, Forecast, Request, RequestKind
 from elastio.core.observation import Answer, Observation
 from elastio.core.policy import Ahead, Policy, StopPolicy, next_size
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase, Waste
+from elastio.strategy import ahead, caps
 from elastio.units import format_duration, format_size
 
 Answered = tuple[AgentState, Answer]

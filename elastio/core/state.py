@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, TypeVar, get_type_hints
 
-from elastio.core.bandwidth import LearnedBandwidth
-from elastio.core.credits import CreditBalance
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
 from elastio.core.model import (
     BackingView,
@@ -25,6 +23,8 @@ from elastio.core.model import (
     VolumeTag,
 )
 from elastio.core.shares import NOT_SHARED, SharePlan
+from elastio.strategy.bandwidth import LearnedBandwidth
+from elastio.strategy.credits import CreditBalance
 
 T = TypeVar("T")
 KEPT = "kept"

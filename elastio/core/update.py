@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core import governor, polling, waste
+from elastio.core import governor, polling
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -60,6 +60,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy, watch_load
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, next_backoff, shortest_create_s, with_next_poll
 from elastio.core.state import AgentState, LoadWatch, Phase
+from elastio.strategy import waste
 from elastio.units import MB
 
 # A volume that the cloud has not shown within this time does not exist.

@@ -16,10 +16,10 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from elastio.core.account import Limit
-from elastio.core.waits import DiskCount
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
+from elastio.strategy.account import Limit
+from elastio.strategy.waits import DiskCount
 from elastio.units import MB, SECTOR
 
 # Words of a line of /proc/diskstats (Documentation/admin-guide/iostats.rst): name, reads, sectors read, writes, sectors

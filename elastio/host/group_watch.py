@@ -4,7 +4,7 @@ Theory of operation. A cgroup that moves nothing on the device does not wait for
 is read from `io.stat` every LIST_S. A burst may be over before that shows, so its first look is at those that have
 moved most since the list before it, and one that moves nothing meanwhile was not seen. Each look reads the tasks
 of some cgroups READINGS times, those first that were not looked at for longest, of these who has moved most; and it
-stands for the time since (`core.watched_bursts`).
+stands for the time since (`strategy.watched_bursts`).
 
 How many are looked at is a matter of processor time: what a look costs is taken from a credit that grows by SHARE of
 the time up to CREDIT_S, so that a machine with many tasks is looked at more rarely. In any T seconds looks cost at most
@@ -31,10 +31,7 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from elastio.core.account import Totals, cap_in, totals_of
 from elastio.core.moved import Moved
-from elastio.core.waits import Instant, sample_of
-from elastio.core.watched_bursts import Seen, Watch
 from elastio.errors import HostError
 from elastio.host import cgroups
 from elastio.host.async_waits import AsyncWaits, Sleep
@@ -42,6 +39,9 @@ from elastio.host.disk_activity import DiskActivity, limits_of_cgroup
 from elastio.host.sysfs import Sysfs
 from elastio.host.task_states import CgroupMembers, TaskStates, instant_of
 from elastio.ports import Clock
+from elastio.strategy.account import Totals, cap_in, totals_of
+from elastio.strategy.waits import Instant, sample_of
+from elastio.strategy.watched_bursts import Seen, Watch
 
 LOOK_S, READINGS = 1.0, 10
 SHARE, CREDIT_S = 0.0025, 0.12

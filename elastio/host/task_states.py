@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from elastio.core.waits import NO_TIMES, DiskCount, Instant, Spent, Times
 from elastio.errors import HostError
 from elastio.host.async_waits import AsyncWaits, Sleep
 from elastio.host.sysfs import Sysfs
+from elastio.strategy.waits import NO_TIMES, DiskCount, Instant, Spent, Times
 
 # Fields of /proc/PID/task/TID/stat after the task's name, which may itself contain blanks and parentheses.
 STATE, DELAYED = 0, 39

@@ -17,11 +17,11 @@ from elastio.accounting.group_costs import Moves, boost_costs
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import PAST_S
 from elastio.accounting.rows import CycleRow, spend_since
-from elastio.core.account import COMPUTING, PARTS
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.model import NO_OTHERS, Others, Period, Spend, Spent
 from elastio.core.policy import Caps
 from elastio.metrics.exposition import Value
+from elastio.strategy.account import COMPUTING, PARTS
 
 LAG_S = 60.0
 # Kinds of failed cycles that are no failed boosts: what was bought, or would have been, was not wanted or not allowed.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.tariff import Tariff
 from elastio.errors import DeviceBusyError
 from elastio.sim.disk import SimDisk
 from elastio.sim.faults import Meter
 from elastio.sim.kernel import SimKernel
 from elastio.sim.prices import TARIFF
+from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, agbs
 
 FOREIGN_SERIAL = Serial("vol0foreign000000000")

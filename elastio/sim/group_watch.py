@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from elastio.core.account import Limit, Totals, cap_in, totals_of
 from elastio.core.moved import Moved
-from elastio.core.waits import DiskCount, Instant, sample_of
-from elastio.core.watched_bursts import Seen, Watch
 from elastio.sim.flows import Load
 from elastio.sim.kernel import SimKernel
 from elastio.sim.shares import READERS, WRITERS
+from elastio.strategy.account import Limit, Totals, cap_in, totals_of
+from elastio.strategy.waits import DiskCount, Instant, sample_of
+from elastio.strategy.watched_bursts import Seen, Watch
 from elastio.units import KIB
 
 LOOK_S, READING_S, LIST_S = 1.0, 0.1, 5.0

@@ -6,7 +6,6 @@ import uuid
 from dataclasses import dataclass
 from random import Random
 
-from elastio.core.credits import CreditBucket, constant
 from elastio.core.model import CacheMode, CacheSetUuid, Serial
 from elastio.errors import HostError
 from elastio.sim.bcache import Bcache
@@ -15,6 +14,7 @@ from elastio.sim.disk import SimDisk, SuperblockOnDisk, Traffics
 from elastio.sim.flows import FlushFlow, ReadFlow, WriteFlow
 from elastio.sim.loss import BackingDisk
 from elastio.sim.shares import SimShares
+from elastio.strategy.credits import CreditBucket, constant
 from elastio.units import GB, MIB
 
 # Share of the cap above which the queue of a disk is full. It is compared with a smoothed value, which never reaches 1.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elastio.core.model import Quote, VolumeSpec
-from elastio.core.tariff import PriceList, Tariff
 from elastio.sim.settings import parse_settings
+from elastio.strategy.tariff import PriceList, Tariff
 
 TARIFF = Tariff(
     "USD", per_gib_hour=0.00011, per_mb_s_hour=0.00006, minimum_s=60.0, source="simulated price list", volume_type="sim"

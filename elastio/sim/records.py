@@ -20,11 +20,11 @@ from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Memory, recall
 from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend, Spent
-from elastio.core.spending import SharedLimits
 from elastio.core.state import AgentState
-from elastio.core.statements import Statement
 from elastio.errors import LedgerError
 from elastio.sim.faults import Kind
+from elastio.strategy.spending import SharedLimits
+from elastio.strategy.statements import Statement
 
 IN_MEMORY = Path("the simulated journal")
 

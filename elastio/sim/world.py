@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from elastio.core.model import CacheMode, Serial, VolumeId
-from elastio.core.tariff import Tariff
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CallTiming, CloudTimes, KernelSlots, SimAccount
 from elastio.sim.faults import MODES, FaultPlan, Kind, Meter, ScheduledFault
@@ -19,6 +18,7 @@ from elastio.sim.provider import SimProvider
 from elastio.sim.settings import parse_settings
 from elastio.sim.worker import Job, Result, SimWorker
 from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, agbs
 
 # Bytes move on this grid, whatever the step of `advance`, so that results do not depend on the caller.

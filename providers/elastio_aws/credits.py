@@ -5,7 +5,7 @@ Source: AWS, *Throughput Optimized HDD and Cold HDD volumes*, EBS User Guide, wh
 
 from __future__ import annotations
 
-from elastio.core.credits import CreditRule
+from elastio.strategy.credits import CreditRule
 from elastio.units import MB, MIB
 
 

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from elastio.core.model import Quote, VolumeSpec
-from elastio.core.tariff import PriceList, Tariff, unpriced
+from elastio.strategy.tariff import PriceList, Tariff, unpriced
 from elastio.units import GIB
 from elastio_aws.gp3 import FREE_IOPS, FREE_MIB_S, Parameters, parameters_for
 from elastio_aws.settings import Prices, Settings, parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elastio.core.model import Quote, VolumeSpec
-from elastio.core.tariff import PriceList
+from elastio.strategy.tariff import PriceList
 from elastio_openstack import speeds
 from elastio_openstack.settings import parse
 

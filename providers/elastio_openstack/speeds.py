@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio.core.model import Quote, VolumeSpec
-from elastio.core.tariff import Tariff, unpriced
 from elastio.errors import RefusedError
+from elastio.strategy.tariff import Tariff, unpriced
 from elastio.units import GIB
 from elastio_openstack.settings import UNDECLARED, Declared, Settings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastio.core.credits import TIB
+from elastio.strategy.credits import TIB
 from elastio.units import GB
 from elastio_testbed.experiment import ColdVolume, Experiment, Setup
 from elastio_testbed.workloads import Bonnie, Dumps, Lammps

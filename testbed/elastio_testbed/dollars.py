@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from elastio.core.tariff import Tariff
+from elastio.strategy.tariff import Tariff
 from elastio.units import GB, MB
 from elastio_adviser.volume_types import volume_type
 from elastio_testbed.billing import Billing

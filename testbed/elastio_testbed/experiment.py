@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from elastio.core.credits import CreditBucket
+from elastio.strategy.credits import CreditBucket
 from elastio.units import GB, GIB, MB, MIB
 from elastio_adviser.volume_types import volume_type
 

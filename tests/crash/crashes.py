@@ -12,13 +12,13 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.config.sections import ProfileSection
-from elastio.core.learned import Situation
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.records import LockableLedger
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Trace
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.learned import Situation
 from elastio.units import GIB, agbs
 from tests.beside import Neighbour
 from tests.moved import Operator, die_dirty

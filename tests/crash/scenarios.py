@@ -6,14 +6,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from elastio.core.bandwidth import SpeedBounds
 from elastio.core.model import RequestKind
 from elastio.core.policy import Ahead, Caps, Policy
 from elastio.core.state import Phase
-from elastio.core.tariff import Tariff
 from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
+from elastio.strategy.bandwidth import SpeedBounds
+from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, MB
 from tests import simulated
 from tests.moved import FIRST_LOAD

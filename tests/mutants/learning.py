@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .mutant import Mutant, Patch
 
-BANDWIDTH, LEARNING = "elastio/core/bandwidth.py", "elastio/core/learning.py"
-ABOVE, SLOWER = "tests/unit/elastio/core/test_bandwidth.py", "slower/"
+BANDWIDTH, LEARNING = "elastio/strategy/bandwidth.py", "elastio/strategy/learning.py"
+ABOVE, SLOWER = "tests/unit/elastio/strategy/test_bandwidth.py", "slower/"
 TRIAL = "the bursts of the simulator follow their curve too closely for a rule of its own"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant, Patch
 
-MACHINE, CAPS = "elastio/core/machine.py", "elastio/core/caps.py"
+MACHINE, CAPS = "elastio/core/machine.py", "elastio/strategy/caps.py"
 CAPPED, FILLED = "capped/", "filled/"
 
 
@@ -48,7 +48,7 @@ ON_THE_WAY = (
     on_the_way(
         "held requests end the load",
         "the same, where the release holds requests back",
-        "elastio/core/filling.py",
+        "elastio/strategy/filling.py",
         "not is_releasing and is_quiet",
         "is_quiet",
         first=FILLED,
@@ -96,7 +96,7 @@ ON_THE_WAY = (
     on_the_way(
         "wasted volumes stop nothing",
         "eight volumes in a row that never became a cache are the last",
-        "elastio/core/waste.py",
+        "elastio/strategy/waste.py",
         "if wasted < MOST_WASTED:",
         "if True:",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant, Patch
 
-CAPS, SHARING = "elastio/core/caps.py", "elastio/agent/cap_sharing.py"
+CAPS, SHARING = "elastio/strategy/caps.py", "elastio/agent/cap_sharing.py"
 SHARED = "shared/"
 
 

@@ -12,7 +12,6 @@ from elastio.accounting.ledger import Ledger
 from elastio.agent.adviser import HindsightAdviser
 from elastio.agent.event_log import EventLog
 from elastio.config.sections import ProfileSection
-from elastio.core.bandwidth import SpeedBounds
 from elastio.core.model import Forecast, RequestKind, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
@@ -21,6 +20,7 @@ from elastio.sim.faults import SWAPS, FaultPlan, Kind
 from elastio.sim.run import KeptRecorder, Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.bandwidth import SpeedBounds
 from elastio.units import GIB
 from tests import simulated
 from tests.beside import Neighbour

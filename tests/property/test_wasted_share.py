@@ -18,12 +18,12 @@ from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import past_of
 from elastio.accounting.rows import CycleRow, StepDurations
 from elastio.core.cycle import Trigger
-from elastio.core.learned import FREE_CACHES, FREE_S, WASTED_SHARE, Situation, next_burst
-from elastio.core.market import RELEASE_IN_STEPS_S, RELEASE_S
 from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Model
-from elastio.core.tariff import Tariff, agbs_tariff
 from elastio.sim.prices import TARIFF
+from elastio.strategy.learned import FREE_CACHES, FREE_S, WASTED_SHARE, Situation, next_burst
+from elastio.strategy.market import RELEASE_IN_STEPS_S, RELEASE_S
+from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.units import GB, GIB, MB
 from tests import values
 

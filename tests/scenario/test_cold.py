@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.credits import CreditBucket
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.credits import CreditBucket
 from elastio.units import GB, GIB, MIB
 from tests.simulated import KERNEL, POLICY, intents
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from elastio.core.ahead import MOST_EXPECTED, MOST_MISSED
 from elastio.core.cycle import Trigger
 from elastio.core.model import RequestKind
 from elastio.core.policy import BEGIN_S, Caps, Policy
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
+from elastio.strategy.ahead import MOST_EXPECTED, MOST_MISSED
 from elastio.units import GIB, MB
 from tests.simulated import KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, by_money, in_phase, machine, path
 from tests.values import present

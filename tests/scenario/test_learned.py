@@ -13,11 +13,11 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.past_bursts import is_wrong
 from elastio.accounting.recorder import CostRecorder
 from elastio.core.cycle import Trigger
-from elastio.core.learned import WASTED_SHARE
 from elastio.core.policy import Ahead
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
+from elastio.strategy.learned import WASTED_SHARE
 from tests.forecasting import forecasting
 from tests.simulated import KERNEL, QUIET, assert_at_rest
 from tests.values import present

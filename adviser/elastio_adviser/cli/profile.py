@@ -18,12 +18,12 @@ from elastio.cli.app import App
 from elastio.cli.ledger import Since
 from elastio.cli.options import Finite, duration
 from elastio.control.exit_codes import Exit
-from elastio.core.account import Limit
-from elastio.core.inflection import STOP_GAIN, advise, curves_of, steps_mb_s
 from elastio.errors import ElastioError
 from elastio.host.commands import Started
 from elastio.host.disk_activity import DiskActivity, disk_below, limits_of_cgroup, limits_of_process, pressure_s
 from elastio.host.task_states import CgroupMembers, Descendants, TaskStates
+from elastio.strategy.account import Limit
+from elastio.strategy.inflection import STOP_GAIN, advise, curves_of, steps_mb_s
 from elastio_adviser.cli.profile_since import show
 from elastio_adviser.cli.profile_view import Profile, to_dict, to_text
 from elastio_adviser.observer import find_device

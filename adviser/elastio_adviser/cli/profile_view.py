@@ -8,8 +8,8 @@ from typing import Any
 
 from elastio.accounting.tables import table
 from elastio.cli.charts import ASCII, bar, clean, clip
-from elastio.core.account import PARTS, SIGMAS, Account, Limit, Totals, account, error_s, seconds_of
-from elastio.core.inflection import FARTHEST, MOST_UNKNOWN, Advice, Curves, Why, lost_share, steps_mb_s
+from elastio.strategy.account import PARTS, SIGMAS, Account, Limit, Totals, account, error_s, seconds_of
+from elastio.strategy.inflection import FARTHEST, MOST_UNKNOWN, Advice, Curves, Why, lost_share, steps_mb_s
 from elastio.units import MB, format_duration
 from elastio_adviser.profiler import Measured, ProcessTotals
 

@@ -9,9 +9,9 @@ import click
 from click.core import ParameterSource
 
 from elastio.cli.options import Finite
-from elastio.core.tariff import Tariff, agbs_tariff
 from elastio.errors import ConfigError
 from elastio.sim.provider import FASTEST_MB_S
+from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.units import GB, GIB, MB, format_duration, format_size
 from elastio_adviser import whatif
 from elastio_adviser.comparison import Alternative, render_choices, render_money

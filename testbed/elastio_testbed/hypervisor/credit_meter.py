@@ -1,7 +1,7 @@
 """A disk with credits: a thread that keeps the bucket of one disk, and limits the disk to what its balance allows.
 
 Theory of operation. A volume with credits earns them at its base rate, spends one for each byte that it moves, and
-moves up to its burst rate while there are any (`elastio.core.credits`). QEMU's own burst limits (`bps-total-max`, with
+moves up to its burst rate while there are any (`strategy.credits`). QEMU's own burst limits (`bps-total-max`, with
 `bps-total-max-length`) are such a bucket too, but it begins full in each QEMU and its level cannot be read. So QEMU
 enforces a plain limit, and this thread replaces it: every POLL_S it reads how many bytes the disk has moved, reckons
 the balance, and sets the most that the balance can pay for until the next poll. So the disk never moves what it has no
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, Self
 
-from elastio.core.credits import CreditBucket
+from elastio.strategy.credits import CreditBucket
 from elastio.units import MB
 from elastio_testbed.hypervisor.errors import HypervisorError
 

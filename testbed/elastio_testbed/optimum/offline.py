@@ -34,7 +34,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from elastio.core.model import VolumeSpec
-from elastio.core.speed import DRAINS
+from elastio.strategy.speed import DRAINS
 from elastio.units import MB
 from elastio_adviser.replay import Demand
 from elastio_testbed.optimum.market import ATTACH_S, RELEASE_S, USABLE, Market

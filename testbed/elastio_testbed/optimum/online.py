@@ -17,12 +17,12 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.adviser import HindsightAdviser
 from elastio.agent.forecaster import LearnedForecaster, situation_of
-from elastio.core import market as core
-from elastio.core.learned import Situation
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy import market as core
+from elastio.strategy.learned import Situation
 from elastio.units import MB
 from elastio_adviser.replay import Replay
 from elastio_testbed.optimum.market import Market

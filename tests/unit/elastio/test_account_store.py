@@ -13,9 +13,9 @@ from elastio.accounting.database import LedgerFile
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import MOST_WAITING, CostRecorder
-from elastio.core.account import PARTS, Totals
 from elastio.core.moved import Moved
-from tests.unit.elastio.core.wait_runs import Stretch, moments, totals
+from elastio.strategy.account import PARTS, Totals
+from tests.unit.elastio.strategy.wait_runs import Stretch, moments, totals
 
 CAP_MB_S = 100.0
 WAITS = totals(moments([Stretch(3, waiting=1, mb_s=99)]), CAP_MB_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.config.schema import parse
-from elastio.core.bandwidth import SpeedBounds
+from elastio.strategy.bandwidth import SpeedBounds
 
 from .test_config_share import LEAST, key_refused
 

@@ -9,8 +9,8 @@ import pytest
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.past_bursts import is_wrong, past_of
 from elastio.accounting.rows import CycleRow, StepDurations
-from elastio.core.learned import NOTHING_KNOWN
 from elastio.core.model import VolumeSpec
+from elastio.strategy.learned import NOTHING_KNOWN
 from tests.values import present
 
 from .test_report import GB, NOON, cycle, refused

@@ -136,7 +136,7 @@ def test_a_provider_without_checks_has_none(site: Site) -> None:
 
 def test_the_price_list_is_beside_the_provider_and_needs_no_provider(site: Site) -> None:
     site.install("toy-cloud", "toy", "priced.provider", TOY)
-    listed = "from elastio.core.tariff import PriceList, Tariff\n"
+    listed = "from elastio.strategy.tariff import PriceList, Tariff\n"
     listed += "def price_list(settings, region):\n    return PriceList((Tariff('EUR', region=region, **settings),))\n"
     listed += "def price(settings, region, spec):\n    return price_list(settings, region).tariffs[0].quote(spec)\n"
     site.module("priced.prices", listed)

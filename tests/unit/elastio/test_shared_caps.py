@@ -12,8 +12,8 @@ import pytest
 from elastio.accounting.shared_caps import SharedCaps
 from elastio.core.actions import CreateVolume
 from elastio.core.model import Quote, VolumeSpec
-from elastio.core.spending import SharedLimits
 from elastio.errors import LedgerError, RefusedError, TransientError
+from elastio.strategy.spending import SharedLimits
 from elastio.units import GB
 from tests.fixtures.errors import refused
 from tests.fixtures.synced import syncs

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.core.credits import CreditBucket, constant
 from elastio.core.policy import Policy
 from elastio.sim.kernel import KernelSettings
+from elastio.strategy.credits import CreditBucket, constant
 from elastio.units import GB, GIB, MB
 from elastio_adviser.fluid import is_sustained, serve
 from elastio_adviser.replay import Demand

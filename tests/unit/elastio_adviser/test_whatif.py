@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.policy import next_size
-from elastio.core.tariff import Tariff
 from elastio.errors import ConfigError
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.tariff import Tariff
 from elastio.units import GB, GIB, MB, agbs
 from elastio_adviser.modification import ChangeRule
 from elastio_adviser.rates import Rate, TraceError

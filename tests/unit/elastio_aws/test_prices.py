@@ -7,8 +7,8 @@ from importlib.resources import files
 import pytest
 
 from elastio.core.model import VolumeSpec
-from elastio.core.tariff import Tariff
 from elastio.errors import ConfigError, RefusedError
+from elastio.strategy.tariff import Tariff
 from elastio.units import GIB
 from elastio_adviser.volume_types import volume_type
 from elastio_aws.gp3 import IOPS_PER_MIB_S, Parameters

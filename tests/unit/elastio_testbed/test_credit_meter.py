@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.core.credits import CreditBucket
+from elastio.strategy.credits import CreditBucket
 from elastio.units import GB, MB
 from elastio_testbed.hypervisor import CreditMeter, HypervisorError
 from elastio_testbed.hypervisor.credit_meter import POLL_S

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from elastio.core.tariff import HOURS_A_MONTH
 from elastio.registry import price_list
+from elastio.strategy.tariff import HOURS_A_MONTH
 from elastio.units import MB, MIB
 from tests.sim_agent import SimAgent, sim_agent
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.agent.adviser import REPLAYS_PER_SAMPLE, HindsightAdviser
-from elastio.core import bursts, hindsight, money
-from elastio.core.bursts import LoadRun
-from elastio.core.hindsight import best_plan
-from elastio.core.market import Advice, Choice
 from elastio.core.model import Rates, Sample
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
+from elastio.strategy import bursts, hindsight, money
+from elastio.strategy.bursts import LoadRun
+from elastio.strategy.hindsight import best_plan
+from elastio.strategy.market import Advice, Choice
 from elastio.units import GIB
 from tests.simulated import MARKET, by_money
 from tests.values import BOOSTED, POLICY, cycle, present, volume

@@ -8,8 +8,8 @@ import pytest
 
 from elastio.agent.device_prices import policy_of
 from elastio.config.schema import parse
-from elastio.core.credits import CreditBucket
 from elastio.errors import ConfigError
+from elastio.strategy.credits import CreditBucket
 from elastio.units import GIB, MB, MIB
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"

@@ -13,7 +13,6 @@ import pytest
 from elastio.agent.journal import Journal, Owner, read
 from elastio.agent.memory import Memory, shift
 from elastio.codec import encode
-from elastio.core.credits import CreditBalance
 from elastio.core.cycle import Timestamps
 from elastio.core.model import VolumeId
 from elastio.core.state import (
@@ -28,6 +27,7 @@ from elastio.core.state import (
     Waste,
 )
 from elastio.errors import ConfigError, JournalError
+from elastio.strategy.credits import CreditBalance
 from tests.values import VOLUME_ID, present
 
 from .journals import FULL, OWNER, STATE, decide, recall

@@ -19,12 +19,12 @@ from elastio.cli.main import main
 from elastio.control.protocol import Message, Reply, accepted, refused
 from elastio.control.server import ControlServer
 from elastio.control.status import Status
-from elastio.core.bandwidth import SpeedBounds
 from elastio.core.model import BackingView, CacheState, HostView, Identity, Rates, Sample, Spend
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import HostError
+from elastio.strategy.bandwidth import SpeedBounds
 from tests.values import backing
 
 Golden = Callable[[str, str], None]  # the fixture `golden`: a file of tests/golden, what was printed
@@ -65,7 +65,7 @@ def standing(phase: Phase, *, fault: str = "", **changes: Any) -> AgentState:
 
 TELLING = f"""
 from elastio.core.model import Identity
-from elastio.core.tariff import Tariff, unpriced
+from elastio.strategy.tariff import Tariff, unpriced
 class Toy:
     def __init__(self, settings):
         self.settings = settings

@@ -29,7 +29,7 @@ SOURCE = """
 from dataclasses import replace
 from pathlib import Path
 from elastio.core.model import VolumeSpec
-from elastio.core.tariff import Tariff, unpriced
+from elastio.strategy.tariff import Tariff, unpriced
 GIB = 2**30
 class Toy:
     def __init__(self, settings):

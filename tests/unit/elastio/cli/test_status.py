@@ -15,10 +15,8 @@ from elastio.cli.main import main
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, CreditsPart, MonthPart, OthersPart, Status
-from elastio.core.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.core.boost_rights import BoostRights
 from elastio.core.capacity import Unknown
-from elastio.core.credits import CreditBalance, CreditBucket
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import (
     CacheSetUuid,
@@ -40,6 +38,8 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Caps
 from elastio.core.state import AgentState, Capped, Inhibition, InhibitionReason, LoadWatch, Phase, UselessBoost, Waste
 from elastio.errors import ControlError
+from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
+from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.units import GIB, MIB
 from tests.fixtures.errors import refused
 

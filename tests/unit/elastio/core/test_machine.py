@@ -19,12 +19,12 @@ from elastio.core.actions import (
 from elastio.core.cycle import Timestamps
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
-from elastio.core.market import Advice, Choice
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
+from elastio.strategy.market import Advice, Choice
 from elastio.units import GIB
 from tests.fixtures.errors import refused
 from tests.simulated import BURST, assert_at_rest, by_money, in_phase

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from elastio.core.waits import DiskCount
 from elastio.errors import HostError
 from elastio.host.disk_activity import DiskActivity, disk_below, disk_of, lies_on, pressure_s
 from elastio.host.sysfs import Sysfs
+from elastio.strategy.waits import DiskCount
 
 LINES = """\
  254       0 vda 10 1 200 5 20 2 400 9 0 1500 14 0 0 0 0 3 1

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio.core.account import Limit
 from elastio.host.disk_activity import limits_of_cgroup, limits_of_process
 from elastio.host.sysfs import Sysfs
+from elastio.strategy.account import Limit
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from elastio.core.waits import NO_TIMES, Spent, Times
 from elastio.errors import HostError
 from elastio.host.async_waits import AsyncWaits
 from elastio.host.sysfs import Sysfs
 from elastio.host.task_states import CgroupMembers, Descendants, ProcessState, TaskStates
+from elastio.strategy.waits import NO_TIMES, Spent, Times
 
 
 class Proc:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from elastio.accounting.ahead_lines import KINDS
 from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS
-from elastio.core.account import COMPUTING, PARTS
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.state import FaultKind, InhibitionReason, Phase
 from elastio.metrics.catalogue import METRICS, Metric, Source
 from elastio.metrics.ledger_values import NO_FAILURES
+from elastio.strategy.account import COMPUTING, PARTS
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
 

@@ -18,7 +18,7 @@ from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
 from elastio.errors import HostError
 from elastio.units import MB, SECTOR
-from tests.unit.elastio.core.wait_runs import Stretch
+from tests.unit.elastio.strategy.wait_runs import Stretch
 
 Golden = Callable[[str, str], None]
 SHELL, WORKER = 10, 11

@@ -12,11 +12,11 @@ from elastio.accounting.account_store import write_accounts
 from elastio.accounting.burst_accounts import AccountRow
 from elastio.accounting.ledger import Ledger
 from elastio.control.exit_codes import Exit
-from elastio.core.account import Totals
+from elastio.strategy.account import Totals
 from tests.unit.elastio.cli.conftest import Golden, Shell
 from tests.unit.elastio.cli.machine import UUID
 from tests.unit.elastio.cli.test_report import CONFIG
-from tests.unit.elastio.core.wait_runs import Stretch, moments, totals
+from tests.unit.elastio.strategy.wait_runs import Stretch, moments, totals
 
 WALL = 1_790_000_000.0
 DB, CRON = "system.slice/db.service", "system.slice/cron.service"

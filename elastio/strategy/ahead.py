@@ -1,0 +1,156 @@
+"""Boosts ahead of bursts that somebody announced, or that a forecaster expects. Pure.
+
+A boost that waits for the threshold comes late: by one sample, the cloud's latency and the agent's own steps. Where the
+beginning of a burst is known, the cache is bought so much earlier that it is attached by then. Nobody pays for more
+than that: the *lead* is the longest of the last measured times from a decision to the attached cache, and a little
+more, because a second of waiting application costs more than a second of an idle cache.
+
+An expected burst is *awaited* from its lead time on until it would have ended at the cache's bandwidth, but no longer
+than some minutes after its begin, plus the inactivity delay, or for as long as its forecast says. Meanwhile a cache
+that is attached already is not released for lack of load, and one that is being flushed takes writes again. If no load
+comes in that time, or before another expected burst is due, the expectation was wrong. After three wrong ones in a row
+nothing is bought ahead, until one that is only watched turns out right: what announces bursts that do not come must not
+buy a volume each time. Announced bursts and forecast ones are counted apart: one says nothing about the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.core.model import Forecast
+from elastio.core.observation import Observation
+from elastio.core.policy import Ahead, Policy, chance_until, in_steps, next_size
+from elastio.core.state import AgentState, Phase
+from elastio.strategy import learning
+
+# Bursts that may be announced at the same time.
+MOST_EXPECTED = 64
+# Measured times to attach that are kept, and what is added to the longest: another one may take longer.
+KEPT = 8
+MARGIN, MARGIN_S = 1.1, 1.0
+# Announcements of bursts that begin within this time of each other are one: a timer is announced again and again.
+SAME_S = 2.0
+# Wrong expectations in a row after which nothing is bought ahead.
+MOST_MISSED = 3
+
+
+def expect(state: AgentState, burst: Forecast) -> AgentState:
+    """The state with one more announced burst; it replaces an earlier announcement of the same one."""
+    burst = replace(burst, is_announced=True)
+    others = (b for b in state.expected if not is_same(b, burst))
+    return replace(state, expected=tuple(sorted((*others, burst), key=lambda b: b.begins_at)))
+
+
+def is_same(burst: Forecast, other: Forecast) -> bool:
+    """Both announce one burst."""
+    return abs(burst.begins_at - other.begins_at) < SAME_S
+
+
+def update(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
+    """The state at `obs.now`: past bursts forgotten, the next one awaited, and the outcome of the awaited one noted."""
+    if any(b.begins_at <= obs.now for b in state.expected):
+        state = replace(state, expected=tuple(b for b in state.expected if b.begins_at > obs.now))
+    state = _judged(state, obs.now, policy)
+    due = _due(state, obs, policy)
+    if due is not None and (state.awaited is None or due.begins_at > state.awaited.begins_at):
+        if state.awaited is not None and state.awaited.begins_at <= obs.now:
+            # Nobody would notice the end of its time: announcements that follow each other must not hold a cache.
+            state = _counted(state, state.awaited, _missed(state, state.awaited) + 1)
+        state = replace(state, awaited=due)
+    return _kept(state, policy)
+
+
+def _judged(state: AgentState, now: float, policy: Policy) -> AgentState:
+    """A load while a burst is awaited is that burst; a load before an announced begin is another one."""
+    burst = state.awaited
+    if burst is None or (burst.is_announced and now < burst.begins_at):
+        return state
+    if state.load.above_since is not None:
+        # From now on the load decides how long the cache is kept.
+        cycle = replace(state.cycle, chance_until=None) if state.cycle else None
+        return _counted(replace(state, cycle=cycle, awaited=None), burst, 0)
+    if now < chance_until(burst, policy):
+        return state
+    return _counted(replace(state, awaited=None), burst, _missed(state, burst) + 1)
+
+
+def _missed(state: AgentState, burst: Forecast) -> int:
+    """How many bursts in a row of this one's kind did not come."""
+    return state.missed if burst.is_announced else state.missed_forecasts
+
+
+def _counted(state: AgentState, burst: Forecast, missed: int) -> AgentState:
+    return replace(state, missed=missed) if burst.is_announced else replace(state, missed_forecasts=missed)
+
+
+def _due(state: AgentState, obs: Observation, policy: Policy) -> Forecast | None:
+    """The next expected burst, if its lead time has come."""
+    if policy.ahead is Ahead.OFF:
+        return None
+    forecast = obs.forecast
+    is_sure = forecast is not None and forecast.confidence >= policy.least_confidence
+    is_here = state.load.above_since is not None  # a forecaster does not see it before it is over
+    known = (*state.expected, *((forecast,) if forecast is not None and is_sure and not is_here else ()))
+    soon = [b for b in known if 0 < b.begins_at - obs.now <= lead_of(b, state, policy)]
+    return min(soon, key=lambda b: b.begins_at, default=None)
+
+
+def _kept(state: AgentState, policy: Policy) -> AgentState:
+    """The state whose cycle keeps its cache for the awaited burst."""
+    cycle, burst = state.cycle, to_buy_for(state)
+    if cycle is None or burst is None or state.phase not in (Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING):
+        return state
+    until = max(chance_until(burst, policy), cycle.chance_until or 0.0)
+    return state if until == cycle.chance_until else replace(state, cycle=replace(cycle, chance_until=until))
+
+
+def to_buy_for(state: AgentState) -> Forecast | None:
+    """The awaited burst, if a cache may be bought ahead of it; None: there is none, or too many were wrong."""
+    burst = state.awaited
+    return burst if burst is not None and _missed(state, burst) < MOST_MISSED else None
+
+
+def cancel(state: AgentState, now: float) -> tuple[AgentState, int]:
+    """The state without expected bursts, and how many they were. A cache that waits for one waits no longer."""
+    cycle, awaited = state.cycle, state.awaited
+    if cycle is not None and cycle.chance_until is not None:
+        cycle = replace(cycle, chance_until=min(cycle.chance_until, now))
+    begun = awaited is not None and awaited not in state.expected
+    return replace(state, cycle=cycle, expected=(), awaited=None), len(state.expected) + begun
+
+
+def lead_of(burst: Forecast, state: AgentState, policy: Policy) -> float:
+    """How long before this burst its cache is bought, in seconds."""
+    return lead_s(state, policy) if burst.lead_s is None else burst.lead_s
+
+
+def lead_s(state: AgentState, policy: Policy) -> float:
+    """How long before a burst its cache is bought, in seconds: from measured boosts, else the policy's."""
+    return MARGIN * max(state.attach_s) + MARGIN_S if state.attach_s else policy.lead_s
+
+
+def with_attach_time(state: AgentState) -> AgentState:
+    """The state with the times that the cache of its cycle took: until its disk appeared, and until it was attached."""
+    times = state.cycle.times if state.cycle else None
+    if times is None or times.decided is None or times.boosted is None:
+        return state
+    appear_s = () if times.appeared is None else (times.appeared - times.decided,)
+    return replace(
+        state,
+        attach_s=(*state.attach_s, times.boosted - times.decided)[-KEPT:],
+        appear_s=(*state.appear_s, *appear_s)[-KEPT:],
+    )
+
+
+def size_for(burst: Forecast, state: AgentState, policy: Policy) -> int:
+    """Bytes to buy ahead of this burst: the learned share of what it writes, or that of a burst at full speed.
+
+    Without an announced size: the learned size, else the initial one. A forecast gets at least the learned size: the
+    bursts that it was learned from were met late, and in part without a cache.
+    """
+    if not burst.written_bytes:
+        return next_size(state.learned_size_bytes, policy)
+    share = learning.share(state.lessons) if state.lessons else learning.full_speed_share(policy.cutoff, policy)
+    size = in_steps(burst.written_bytes * share, policy)
+    is_learned = not burst.is_announced and state.learned_size_bytes is not None
+    return max(size, next_size(state.learned_size_bytes, policy)) if is_learned else size

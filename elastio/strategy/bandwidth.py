@@ -1,0 +1,212 @@
+"""The bandwidth of the next cache, learned from the accounts of the last boosted bursts. Pure.
+
+Theory of operation. Each account has a curve T(B), the time of the burst at another bandwidth (`inflection`), and from
+B* on a doubling saves at most the stop gain. The curves of the last KEPT bursts are added up, so that one unusual burst
+decides nothing alone. The bandwidth is one of the steps first x STEP^n within the bounds, and
+
+    bandwidth <= max(least, min(B*, most, limit of the instance))
+
+at every purchase. It is lowered to that at once, and raised by one step after a burst. A raise is a trial: the curve
+promises what it saves of the time, and the mean throughput of the next burst shows what it did save. Less than half of
+the promise: the raise is taken back, and not repeated before FORGOTTEN_AFTER bursts.
+
+What a burst moves, less than that no bandwidth may be: the curve is flat below the bandwidth at which it was measured
+only as far down as the load still fits. So B* is never below the mean throughput.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from elastio.strategy.account import Totals, account
+from elastio.strategy.inflection import FARTHEST, LEAST_SHARE, MOST_UNKNOWN, STEP, STOP_GAIN, Curve, curves_of
+from elastio.units import MB, format_duration
+
+KEPT = 3
+FORGOTTEN_AFTER = 8
+# An account of fewer readings says too little: two looks at a cgroup.
+LEAST_INSTANTS = 20
+# A raise that saves less than this share of what was promised is taken back.
+KEPT_PROMISE = 0.5
+ROUNDING = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedBounds:
+    """Between which bandwidths the next one is learned, in MB/s for applications; the first has no lesson yet."""
+
+    first_mb_s: float
+    least_mb_s: float
+    most_mb_s: float
+    stop_gain: float = STOP_GAIN
+
+
+@dataclass(frozen=True, slots=True)
+class BurstLesson:
+    """What one boosted burst showed, of the cgroup that waited longest for bandwidth.
+
+    `at`: its begin in seconds since the epoch. `mb_s`: what its cache offered to applications. For `waited_s` of the
+    `seconds` it waited for bandwidth, while the device moved `waited_mb` of the `moved_mb`.
+    """
+
+    at: float
+    mb_s: float
+    seconds: float
+    waited_s: float
+    waited_mb: float
+    moved_mb: float
+
+    @property
+    def rate_mb_s(self) -> float:
+        """The mean throughput of the device."""
+        return self.moved_mb / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """A raise that no burst has shown yet: from what to what, the share of the time that it is to save, the throughput
+    before it."""
+
+    before_mb_s: float
+    mb_s: float
+    promised: float
+    rate_mb_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedBandwidth:
+    """What is known. `is_fresh`: nothing was learned yet from the newest lesson.
+
+    No raise to `refused_mb_s` or more for the next `refused_for` bursts: one was taken back. None: none was.
+    `instance_mb_s`: what the instance carries, as the cloud said last (infinite: it knows no limit); None: it has
+    not yet.
+    """
+
+    mb_s: float
+    lessons: tuple[BurstLesson, ...] = ()
+    is_fresh: bool = False
+    trial: Raise | None = None
+    refused_mb_s: float | None = None
+    refused_for: int = 0
+    instance_mb_s: float | None = None
+
+
+def lesson_of(at: float, mb_s: float, groups: Mapping[str, Totals]) -> BurstLesson | None:
+    """What the account of a burst, by cgroup, teaches; None: too little of it was seen, or is known."""
+    known = {name: account(totals) for name, totals in groups.items() if totals.instants >= LEAST_INSTANTS}
+    longest = max(known, key=lambda name: (known[name].bandwidth_s, known[name].seconds), default=None)
+    if longest is None or known[longest].unknown_s > MOST_UNKNOWN * known[longest].seconds:
+        return None
+    totals, curve = groups[longest], curves_of(groups[longest]).likely
+    return BurstLesson(at, mb_s, totals.seconds, curve.waited_s, curve.moved_mb, totals.moved_bytes / MB)
+
+
+def noted(known: LearnedBandwidth, lesson: BurstLesson) -> LearnedBandwidth:
+    """With this lesson, which may be the newest one again."""
+    if known.lessons and known.lessons[-1].at == lesson.at:
+        return known
+    return replace(known, lessons=(*known.lessons, lesson)[-KEPT:], is_fresh=True)
+
+
+def next_mb_s(known: LearnedBandwidth | None, bounds: SpeedBounds, limit_mb_s: float) -> float:
+    """What to buy next for applications. The least bandwidth is bought even if the instance carries less."""
+    wanted = bounds.first_mb_s if known is None else known.mb_s
+    return max(bounds.least_mb_s, min(wanted, bounds.most_mb_s, limit_mb_s))
+
+
+def curve_of(lessons: Sequence[BurstLesson]) -> Curve:
+    """T(B) of these bursts together."""
+    waited_s = sum(lesson.waited_s for lesson in lessons)
+    rest_s = sum(lesson.seconds for lesson in lessons) - waited_s
+    return Curve(rest_s, waited_s, sum(lesson.waited_mb for lesson in lessons))
+
+
+def best_mb_s(lessons: Sequence[BurstLesson], stop_gain: float) -> float:
+    """B* of these bursts together, as far as their curve is believed."""
+    seconds = sum(lesson.seconds for lesson in lessons)
+    rate_mb_s = sum(lesson.moved_mb for lesson in lessons) / seconds
+    curve = curve_of(lessons)
+    measured = curve.measured_mb_s
+    if measured is None or curve.waited_s < LEAST_SHARE * seconds:
+        return rate_mb_s
+    return max(rate_mb_s, min(curve.inflection_mb_s(stop_gain), FARTHEST * measured))
+
+
+def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tuple[LearnedBandwidth, str]:
+    """What the newest lesson changes, and why, in a sentence; empty: nothing. `limit_mb_s`: what the instance carries.
+
+    There must be a lesson.
+    """
+    best, allowed = best_mb_s(known.lessons, bounds.stop_gain), min(bounds.most_mb_s, limit_mb_s)
+    most = _step_below(min(best, allowed), bounds)
+    before = max(known.mb_s, bounds.least_mb_s)  # what is bought, if the bounds were changed
+    known = replace(known, mb_s=before, is_fresh=False, refused_for=max(0, known.refused_for - 1))
+    known, why = _judged(known)
+    if known.mb_s > most * ROUNDING:
+        known, why = replace(known, mb_s=most, trial=None), _why_less(best, allowed, bounds.stop_gain)
+    elif not why and known.trial is None:
+        known, why = _raised(known, bounds, most)
+    if known.mb_s == before:
+        return known, ""
+    return known, f"the next cache has {_shown(known.mb_s)} instead of {_shown(before)}: {why}"
+
+
+def _judged(known: LearnedBandwidth) -> tuple[LearnedBandwidth, str]:
+    """Whether the last raise was worth it, once a burst has shown that."""
+    trial, newest = known.trial, known.lessons[-1]
+    if trial is None or _is_near(newest.mb_s, trial.before_mb_s):
+        return known, ""
+    if not _is_near(newest.mb_s, trial.mb_s):  # the bounds were changed: it is never bought
+        return replace(known, trial=None), ""
+    saved = 1 - trial.rate_mb_s / newest.rate_mb_s if newest.rate_mb_s > 0 else 0.0
+    known = replace(known, trial=None)
+    if saved >= KEPT_PROMISE * trial.promised:
+        return known, ""
+    mb_s = min(known.mb_s, trial.before_mb_s)
+    known = replace(known, mb_s=mb_s, refused_mb_s=trial.mb_s, refused_for=FORGOTTEN_AFTER)
+    return known, f"{_shown(trial.mb_s)} were to save {trial.promised:.0%} of the time, and saved {max(0.0, saved):.0%}"
+
+
+def _is_near(mb_s: float, other_mb_s: float) -> bool:
+    return other_mb_s / ROUNDING <= mb_s <= other_mb_s * ROUNDING
+
+
+def _raised(known: LearnedBandwidth, bounds: SpeedBounds, most_mb_s: float) -> tuple[LearnedBandwidth, str]:
+    """One step more, if there is one that pays."""
+    mb_s = min(_step_below(known.mb_s * STEP, bounds), most_mb_s)
+    refused_mb_s = known.refused_mb_s if known.refused_for and known.refused_mb_s is not None else math.inf
+    if mb_s <= known.mb_s * ROUNDING or mb_s * ROUNDING >= refused_mb_s:
+        return known, ""
+    curve = curve_of(known.lessons)
+    now_s, then_s = curve.time_s(known.mb_s), curve.time_s(mb_s)
+    promised = 1 - then_s / now_s if now_s > 0 else 0.0
+    if promised < bounds.stop_gain / 2:  # a step is half a doubling
+        return known, ""
+    seconds = curve.rest_s + curve.waited_s
+    trial = Raise(known.mb_s, mb_s, promised, known.lessons[-1].rate_mb_s)
+    why = f"{curve.waited_s / seconds:.0%} of {format_duration(seconds)} in the last {_bursts(known)} were waiting for "
+    return replace(known, mb_s=mb_s, trial=trial), f"{why}bandwidth, and it would save {promised:.0%} of the time"
+
+
+def _why_less(best_mb_s: float, allowed_mb_s: float, stop_gain: float) -> str:
+    if best_mb_s > allowed_mb_s:
+        return f"no more than {_shown(allowed_mb_s)} is allowed (cache.max_bandwidth_mb_s), or carried by the instance"
+    return f"from {_shown(best_mb_s)} on, a doubling saves at most {stop_gain:.0%} (policy.stop_gain)"
+
+
+def _bursts(known: LearnedBandwidth) -> str:
+    return "burst" if len(known.lessons) == 1 else f"{len(known.lessons)} bursts"
+
+
+def _step_below(mb_s: float, bounds: SpeedBounds) -> float:
+    """The largest step that is not above it, within the bounds."""
+    if mb_s <= bounds.least_mb_s:
+        return bounds.least_mb_s
+    steps = math.floor(math.log(mb_s * ROUNDING / bounds.first_mb_s, STEP))
+    return max(bounds.least_mb_s, min(mb_s, bounds.most_mb_s, bounds.first_mb_s * STEP**steps))
+
+
+def _shown(mb_s: float) -> str:
+    return f"{mb_s:.0f} MB/s"

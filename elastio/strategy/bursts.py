@@ -1,0 +1,190 @@
+"""The bursts of a load, from samples of its throughput: what `hindsight` replays. Pure.
+
+A burst begins with the first sample at or above the utilization threshold and ends with the last one that is not below
+the release threshold, once QUIET_S of low load have followed. Samples come from the history in the ledger, later from
+the agent itself; both are runs of time with the bytes that were written in them.
+
+Whether an application was limited by the device or wrote at a rate of its own shows in its fastest samples. On a cache
+whose bandwidth is known a rate well below that was its own; the fastest sample is left out where there are more: an
+application that was late catches up. Without a cache, or where nobody knows if there was one, a rate well below that of
+the backing volume, or between this and that of a cache, was its own. A burst that the backing volume limited counts as
+fast as the fastest one that was seen on a cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+
+from elastio.strategy.hindsight import PastLoad, Pause
+
+# A pause that is shorter does not end a burst.
+QUIET_S = 2.0
+# Bursts that are kept for pauses, and how many of the last ones a plan is chosen for.
+KEPT, REPLAYED = 65, 16
+# An application that used less than this share of what the device offered wrote at its own rate.
+OWN_RATE = 0.8
+# Fastest samples on a cache that are kept of a burst; fewer say nothing.
+KEPT_RATES = 3
+# Samples of a steady load differ by less.
+STEADY = 0.9
+# Samples of this length or more show a rate.
+LEAST_SAMPLE_S = 0.5
+# Without samples for so long, or after the clock was set back, nobody saw how a burst went on.
+UNSEEN_S, SET_BACK_S = 60.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """Throughput over some time: MB written, and MB read and written together. `begun_wall` as everywhere.
+
+    `offered_mb_s`: what a cache offered to applications all the time; 0: there was none, or nobody knows.
+    """
+
+    begun_wall: float
+    seconds: float
+    written_mb: float
+    moved_mb: float
+    offered_mb_s: float = 0.0
+
+    @property
+    def ended_wall(self) -> float:
+        return self.begun_wall + self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PastBurst:
+    """One burst that ended. `peak_mb_s`: of its fastest sample, writes only.
+
+    `cached_mb_s`: of its fastest samples on its last cache, which offered `offered_mb_s`; descending.
+    """
+
+    begun_wall: float
+    ended_wall: float
+    written_mb: float
+    peak_mb_s: float
+    cached_mb_s: tuple[float, ...] = ()
+    offered_mb_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BurstWatch:
+    """The bursts that have ended, oldest first, and the one that goes on. `seen_wall`: the end of the last run."""
+
+    bursts: tuple[PastBurst, ...] = ()
+    current: PastBurst | None = None
+    seen_wall: float = -math.inf
+
+
+def with_run(
+    watch: BurstWatch, run: LoadRun, backing_mb_s: float, threshold: float, release_threshold: float
+) -> BurstWatch:
+    """The watch after one more run. Thresholds are shares of `backing_mb_s`."""
+    if run.seconds <= 0:
+        return watch
+    if not -SET_BACK_S <= run.begun_wall - watch.seen_wall <= UNSEEN_S:
+        watch = _ended(watch)
+    used = run.moved_mb / run.seconds / backing_mb_s
+    current = watch.current
+    if used >= threshold and current is None:
+        current = PastBurst(run.begun_wall, run.begun_wall, 0.0, 0.0)
+    watch = replace(watch, current=current, seen_wall=run.ended_wall)
+    if current is None:
+        return watch
+    if used < release_threshold:
+        return _ended(watch) if run.ended_wall - current.ended_wall >= QUIET_S else watch
+    rate = run.written_mb / run.seconds if run.seconds >= LEAST_SAMPLE_S else 0.0
+    peak, written = max(current.peak_mb_s, rate), current.written_mb + run.written_mb
+    current = replace(current, ended_wall=run.ended_wall, written_mb=written, peak_mb_s=peak)
+    if run.offered_mb_s and rate:
+        before = current.cached_mb_s if current.offered_mb_s == run.offered_mb_s else ()
+        cached = tuple(sorted((*before, rate), reverse=True)[:KEPT_RATES])
+        current = replace(current, cached_mb_s=cached, offered_mb_s=run.offered_mb_s)
+    return replace(watch, current=current)
+
+
+def _ended(watch: BurstWatch) -> BurstWatch:
+    """The watch after the end of the current burst; one that only read is not kept: a cache absorbs writes."""
+    current = watch.current
+    if current is None:
+        return watch
+    kept = (*watch.bursts, current)[-KEPT:] if current.written_mb > 0 else watch.bursts
+    return replace(watch, bursts=kept, current=None)
+
+
+def past_loads(bursts: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) -> tuple[PastLoad, ...]:
+    """The last bursts with the pauses after them, oldest first; `cache_mb_s`: what a cache offered to applications.
+
+    The pause after the last one is the median of the others, and infinite where there is none.
+    """
+    kept = bursts[-REPLAYED:]
+    if not kept:
+        return ()
+    pauses = [max(0.0, after.begun_wall - before.ended_wall) for before, after in pairwise(kept)]
+    last_s = median(pauses) if pauses else math.inf
+    rates = _rates(kept, backing_mb_s, cache_mb_s)
+    return tuple(
+        PastLoad(burst.written_mb, rate, pause_s)
+        for burst, rate, pause_s in zip(kept, rates, (*pauses, last_s), strict=True)
+    )
+
+
+def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) -> list[float]:
+    """The application's own rate in each burst; infinite where nothing says that it is below the device's.
+
+    Where its cache was the limit, the rate of a burst on a faster cache; where the backing volume may have been, the
+    fastest rate that is known.
+    """
+    known = [_known_rate(burst, backing_mb_s) for burst in kept]
+    usual = max((rate for rate in known if rate is not None), default=math.inf)
+
+    def rate_of(burst: PastBurst, rate: float | None) -> float:
+        if rate is not None:
+            return rate
+        if _is_limited(burst):
+            faster = [
+                found
+                for found, other in zip(known, kept, strict=True)
+                if found is not None and other.offered_mb_s > burst.offered_mb_s
+            ]
+            return max(faster, default=math.inf)
+        seen = own_rate(burst.peak_mb_s, backing_mb_s, cache_mb_s)
+        return min(seen, max(usual, min(burst.peak_mb_s, backing_mb_s)))
+
+    return [rate_of(burst, rate) for burst, rate in zip(kept, known, strict=True)]
+
+
+def _known_rate(burst: PastBurst, backing_mb_s: float) -> float | None:
+    """The application's own rate, as it showed on a cache. None: the cache was the limit, or the burst had hardly one.
+
+    The fastest sample is left out: an application that was late catches up. Less than the burst wrote without a cache
+    is no rate either, but its end.
+    """
+    if len(burst.cached_mb_s) < KEPT_RATES or _is_limited(burst):
+        return None
+    rate = burst.cached_mb_s[1]
+    return rate if rate >= STEADY * min(burst.peak_mb_s, backing_mb_s) else None
+
+
+def _is_limited(burst: PastBurst) -> bool:
+    """The application used what its cache offered."""
+    rates = burst.cached_mb_s
+    return len(rates) == KEPT_RATES and rates[1] >= OWN_RATE * burst.offered_mb_s
+
+
+def own_rate(peak_mb_s: float, backing_mb_s: float, cache_mb_s: float) -> float:
+    """The application's own rate in MB/s; infinite where the device was the limit, or may have been."""
+    is_slow = peak_mb_s < OWN_RATE * backing_mb_s
+    is_between = backing_mb_s / OWN_RATE < peak_mb_s < OWN_RATE * cache_mb_s
+    return peak_mb_s if peak_mb_s > 0 and (is_slow or is_between) else math.inf
+
+
+def pauses(bursts: Sequence[PastBurst]) -> tuple[Pause, ...]:
+    """The pauses between all of them, oldest first."""
+    return tuple(
+        Pause(max(0.0, after.begun_wall - before.ended_wall), before.written_mb, before.ended_wall - before.begun_wall)
+        for before, after in pairwise(bursts)
+    )

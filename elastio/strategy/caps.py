@@ -1,0 +1,203 @@
+"""When the bill of a running cache would pass a cap. Pure.
+
+Theory of operation. A cache is billed until its volume is deleted, so a boost that ends when a cap is reached ends too
+late. What counts is the bill at the end of a release that begins now:
+
+    spent + bill until (now + release time) > cap
+
+The release takes a flush, and what the detach and the deletion took of late. The flush is predicted at its slowest: as
+if applications wrote all the time at the rate to which they are limited then, which leaves the rest of the backing
+volume's bandwidth; a volume that has credits moves what they allow. Ending a boost somewhat early costs little; a cap
+is there to be kept.
+
+A cost runs in steps: the least billed time of a volume is owed at its purchase. Within it nothing more is owed, and a
+boost goes on. Only what falls into the cap's own day or month counts. A bill in AGBs has no least time.
+
+What was spent is read from the ledger from time to time (`Observation.spend`, at `spend_at`). The bill of the running
+cache is computed here from its own cycle, so that neither an old value nor a ledger that cannot be written hides it.
+
+Where several agents share the caps, the bill at the end of the release must be reserved (`Observation.spend.others`,
+see `statements`). A cap that leaves no room for that ends the boost as one of its own. What the others have spent and
+reserved is in the sum that a reservation has to fit into, and is not added here once more.
+
+A boost that a cap has ended is remembered (`AgentState.capped`) until the day or the month is over or the cap is
+changed. Otherwise the rest below the cap would buy one cache after the other, each too short to be of use.
+
+What was spent is unknown while the ledger cannot be read. No boost begins then. One that runs goes on for a few
+minutes with the value that was read last, since it is the only one that spends; if none was read, or it is older, it
+ends, since it may be any amount. Boosts may begin again as soon as the ledger can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from elastio.core.cycle import Cycle
+from elastio.core.governor import LIMITED
+from elastio.core.model import Period, Spend, Spent
+from elastio.core.observation import Observation
+from elastio.core.policy import Caps, Policy
+from elastio.core.policy import refusal as refusal_by_spending
+from elastio.core.state import AgentState, Capped
+from elastio.strategy import ahead
+from elastio.strategy.statements import Bill
+from elastio.units import MB, agbs, format_duration
+
+# Measured times to release that are kept, and what is added to a prediction: the next one may take longer.
+KEPT = 8
+MARGIN = 1.1
+# The key of what ends a boost where nothing more could be reserved under shared caps, see `statements`.
+SHARED = "caps.shared"
+# The key where what was spent is not known, and for how long the last value counts: only this cache is paid meanwhile.
+UNKNOWN, UNKNOWN_S = "caps.unknown", 300.0
+# Until the decision takes effect: a sample, a scan, and a write to sysfs.
+SLACK_S = 2.0
+# A cache takes writes at its full rate for so long, unseen, before they are limited.
+UNSEEN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Cap:
+    """One cap, and what was spent under it when the ledger was read."""
+
+    key: str
+    most: float
+    period: Period
+    spent: float
+    is_cost: bool
+
+
+def release_s(state: AgentState, policy: Policy) -> float:
+    """Seconds from now to the deletion of the volume, if its release begins now. For the cycle as it was last seen."""
+    cycle = state.cycle
+    dirty = 0.0
+    if cycle is not None and cycle.times.boosted is not None:
+        dirty = cycle.dirty_bytes + policy.cache_bandwidth_mb_s * MB * UNSEEN_S
+    flush_s = _moving_s(dirty / (1 - LIMITED), state, policy)
+    rest_s = max(state.release_s) if state.release_s else policy.release_s
+    return MARGIN * (flush_s + rest_s) + SLACK_S
+
+
+def _moving_s(moved_bytes: float, state: AgentState, policy: Policy) -> float:
+    """Seconds in which the backing volume moves so many bytes; one that has credits is slower when they are used up."""
+    bucket = policy.backing_credits
+    if bucket is None:
+        return moved_bytes / (policy.backing_bandwidth_mb_s * MB)
+    return bucket.least_s(0.0 if state.credits is None else state.credits.balance_bytes, moved_bytes)
+
+
+def least_s(state: AgentState, policy: Policy) -> float:
+    """Seconds for which the next volume exists at the least: attached, once inactive, and released."""
+    return ahead.lead_s(state, policy) + policy.inactivity_delay_s + release_s(replace(state, cycle=None), policy)
+
+
+def with_release_time(state: AgentState) -> AgentState:
+    """The state with the time that the release of its cycle took, from the clean cache to the deletion."""
+    times = state.cycle.times if state.cycle else None
+    if times is None or times.clean is None or times.deleted is None or times.deleted < times.clean:
+        return state
+    return replace(state, release_s=(*state.release_s, times.deleted - times.clean)[-KEPT:])
+
+
+def reached(state: AgentState, obs: Observation, policy: Policy) -> Capped | None:
+    """The cap that ends the boost; None: none would be passed, or caps end no boost."""
+    return passed(state, obs, policy) if policy.caps.ends_boosts else None
+
+
+def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None:
+    """The cap that the bill of the running cache would pass, or may, until its release; None: none."""
+    cycle = state.cycle
+    if cycle is None or cycle.opened_wall is None:
+        return None
+    until = cycle.wall_at(obs.now + release_s(state, policy))
+    for cap in _caps(policy.caps, obs.spend):
+        if not obs.spend.known and obs.now - obs.spend_at > UNKNOWN_S:
+            return Capped(UNKNOWN, 0.0, obs.spend.day)
+        bill = _bill(cycle, is_cost=cap.is_cost)
+        if bill is None or _passes(cap, bill, cycle.wall_at(obs.spend_at), cycle.wall_at(obs.now), until):
+            return Capped(cap.key, cap.most, cap.period, has_price=bill is not None)
+    others = obs.spend.others
+    if others is not None and others.granted_until_wall is None and others.trouble:
+        return Capped(SHARED, 0.0, obs.spend.day)  # since a start nothing could be reserved: nobody knows the bill
+    if others is None or others.granted_until_wall is None or until <= others.granted_until_wall:
+        return None
+    full = next((cap for cap in _caps(policy.caps, obs.spend) if cap.key == others.full), None)
+    return Capped(SHARED, 0.0, obs.spend.day) if full is None else Capped(full.key, full.most, full.period)
+
+
+def _caps(caps: Caps, spend: Spend) -> Iterator[_Cap]:
+    """Every cap in AGBs or currency that is set. The number of boosts does not grow while one runs."""
+    today = Spent(spend.boosts, spend.agbs, spend.currency)
+    for name, period, (_, max_agbs, max_cost), spent in (
+        ("day", spend.day, caps.per_day, today),
+        ("month", spend.this_month, caps.per_month, spend.month),
+    ):
+        if max_agbs is not None:
+            yield _Cap(f"caps.max_agbs_per_{name}", max_agbs, period, spent.agbs, is_cost=False)
+        if max_cost is not None:
+            yield _Cap(f"caps.max_cost_per_{name}", max_cost, period, spent.currency, is_cost=True)
+
+
+def _bill(cycle: Cycle, *, is_cost: bool) -> Bill | None:
+    """The bill of the cycle's volume; None: its price is not known."""
+    opened = cycle.started_wall if cycle.opened_wall is None else cycle.opened_wall
+    sold, quote = cycle.provisioned, cycle.quote
+    if not is_cost:
+        return Bill(opened, agbs(sold.bandwidth_mb_s, sold.size_bytes, 1.0))
+    if quote is None or not quote.price_known:
+        return None
+    return Bill(opened, quote.price_per_hour / 3600, quote.billing)
+
+
+def _passes(cap: _Cap, bill: Bill, read: float, now: float, until: float) -> bool:
+    """The cap would be passed at `until`, and the bill still grows. Times are those of the cycle's clock.
+
+    `read` is when the ledger was read. It may lack the running cache, whose own bill is then the least that was spent.
+    """
+    end = cap.period.clip(until)
+    spent = max(
+        cap.spent + bill.between(cap.period.clip(read), end), bill.between(cap.period.clip(bill.opened_wall), end)
+    )
+    return spent > cap.most and bill.between(cap.period.clip(now), end) > 0
+
+
+def sentence(capped: Capped) -> str:
+    """What the cap does to a running boost, for people."""
+    return f"{what_ends(capped)}: {'the boost ends here' if capped.has_price else 'it is released'}"
+
+
+def what_ends(capped: Capped) -> str:
+    """Why the cap ends a boost, or a hold, for people."""
+    if not capped.has_price:
+        return f"the price of this cache is not known, and a cap limits the cost ({capped.key})"
+    if capped.key == UNKNOWN:
+        return f"the ledger cannot be read, so what was spent is not known, and [caps] limits it ({UNKNOWN})"
+    if capped.key == SHARED:
+        return f"the caps that several devices share leave no more for this cache, or cannot be read ({SHARED})"
+    return f"the cap of {capped.most:g} ({capped.key}) would be passed by what this cache costs until it is released"
+
+
+def standing(state: AgentState, wall: float, policy: Policy) -> str:
+    """Why no boost begins after one that a cap has ended; empty: the day or month is over, or the cap was changed."""
+    capped = state.capped
+    if capped is None or not capped.period.has(wall) or (capped.key, capped.most) not in _in_force(policy.caps):
+        return ""
+    left = format_duration(capped.period.until_wall - wall)
+    return f"the cap of {capped.most:g} ({capped.key}) has ended a boost; the next one may begin in {left}"
+
+
+def why_ended(state: AgentState, obs: Observation, policy: Policy) -> str:
+    """Why a boost that is being flushed may not go on; empty: it may."""
+    capped = reached(state, obs, policy)
+    return standing(state, obs.wall, policy) or ("" if capped is None else what_ends(capped))
+
+
+def _in_force(caps: Caps) -> frozenset[tuple[str, float]]:
+    return frozenset((cap.key, cap.most) for cap in _caps(caps, Spend()))
+
+
+def refusal(size_bytes: int, state: AgentState, obs: Observation, policy: Policy) -> str:
+    """Why a cap forbids a boost of this size now; empty: none does."""
+    least = least_s(state, policy)
+    return standing(state, obs.wall, policy) or refusal_by_spending(size_bytes, obs.spend, policy, least)

@@ -1,0 +1,76 @@
+"""When a cache that is full is released under a load that does not end. Pure.
+
+Theory of operation. A cache whose dirty data is at the cutoff absorbs no more than is flushed at the same time: the
+application gets the bandwidth b of the backing volume, with the cache or without. What the cache still costs, c_h a
+second, buys nothing until the load ends, and nobody knows when that is. To give it up costs something too: its D bytes
+of dirty data have to be flushed now, and applications wait for that,
+
+    c_g = (v + c_h) D/b        v, c_h: see `worth`. A flush under load takes 2 D/b instead of D/b (`governor.LIMITED`)
+
+That is the ski rental problem again (see `hold`): keep the full cache until the rent has reached that price,
+
+    t = c_g / c_h = (1 + v/c_h) D/b
+
+and then give it up; this costs at most twice what somebody pays who knows the end of the load. Where waiting is dear
+for what a cache costs, t is long, and loads end before. The rent begins where the paid time ends.
+
+The flush is forced, as one that a cap begins: it is carried out to its end, and only a proven drain detaches the cache.
+No other cache is bought for the same load. By AGBs, and for an operator's boost, a full cache stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.core import governor
+from elastio.core.cycle import Cycle, Trigger
+from elastio.core.observation import Observation
+from elastio.core.policy import Policy, is_quiet
+from elastio.core.state import AgentState, Phase
+from elastio.strategy.hold import release_in_s
+from elastio.units import MB, format_duration
+
+# A cache counts as full until so much of its room is free again: the governor keeps it near the limit.
+FREE_AGAIN = 0.8
+
+
+def noted(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
+    """The state that knows since when the load finds its cache full, and whether a load that filled one goes on."""
+    cycle, backing = state.cycle, obs.host.backing if obs.host else None
+    # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
+    is_releasing = state.phase in (Phase.FLUSHING, Phase.DETACHING)
+    if state.has_filled and not is_releasing and is_quiet(state.load, obs.now, policy):
+        state = replace(state, has_filled=False)
+    is_under_load = state.phase is Phase.BOOSTING and state.load.above_since is not None
+    if cycle is None or cycle.choice is None or not is_under_load:
+        return state if state.full_since is None else replace(state, full_since=None)
+    if backing is None:
+        return state
+    if governor.is_nearly_full(backing, policy):
+        return state if state.full_since is not None else replace(state, full_since=obs.now)
+    is_free_again = backing.dirty_bytes < FREE_AGAIN * cycle.peak_dirty_bytes
+    return replace(state, full_since=None) if is_free_again and state.full_since is not None else state
+
+
+def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
+    """Why a full cache is released although the load goes on; empty: it is kept."""
+    since = state.full_since
+    if since is None or obs.now < _until(cycle, since, policy):
+        return ""
+    full = format_duration(obs.now - since)
+    return f"full for {full} under a load that goes on: keeping the cache costs more than releasing it"
+
+
+def _until(cycle: Cycle, since: float, policy: Policy) -> float:
+    """Until when (CLOCK_BOOTTIME) a cache that is full since then is kept."""
+    market, choice = policy.market, cycle.choice
+    if market is None or choice is None or cycle.trigger is Trigger.OPERATOR:
+        return float("inf")
+    flush_s = cycle.dirty_bytes / MB / policy.backing_bandwidth_mb_s
+    hold_per_s = market.tariff.per_hour(cycle.provisioned) / 3600
+    if hold_per_s <= 0:
+        return float("inf")
+    kept_s = (1 + market.waiting_per_s / hold_per_s) * flush_s
+    age_s = 0.0 if cycle.opened_wall is None else max(0.0, cycle.wall_at(since) - cycle.opened_wall)
+    release_s = choice.release_s + flush_s / governor.LIMITED
+    return since + release_in_s(choice.billing, age_s, release_s, kept_s)

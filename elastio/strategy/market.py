@@ -1,0 +1,98 @@
+"""What decisions by a tariff start from, and what they lead to: values only. Pure.
+
+`policy.model = "money"` decides by prices. A `Market` is what is sold and what waiting costs; `Advice` is what the past
+bursts of this device teach for it; a `Choice` is what was decided for one purchase. The choice is a part of the cycle,
+so the journal keeps it: after a restart the same cache is held for the same time, for the same reasons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastio.strategy.hindsight import Plan
+from elastio.strategy.speed import UNBOUNDED, Bounds, Offer
+from elastio.strategy.spending import Billing
+from elastio.strategy.tariff import Tariff
+from elastio.strategy.worth import Terms
+
+# From the end of holding to the deletion of the volume, in seconds. Where time is sold in whole steps, a release begins
+# earlier: one that takes longer than expected would pay for another step.
+RELEASE_S, RELEASE_IN_STEPS_S = 15.0, 60.0
+# The longest time for which an unused cache is held, whatever it costs.
+MOST_HELD_S = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """The tariff and the offer of the cache's volume type, and what a second of waiting costs, in its currency.
+
+    `waiting_per_s` is the value of the machine's time and the price of its backing volume.
+    """
+
+    tariff: Tariff
+    waiting_per_s: float
+    offer: Offer
+    bounds: Bounds = UNBOUNDED
+
+    def terms(self, backing_mb_s: float, cutoff: float, late_s: float) -> Terms:
+        """The terms of a cache that serves `late_s` after the load is seen."""
+        return Terms(
+            self.tariff, self.waiting_per_s, backing_mb_s, cutoff=cutoff, late_s=late_s, overhead_s=late_s + RELEASE_S
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedCache:
+    """What the last bursts teach about the cache that is owned, that of the cycle with this `token`.
+
+    Clean and unused, it is worth holding for `holding_s` beyond its paid time; not at all if it `is_outdated`: another
+    cache, or none, would have been cheaper. `is_hindrance`: even for nothing it is dearer than another one.
+    """
+
+    token: str
+    holding_s: float
+    is_outdated: bool = False
+    is_hindrance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the last bursts of this device teach.
+
+    `bursts` of them are known, the largest wrote `largest_mb`. `plan` would have been the cheapest for them; None: to
+    buy nothing would have been cheaper. `gaps` pauses between bursts are known. `owned` None: no cache is owned that
+    was chosen by money, or no burst is known.
+    """
+
+    bursts: int
+    largest_mb: float
+    plan: Plan | None = None
+    gaps: int = 0
+    owned: OwnedCache | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was decided for one purchase; a part of the cycle.
+
+    `cache_mb_s` is for applications, `drain_mb_s` on top of it. A cache that is clean and unused is held to the end of
+    its paid time (`minimum_s`, `step_s`: see `billing`) and for `holding_s` more, and for `quiet_s` after the load in
+    any case. `reason`: a sentence for people.
+    """
+
+    cache_mb_s: float
+    drain_mb_s: float
+    holding_s: float
+    quiet_s: float
+    minimum_s: float = 0.0
+    step_s: float = 0.0
+    reason: str = ""
+
+    @property
+    def billing(self) -> Billing:
+        return Billing(self.minimum_s, self.step_s)
+
+    @property
+    def release_s(self) -> float:
+        """How long before the end of a paid time its release begins, in seconds."""
+        return RELEASE_IN_STEPS_S if self.step_s else RELEASE_S

@@ -1,0 +1,216 @@
+"""What a boost buys by `policy.model = "money"`, and whether it is worth its price. Pure.
+
+The answer comes from what is known, the best of these:
+
+- a burst of a known size is announced: the cache that `speed` finds for it;
+- LEAST_BURSTS or more past bursts: the plan that would have been the cheapest for them (`hindsight`, see `Advice`);
+- fewer: the cache that `speed` finds for the largest of them;
+- none: the cache that is right on average for bursts of every magnitude (`first_guess`); the configured size and
+  bandwidth, as long as nobody has looked for that.
+
+Where none would have been worth its bill, the boost is declined. One that outlasts the known bursts by far is of
+another kind: it is judged by what it has written so far, and expected to write as much again. An operator's boost is
+never declined.
+
+Who decides by money must know the prices. Until they are known nothing is bought but what an operator asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from elastio.core import governor
+from elastio.core.cycle import Cycle, Trigger
+from elastio.core.model import VolumeSpec
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState
+from elastio.strategy import speed
+from elastio.strategy.first_guess import SIZES_MB, first_plan
+from elastio.strategy.hindsight import PastLoad, Pause, Plan, gaps_s, plan_cost, slow_cost
+from elastio.strategy.hold import LEAST_GAPS, holding_s
+from elastio.strategy.market import MOST_HELD_S, Advice, Choice, Market, OwnedCache
+from elastio.strategy.speed import Bounds
+from elastio.strategy.tariff import Tariff
+from elastio.strategy.worth import Terms, hold_per_s, rebuy_price
+from elastio.units import MB, format_duration, format_size
+
+# Past bursts from which on they are replayed.
+LEAST_BURSTS = 3
+# A burst that lasts longer than every known one by this factor is of another kind, and may write as much again.
+BEYOND, AGAIN = 1.25, 2.0
+# A load is over when it was low for this long. The hold makes sure that a short pause does not release the cache.
+QUIET_S = 2.0
+# From the beginning of a burst to the sample that shows it.
+SEEN_S = 1.0
+
+
+def in_force(policy: Policy, cycle: Cycle | None) -> Policy:
+    """The policy with the bandwidths of the cycle's own cache; the same policy where nothing was chosen."""
+    return policy if cycle is None or cycle.choice is None else with_choice(policy, cycle.choice)
+
+
+def with_choice(policy: Policy, choice: Choice) -> Policy:
+    """The policy with the bandwidths of this choice."""
+    return replace(policy, cache_bandwidth_mb_s=choice.cache_mb_s, drain_bandwidth_mb_s=choice.drain_mb_s)
+
+
+def measured(policy: Policy, state: AgentState) -> Policy:
+    """The policy with the cutoff that the kernel has shown; before the first cache, with the module's default."""
+    return policy if state.cutoff_percent is None else replace(policy, cutoff=state.cutoff_percent / 100)
+
+
+def usable_share(policy: Policy) -> float:
+    """The share of a cache that is worth paying for: above it applications pay for the flush, see `governor`."""
+    return governor.NEARLY_FULL * policy.cutoff
+
+
+def terms_of(market: Market, policy: Policy, late_s: float) -> Terms:
+    """The terms of this device in the market."""
+    return market.terms(policy.backing_bandwidth_mb_s, usable_share(policy), late_s)
+
+
+def late_s(attach_s: Sequence[float], policy: Policy) -> float:
+    """Seconds from the beginning of a burst to its cache, as boosts of late took; else the policy's lead."""
+    return SEEN_S + median(attach_s) if attach_s else policy.lead_s
+
+
+def bounds_of(market: Market, policy: Policy) -> Bounds:
+    """The instance's limit and the configured bandwidth."""
+    most = min(market.bounds.most_mb_s, policy.bought_bandwidth_mb_s)
+    return Bounds(market.bounds.instance_mb_s, most)
+
+
+# --- what to buy -----------------------------------------------------------------------------------------
+
+
+def advised(
+    market: Market, policy: Policy, past: Sequence[PastLoad], pauses: Sequence[Pause], late: float
+) -> Advice | None:
+    """What fewer than LEAST_BURSTS bursts teach, by the formulas; without any, the first guess."""
+    if not past:
+        return Advice(0, 0.0, first_plan(terms_of(market, policy, late), market.offer, bounds_of(market, policy)))
+    largest = max(load.written_mb for load in past)
+    return Advice(len(past), largest, formula_plan(market, policy, largest, pauses, late), len(pauses))
+
+
+def formula_plan(
+    market: Market, policy: Policy, written_mb: float, pauses: Sequence[Pause], late: float
+) -> Plan | None:
+    """The best cache for one burst; None: none is worth its price. A larger one than allowed gets what is allowed."""
+    terms = terms_of(market, policy, late)
+    fitting_mb = min(written_mb, market.offer.most_bytes / MB * usable_share(policy))
+    found = speed.best_choice(terms, market.offer, fitting_mb * MB, bounds_of(market, policy))
+    if found is None:
+        return None
+    price = rebuy_price(terms, found.spec, found.app_mb_s, found.held_s)
+    gaps = gaps_s(terms, pauses, found.app_mb_s, found.drain_mb_s)
+    hold = holding_s(gaps, hold_per_s(terms, found.spec), price)
+    return Plan(found.spec, found.app_mb_s, found.drain_mb_s, max(0.0, found.late_s - late), hold, found.cost)
+
+
+def planned(plan: Plan, market: Market, reason: str) -> Choice:
+    """The choice that carries out this plan."""
+    bought = plan.spec.bandwidth_mb_s
+    drain = min(plan.drain_mb_s, bought)
+    tariff = market.tariff
+    hold = min(plan.holding_s, MOST_HELD_S)
+    return Choice(bought - drain, drain, hold, QUIET_S, tariff.minimum_s, tariff.step_s, _with_hold(reason, hold))
+
+
+def configured(market: Market, policy: Policy, size_bytes: int, late: float, reason: str) -> Choice:
+    """The configured bandwidths for a cache of this size, held until the rent equals the price of buying again."""
+    terms = terms_of(market, policy, late)
+    spec = VolumeSpec(size_bytes, policy.bought_bandwidth_mb_s, policy.cache_iops)
+    held_s = terms.overhead_s + size_bytes * usable_share(policy) / MB / policy.backing_bandwidth_mb_s
+    rebuy = rebuy_price(terms, spec, policy.cache_bandwidth_mb_s, held_s)
+    hold = min(MOST_HELD_S, holding_s((), hold_per_s(terms, spec), rebuy))
+    tariff = market.tariff
+    return Choice(
+        policy.cache_bandwidth_mb_s,
+        policy.drain_bandwidth_mb_s,
+        hold,
+        policy.inactivity_delay_s,
+        tariff.minimum_s,
+        tariff.step_s,
+        _with_hold(reason, hold),
+    )
+
+
+def _with_hold(reason: str, hold: float) -> str:
+    return f"{reason}; unused, it is held for its paid time and {format_duration(hold)} more"
+
+
+def plan_reason(advice: Advice) -> str:
+    """Why this plan, in words."""
+    if not advice.bursts:
+        sizes = f"{format_size(int(SIZES_MB[0] * MB))} to {format_size(int(SIZES_MB[-1] * MB))}"
+        return f"no burst is known yet: best on average for bursts of {sizes}"
+    if advice.bursts < LEAST_BURSTS:
+        return f"best for a burst of {format_size(int(advice.largest_mb * MB))}, the largest of {advice.bursts} known"
+    by = f"{advice.gaps} known pauses" if advice.gaps >= LEAST_GAPS else "what buying again costs"
+    return f"cheapest for the last {advice.bursts} bursts, the hold by {by}"
+
+
+# --- what is owned already -------------------------------------------------------------------------------
+
+
+def judged(
+    market: Market, policy: Policy, cycle: Cycle, best: Plan | None, past: Sequence[PastLoad], pauses: Sequence[Pause]
+) -> OwnedCache | None:
+    """What the past says of the cache of this cycle; None: an operator wants it, or nothing was chosen or is known.
+
+    `best` is the plan for these bursts, None: to buy nothing. With J for what the bursts would have cost (`hindsight`)
+    and c for what it costs to buy the best cache instead (`rebuy_price`), the owned one is outdated if
+
+        J(owned) - J(best) > c      without a best one: J(owned) > J(nothing)
+
+    Its paid time is paid whatever is done: until that is over, only the waiting that it causes counts, without bills.
+    """
+    choice = cycle.choice
+    if choice is None or not past or cycle.trigger is Trigger.OPERATOR:
+        return None
+    late = (cycle.times.boosted or cycle.started_at) - cycle.started_at
+    terms, spec = terms_of(market, policy, SEEN_S + late), cycle.provisioned
+    held_s = terms.overhead_s + past[-1].written_mb / terms.backing_mb_s
+    price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)
+    gaps = gaps_s(terms, pauses, choice.cache_mb_s, choice.drain_mb_s)
+    hold = min(MOST_HELD_S, holding_s(gaps, hold_per_s(terms, spec), price))
+    owned = Plan(spec, choice.cache_mb_s, choice.drain_mb_s, 0.0, hold if best is None else best.holding_s)
+    cost = plan_cost(terms, owned, past)
+    if best is None:
+        return OwnedCache(cycle.token, hold, cost > slow_cost(terms, past))
+    least = plan_cost(terms, best, past) + rebuy_price(terms, best.spec, best.app_mb_s, held_s)
+    free = replace(terms, tariff=Tariff(terms.tariff.currency))
+    waiting = plan_cost(free, replace(owned, holding_s=math.inf), past)
+    return OwnedCache(cycle.token, hold, is_outdated=cost > least, is_hindrance=waiting > least)
+
+
+# --- whether at all --------------------------------------------------------------------------------------
+
+
+def why_declined(market: Market, policy: Policy, advice: Advice, late: float) -> str:
+    """Why no cache is bought for a load like the last ones, with the bill of the configured one where that says it."""
+    if not advice.bursts:
+        return "no burst is known yet, and for most that might come no cache would be worth its price"
+    bill = bill_refusal(market, policy, advice.largest_mb, late)
+    known = f"none of the last {advice.bursts} bursts would have been worth a cache"
+    return f"{known}: {bill}" if bill else known
+
+
+def bill_refusal(market: Market, policy: Policy, written_mb: float, late: float) -> str:
+    """Why a boost with the configured bandwidth is not worth its bill for such a burst; empty: it is."""
+    terms = terms_of(market, policy, late)
+    fitting = min(written_mb, market.offer.most_bytes / MB * usable_share(policy)) * MB
+    found = speed.choice(terms, market.offer, fitting, policy.bought_bandwidth_mb_s, policy.drain_bandwidth_mb_s, late)
+    return "" if found is None else speed.boost_refusal(terms, found, fitting)
+
+
+def outlasted_mb(state: AgentState, advice: Advice, now: float, policy: Policy) -> float | None:
+    """What a burst that outlasts every known one may write, in MB; None: it does not outlast them."""
+    since = state.load.above_since
+    lasted_s = 0.0 if since is None else now - since
+    longest_s = advice.largest_mb / policy.backing_bandwidth_mb_s
+    return AGAIN * lasted_s * policy.backing_bandwidth_mb_s if lasted_s > BEYOND * longest_s else None

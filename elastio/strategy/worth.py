@@ -1,0 +1,91 @@
+"""What a second is worth: the values that every decision in money starts from. Pure.
+
+Theory of operation. While a machine waits for its volume, it costs what it costs at work. A cache shortens the wait and
+costs money for as long as it exists. Every decision about a cache compares the two, in the currency of one tariff:
+
+    v    price of a second of waiting                      `Terms.waiting_per_s`
+    b    bandwidth of the backing volume, MB/s             `Terms.backing_mb_s`
+    B    bandwidth that applications get from the cache    an argument, MB/s
+    c_l  price of a second without the cache in a burst:   c_l = v (1 - b/B)
+    c_h  price of a second of owning the cache             c_h = price per hour / 3600
+    c_b  price of releasing a cache and buying another     `rebuy_price`
+
+In a second at b instead of B, an application does what it could have done in b/B seconds; the rest of the second is
+lost. In the published cost model a second of the run costs what the backing volume costs, v = b x size in AGBs. In
+money v is what an hour of the machine is worth to its owner, which no program can know: it is configured.
+
+`speed` decides how large and how fast a cache is, and whether to buy one; `hold` when to release it; `lead` how long
+before a burst to buy it. The prices are those of `tariff`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastio.core.model import VolumeSpec
+from elastio.strategy.tariff import Tariff
+from elastio.units import KIB, MB
+
+# A byte that a cache absorbs is written to it and read from it once more than without a cache. The write to the backing
+# volume is made either way.
+EXTRA_PASSES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The prices, and the device that a cache is bought for.
+
+    `tariff` is that of the cache volume, and `waiting_per_s` is in its currency. `cutoff` is the share of a cache that
+    can be dirty, `efficiency` the share of its bandwidth that is left for data. `late_s` is the time from the beginning
+    of a burst to the moment at which a cache that is bought then takes writes. `overhead_s` is for how long a cache is
+    billed beyond the burst and its flush, to be attached and released. `per_boost` is what a boost costs beside its
+    volume, for calls. `request_bytes` is the mean size of requests.
+    """
+
+    tariff: Tariff
+    waiting_per_s: float
+    backing_mb_s: float
+    cutoff: float = 0.70
+    efficiency: float = 1.0
+    late_s: float = 0.0
+    overhead_s: float = 0.0
+    per_boost: float = 0.0
+    request_bytes: int = 128 * KIB
+
+
+def late_per_s(terms: Terms, app_mb_s: float) -> float:
+    """c_l: what a second of a burst costs in which a cache of `app_mb_s` is missing; 0 if it would not be faster."""
+    return terms.waiting_per_s * max(0.0, 1 - terms.backing_mb_s / app_mb_s) if app_mb_s > 0 else 0.0
+
+
+def hold_per_s(terms: Terms, spec: VolumeSpec) -> float:
+    """c_h: what a second of owning this cache costs."""
+    return terms.tariff.per_hour(spec) / 3600
+
+
+def rebuy_price(terms: Terms, spec: VolumeSpec, app_mb_s: float, held_s: float) -> float:
+    """c_b: what it costs to release this cache and to buy an equal one for the next burst, instead of holding it.
+
+    The next burst waits for `late_s`, calls are made, and a volume is billed for `overhead_s` and up to its least
+    billed time: `held_s` is how long the next boost lasts by itself, overhead included.
+    """
+    needed_s = max(0.0, held_s - terms.overhead_s)
+    again = terms.tariff.cost(spec, held_s) - hold_per_s(terms, spec) * needed_s
+    return late_per_s(terms, app_mb_s) * terms.late_s + again + terms.per_boost
+
+
+def extra_requests(terms: Terms, absorbed_bytes: float) -> float:
+    """How many requests a cache serves to absorb and flush so much; without it there were none of them."""
+    return EXTRA_PASSES * absorbed_bytes / terms.request_bytes
+
+
+def room_share(terms: Terms, spec: VolumeSpec, app_mb_s: float, held_s: float) -> float:
+    """The share of boosts that must need the last MB of room for it to pay; above 1: room never pays.
+
+    A missing MB is written at b instead of B: v (1/b - 1/B). An MB of room takes 1/cutoff MB of volume, whose price is
+    what a larger volume of the same bandwidth costs more, for `held_s`.
+    """
+    more = VolumeSpec(spec.size_bytes + round(MB / terms.cutoff), spec.bandwidth_mb_s, spec.iops)
+    price = terms.tariff.cost(more, held_s) - terms.tariff.cost(spec, held_s)
+    missing = late_per_s(terms, app_mb_s) / terms.backing_mb_s
+    return price / missing if missing > 0 else float("inf")

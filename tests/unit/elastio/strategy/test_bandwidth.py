@@ -1,0 +1,278 @@
+"""The bandwidth of the next cache: what bursts teach, that nothing is bought above B*, and that a raise has to pay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastio.core.model import Identity
+from elastio.core.observation import Observation
+from elastio.core.state import AgentState
+from elastio.strategy import learning
+from elastio.strategy.account import AtCap, Totals
+from elastio.strategy.bandwidth import (
+    FORGOTTEN_AFTER,
+    KEPT,
+    LEAST_INSTANTS,
+    BurstLesson,
+    LearnedBandwidth,
+    SpeedBounds,
+    learn,
+    lesson_of,
+    next_mb_s,
+    noted,
+)
+from elastio.strategy.inflection import MOST_UNKNOWN, STEP
+from elastio.units import MB
+from tests.values import POLICY
+
+BOUNDS = SpeedBounds(32.0, 16.0, 256.0)
+NUMBERS = count(1)
+
+
+@dataclass(frozen=True)
+class App:
+    """Computes for `rest_s`, and waits while `moved_mb` move at the bandwidth, or at `most_mb_s` of something else."""
+
+    rest_s: float
+    moved_mb: float
+    most_mb_s: float = math.inf
+
+    def best_mb_s(self, stop_gain: float) -> float:
+        """By definition: the bandwidth from which on a doubling saves at most the gain, by bisection."""
+        low, high = 1e-6, 1e9
+        for _ in range(200):
+            middle = (low * high) ** 0.5
+            saved = 1 - self.time_s(2 * middle) / self.time_s(middle)
+            low, high = (middle, high) if saved > stop_gain else (low, middle)
+        return high
+
+    def time_s(self, mb_s: float) -> float:
+        return self.rest_s + self.moved_mb / mb_s
+
+    def at(self, mb_s: float) -> BurstLesson:
+        """What its account shows: it waits, as far as can be seen, for bandwidth."""
+        waited_s = self.moved_mb / min(mb_s, self.most_mb_s)
+        return BurstLesson(next(NUMBERS), mb_s, self.rest_s + waited_s, waited_s, self.moved_mb, self.moved_mb)
+
+
+def run(
+    bursts: int, app: App, known: LearnedBandwidth | None = None, bounds: SpeedBounds = BOUNDS, limit: float = math.inf
+) -> tuple[LearnedBandwidth, list[float], list[str]]:
+    """So many bursts, each with the cache that was learned before; what was bought, and what was said."""
+    known, bought, told = known or LearnedBandwidth(bounds.first_mb_s), [], []
+    for _ in range(bursts):
+        bought.append(next_mb_s(known, bounds, limit))
+        known, why = learn(noted(known, app.at(bought[-1])), bounds, limit)
+        told += [why] if why else []
+    return known, bought, told
+
+
+@pytest.mark.parametrize("best", [40.0, 64.0, 91.0, 180.0, 250.0])
+def test_from_half_of_b_star_it_is_within_a_step_after_three_bursts_and_never_above(best: float) -> None:
+    app = App(10.0, 10.0 * best * 0.1 / 0.9)
+    assert app.best_mb_s(0.05) == pytest.approx(best, rel=0.01)
+    bounds = SpeedBounds(best / 2, best / 8, 1e6)
+    known, bought, told = run(3, app, bounds=bounds)
+    assert best / STEP * 0.999 <= known.mb_s <= best * 1.001
+    assert max(bought) <= best
+    assert len(told) == 2
+    assert run(9, app, known, bounds)[0].mb_s == known.mb_s
+
+
+@pytest.mark.parametrize(
+    ("most", "limit", "end"), [(90.0, math.inf, 64.0), (128.0, math.inf, 128.0), (1e9, 100.0, 90.5)]
+)
+def test_never_above_the_bound_or_what_the_instance_carries(most: float, limit: float, end: float) -> None:
+    known, bought, _ = run(9, App(1.0, 1000.0), bounds=replace(BOUNDS, most_mb_s=most), limit=limit)
+    assert max(bought) == next_mb_s(known, replace(BOUNDS, most_mb_s=most), limit) == pytest.approx(end, abs=0.1)
+
+
+def test_it_is_lowered_at_once_when_the_load_is_low_and_not_below_what_the_load_moves() -> None:
+    known, _, _ = run(6, App(1.0, 1000.0))
+    assert known.mb_s == 256.0
+    low = App(10.0, 300.0, 500.0)
+    steps = [run(number, low, known)[0].mb_s for number in range(1, KEPT + 2)]
+    assert steps == sorted(steps, reverse=True)
+    assert 300 / 10.6 / STEP <= steps[-1] < 300 / 10.6 * 9.1
+
+
+@pytest.mark.parametrize(("waited_s", "waited_mb"), [(0.0, 0.0), (0.5, 20.0), (2.0, 40.0)])
+def test_a_load_that_hardly_waits_still_has_to_fit(waited_s: float, waited_mb: float) -> None:
+    known = LearnedBandwidth(256.0)
+    for _ in range(KEPT):
+        fits = BurstLesson(next(NUMBERS), known.mb_s, 100.0, waited_s, waited_mb, 4000.0)
+        known, _ = learn(noted(known, fits), BOUNDS, math.inf)
+    assert 40 / STEP <= known.mb_s <= 40
+    fits = replace(fits, at=next(NUMBERS), moved_mb=9000.0)
+    after, _ = learn(noted(replace(known, lessons=()), fits), BOUNDS, math.inf)
+    assert after.mb_s == known.mb_s, "more would save nothing"
+
+
+def test_a_curve_is_not_believed_far_from_where_it_was_measured() -> None:
+    waits = BurstLesson(next(NUMBERS), 256.0, 100.0, 100.0, 1000.0, 1000.0)
+    assert learn(noted(LearnedBandwidth(256.0), waits), BOUNDS, math.inf)[0].mb_s == pytest.approx(64.0)
+
+
+def test_bounds_that_were_changed_meanwhile_hold_for_the_next_purchase() -> None:
+    known = LearnedBandwidth(128.0)
+    assert next_mb_s(known, replace(BOUNDS, most_mb_s=100.0), math.inf) == 100.0
+    assert next_mb_s(known, BOUNDS, 50.0) == next_mb_s(None, replace(BOUNDS, first_mb_s=60.0), 50.0) == 50.0
+    assert next_mb_s(known, replace(BOUNDS, least_mb_s=150.0), 50.0) == 150.0
+
+
+def test_one_unusual_burst_decides_nothing_alone() -> None:
+    known, _, _ = run(6, App(10.0, 100.0))
+    after, why = learn(noted(known, App(0.5, 0.1).at(known.mb_s)), BOUNDS, math.inf)
+    assert (after.mb_s, why) == (known.mb_s, "")
+
+
+def test_a_raise_that_saves_less_than_half_of_the_promise_is_taken_back_and_remembered() -> None:
+    known, bought, told = run(3, App(1.0, 100.0, most_mb_s=32.0))
+    assert bought == pytest.approx([32, 32 * STEP, 32])
+    assert len(told) == 2
+    assert known.refused_mb_s == pytest.approx(32 * STEP)
+    _, bought, told = run(FORGOTTEN_AFTER, App(1.0, 100.0), known)
+    assert bought[:-1] == [32.0] * (FORGOTTEN_AFTER - 1)
+    assert bought[-1] == pytest.approx(32 * STEP)
+    assert len(told) >= 1
+
+
+def test_a_raise_that_saves_half_of_the_promise_stays() -> None:
+    known, _, _ = run(1, App(1.0, 100.0))
+    assert known.trial is not None
+    for share, stays in ((0.45, False), (0.55, True)):
+        rate = known.trial.rate_mb_s / (1 - share * known.trial.promised)
+        lesson = replace(App(1.0, 100.0).at(known.mb_s), moved_mb=rate * (1 + 100 / known.mb_s))
+        after, _ = learn(noted(known, lesson), BOUNDS, math.inf)
+        assert (after.mb_s >= known.mb_s) is stays
+
+
+def test_nothing_is_raised_while_a_raise_is_not_judged() -> None:
+    known, _, _ = run(1, App(1.0, 100.0))
+    after, why = learn(noted(known, App(1.0, 100.0).at(32.0)), BOUNDS, math.inf)
+    assert (after.mb_s, after.trial, why) == (known.mb_s, known.trial, "")
+
+
+def test_a_raise_that_changed_bounds_keep_from_being_bought_is_given_up() -> None:
+    known, _, _ = run(1, App(1.0, 4000.0))
+    assert known.trial is not None
+    bounds = SpeedBounds(200.0, 200.0, 800.0)
+    _, bought, _ = run(8, App(1.0, 4000.0), known, bounds)
+    assert bought[0] == 200.0
+    assert bought[-1] > 400.0
+
+
+def test_the_same_burst_is_learned_from_once() -> None:
+    lesson = App(1.0, 100.0).at(32.0)
+    known = noted(LearnedBandwidth(32.0), lesson)
+    assert noted(known, lesson) is known
+    known, _ = learn(known, BOUNDS, math.inf)
+    assert not noted(known, lesson).is_fresh
+
+
+SECONDS = st.floats(0.5, 1e5)
+LESSONS = st.builds(
+    lambda seconds, share, mb_s, beside, bought: BurstLesson(
+        next(NUMBERS), bought, seconds, share * seconds, share * seconds * mb_s, (share * mb_s + beside) * seconds
+    ),
+    SECONDS,
+    st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)),
+    st.floats(0.01, 5000),
+    st.floats(0, 500),
+    st.sampled_from([16.0, 32.0, 32 * STEP, 64.0, 256.0]),
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(LESSONS, min_size=1, max_size=30),
+    st.floats(0.01, 0.4),
+    st.sampled_from([math.inf, 20.0, 100.0, -5.0]),
+    st.sampled_from([32.0, 200.0, 1e6]),
+)
+def test_nothing_is_bought_above_b_star_ever(
+    lessons: list[BurstLesson], stop_gain: float, limit: float, most: float
+) -> None:
+    """B* by its definition, of the last bursts together: a doubling from what is bought on saves more than the gain."""
+    bounds = SpeedBounds(32.0, 16.0, most, stop_gain)
+    known = LearnedBandwidth(bounds.first_mb_s)
+    for number, lesson in enumerate(lessons, 1):
+        is_bought = replace(lesson, mb_s=next_mb_s(known, bounds, limit)) if number % 2 else lesson
+        known, _ = learn(noted(known, is_bought), bounds, limit)
+        mb_s = next_mb_s(known, bounds, limit)
+        assert bounds.least_mb_s <= mb_s <= max(bounds.least_mb_s, min(bounds.most_mb_s, limit))
+        assert math.log(mb_s / 32, STEP) == pytest.approx(round(math.log(mb_s / 32, STEP)), abs=1e-6) or mb_s in (
+            most,
+            limit,
+        )
+        last = lessons[max(0, number - KEPT) : number]
+        rest_s = sum(each.seconds - each.waited_s for each in last)
+        waited_mb, moved_mb = sum(each.waited_mb for each in last), sum(each.moved_mb for each in last)
+        saved_s, time_s = waited_mb / mb_s / 2, rest_s + waited_mb / mb_s
+        is_below = saved_s >= stop_gain * time_s * (1 - 1e-6)
+        is_needed = mb_s <= moved_mb / sum(each.seconds for each in last) * (1 + 1e-6)
+        assert is_below or is_needed or mb_s == bounds.least_mb_s
+
+
+# --- from the account ------------------------------------------------------------------------------------------
+
+
+def totals(bandwidth_s: float, seconds: float = 10.0, unknown_s: float = 0.0, instants: int = 100) -> Totals:
+    waited = AtCap(bandwidth_s, bandwidth_s * 20 * MB)
+    return Totals(
+        seconds=seconds,
+        unclear_s=unknown_s,
+        least=waited,
+        likely=waited,
+        most=waited,
+        moved_bytes=int(seconds * 8 * MB),
+        instants=instants,
+    )
+
+
+def test_a_burst_teaches_what_the_cgroup_shows_that_waited_longest_for_bandwidth() -> None:
+    asleep = totals(0.5, seconds=1000.0)
+    found = lesson_of(7.0, 64.0, {"logs": asleep, "db": totals(4.0), "web": totals(1.0)})
+    assert found is not None
+    assert (found.at, found.mb_s, found.seconds, found.waited_s) == (7.0, 64.0, 10.0, 4.0)
+    assert [found.waited_mb, found.moved_mb] == pytest.approx([80.0, 80.0])
+
+
+def test_what_is_seen_too_little_of_or_is_unknown_teaches_nothing() -> None:
+    assert lesson_of(7.0, 64.0, {}) is None
+    assert lesson_of(7.0, 64.0, {"db": totals(4.0, instants=LEAST_INSTANTS - 1)}) is None
+    assert lesson_of(7.0, 64.0, {"db": totals(4.0, instants=LEAST_INSTANTS)}) is not None
+    assert lesson_of(7.0, 64.0, {"db": totals(4.0, unknown_s=10.1 * MOST_UNKNOWN)}) is None
+
+
+# --- what the instance carries ---------------------------------------------------------------------------------
+
+LIMIT_MB_S = 300.0
+LEARNS = replace(POLICY, bandwidth=SpeedBounds(400.0, 100.0, 800.0), drain_bandwidth_mb_s=30.0)
+
+
+def known_by(state: AgentState) -> AgentState:
+    """The state after the cloud has said what the instance carries."""
+    who = Identity("sim", "i-1", "zone-a", "region-1", "m.large", LIMIT_MB_S)
+    return learning.with_burst(replace(state, identity=who), Observation(0.0, 0.0), LEARNS)[0]
+
+
+def test_what_the_instance_carries_holds_over_a_restart() -> None:
+    """Until the cloud answers again, and within a boost that goes on."""
+    idle = AgentState(recovered=True, bandwidth=LearnedBandwidth(600.0))
+    started = replace(known_by(idle), identity=None)
+    assert learning.in_force(LEARNS, started).cache_bandwidth_mb_s == LIMIT_MB_S - 2 * 30.0
+
+
+def test_until_the_cloud_has_ever_answered_no_more_is_bought_than_at_first() -> None:
+    known = LearnedBandwidth(600.0)
+    assert learning.in_force(LEARNS, AgentState(bandwidth=known)).cache_bandwidth_mb_s == 400.0
+    fresh = replace(known, lessons=(App(1.0, 100.0).at(600.0),), is_fresh=True)
+    state = AgentState(recovered=True, bandwidth=fresh)
+    assert learning.with_burst(state, Observation(0.0, 0.0), LEARNS) == (state, "")

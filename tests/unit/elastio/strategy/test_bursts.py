@@ -1,0 +1,145 @@
+"""Bursts as they are found in samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from elastio.strategy.bursts import KEPT, BurstWatch, LoadRun, PastBurst, own_rate, past_loads, pauses, with_run
+from elastio.strategy.hindsight import Pause
+from tests.values import present
+
+BACKING = 20.0
+
+
+def watched(*loads: tuple[float, float], watch: BurstWatch | None = None) -> BurstWatch:
+    """The watch after (seconds, MB/s written) in samples of a second; quiet time is one run, as in the history."""
+    watch = watch or BurstWatch()
+    at = 0.0 if math.isinf(watch.seen_wall) else watch.seen_wall
+    for seconds, mb_s in loads:
+        steps = [seconds] if mb_s == 0 else [1.0] * int(seconds)
+        for step in steps:
+            watch = with_run(watch, LoadRun(at, step, mb_s * step, mb_s * step), BACKING, 0.3, 0.25)
+            at += step
+    return watch
+
+
+def test_a_burst_has_its_bytes_its_end_and_its_fastest_sample() -> None:
+    found = watched((10, 0), (5, 20), (6, 80), (30, 0)).bursts
+    assert found == (PastBurst(10.0, 21.0, 580.0, 80.0),)
+
+
+def test_a_burst_that_goes_on_is_not_known_yet() -> None:
+    watch = watched((10, 0), (5, 20))
+    assert watch.bursts == ()
+    assert len(watched((5, 0), watch=watch).bursts) == 1
+
+
+@pytest.mark.parametrize(("pause_s", "bursts"), [(1, 1), (3, 2)])
+def test_a_pause_of_two_seconds_ends_a_burst(pause_s: float, bursts: int) -> None:
+    found = watched((5, 20), (pause_s, 0), (5, 20), (30, 0)).bursts
+    assert len(found) == bursts
+    assert sum(b.written_mb for b in found) == 200
+
+
+def test_a_low_load_neither_begins_nor_lengthens_a_burst() -> None:
+    found = watched((20, 4), (5, 20), (20, 4)).bursts
+    assert [(b.begun_wall, b.ended_wall, b.written_mb) for b in found] == [(20, 25, 100)]
+
+
+def test_a_burst_of_reads_alone_is_not_kept() -> None:
+    watch = BurstWatch()
+    for at in range(5):
+        watch = with_run(watch, LoadRun(at, 1.0, 0.0, 20.0), BACKING, 0.3, 0.25)
+    assert watch.current is not None
+    assert watched((30, 0), watch=watch).bursts == ()
+
+
+@pytest.mark.parametrize("jump_s", [100.0, -100.0])
+def test_what_nobody_saw_ends_a_burst(jump_s: float) -> None:
+    watch = watched((100, 0), (5, 20))
+    later = with_run(watch, LoadRun(105 + jump_s, 1.0, 20.0, 20.0), BACKING, 0.3, 0.25)
+    assert [b.written_mb for b in later.bursts] == [100]
+    assert later.current is not None
+    assert later.current.begun_wall == 105 + jump_s
+
+
+def test_only_the_last_bursts_are_kept() -> None:
+    watch = watched(*((2, 20), (10, 0)) * (KEPT + 5))
+    assert len(watch.bursts) == KEPT
+    assert watch.bursts[-1].begun_wall == pytest.approx((KEPT + 4) * 12)
+
+
+@pytest.mark.parametrize(
+    ("peak", "rate"),
+    [(10, 10), (20, math.inf), (24, math.inf), (40, 40), (70, math.inf), (120, math.inf), (0, math.inf)],
+)
+def test_a_rate_that_neither_volume_explains_is_the_applications_own(peak: float, rate: float) -> None:
+    assert own_rate(peak, BACKING, 80.0) == rate
+
+
+CACHED = PastBurst(0.0, 10.0, 300.0, 45.0, offered_mb_s=80.0)
+
+
+@pytest.mark.parametrize(
+    ("cached_mb_s", "rate"),
+    [
+        ((22, 22, 22), 22),  # near the backing volume's 20: the cache offered 80
+        ((45, 22, 22), 22),  # one sample that catches up
+        ((80, 78, 60), math.inf),
+        ((30, 22), 45),  # too few: its peak
+        ((12, 12, 12), 45),  # the end of a burst that has written 20 without a cache
+    ],
+)
+def test_on_a_cache_a_rate_below_what_it_offers_is_the_applications_own(
+    cached_mb_s: tuple[float, ...], rate: float
+) -> None:
+    (found,) = past_loads([replace(CACHED, cached_mb_s=cached_mb_s)], BACKING, 80)
+    assert found.rate_mb_s == rate
+
+
+def test_a_burst_that_the_backing_volume_limited_is_as_fast_as_the_fastest_on_a_cache() -> None:
+    limited, slow = PastBurst(20.0, 30.0, 200.0, 20.0), PastBurst(40.0, 50.0, 90.0, 9.0)
+    own = [replace(CACHED, cached_mb_s=(rate,) * 3) for rate in (24.0, 30.0)]
+    assert [load.rate_mb_s for load in past_loads([*own, limited, slow], BACKING, 80)] == [24, 30, 30, 9]
+    small = PastBurst(0.0, 10.0, 60.0, 6.0, (6.0,) * 3, 80.0)
+    assert [load.rate_mb_s for load in past_loads([small, limited], BACKING, 80)] == [6, 20]
+
+
+def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache() -> None:
+    """Else the small cache that fits would be followed by a fast one, and that by a small one again."""
+    on_fast, on_small = (
+        replace(CACHED, cached_mb_s=(24.0,) * 3),
+        replace(CACHED, cached_mb_s=(24.0,) * 3, offered_mb_s=25),
+    )
+    assert [load.rate_mb_s for load in past_loads([on_fast, on_small], BACKING, 80)] == [24, 24]
+    assert past_loads([on_small], BACKING, 80)[0].rate_mb_s == math.inf
+    on_slower = PastBurst(0.0, 10.0, 60.0, 14.0, (14.0,) * 3, 20.0)
+    assert [load.rate_mb_s for load in past_loads([on_slower, on_small], BACKING, 80)] == [14, math.inf]
+
+
+def test_a_burst_keeps_its_fastest_whole_samples_on_a_cache() -> None:
+    watch = with_run(BurstWatch(), LoadRun(-1.0, 0.5, 10.0, 10.0, 0), BACKING, 0.3, 0.25)
+    watch = with_run(watch, LoadRun(-0.5, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
+    assert present(watch.current).cached_mb_s == ()
+    for at, (mb_s, offered) in enumerate(((20, 0), (45, 80), (22, 80), (23, 80), (24, 80))):
+        watch = with_run(watch, LoadRun(float(at), 1.0, mb_s, mb_s, offered), BACKING, 0.3, 0.25)
+    watch = with_run(watch, LoadRun(5.0, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
+    assert present(watch.current).cached_mb_s == (45, 24, 23)
+    assert present(watch.current).offered_mb_s == 80
+    watch = with_run(watch, LoadRun(5.1, 1.0, 30.0, 30.0, 500), BACKING, 0.3, 0.25)
+    assert (present(watch.current).cached_mb_s, present(watch.current).offered_mb_s) == ((30,), 500)
+
+
+def test_pauses_and_gaps_follow_their_bursts() -> None:
+    found = watched((10, 20), (20, 0), (10, 20), (40, 0), (10, 20), (5, 0)).bursts
+    assert [load.pause_s for load in past_loads(found, BACKING, 80)] == [20, 40, 30]
+    assert pauses(found) == (Pause(20, 200, 10), Pause(40, 200, 10))
+    assert math.isinf(past_loads(found[:1], BACKING, 80)[0].pause_s)
+
+
+def test_nothing_is_known_of_no_burst() -> None:
+    assert past_loads((), BACKING, 80) == ()
+    assert pauses(()) == ()

@@ -1,0 +1,272 @@
+"""What is bought by money, and when it is declined."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from elastio.core import boosting
+from elastio.core.cycle import Cycle, Trigger
+from elastio.core.detection import Detection, Event
+from elastio.core.machine import decide
+from elastio.core.model import Forecast, Rates, RequestKind, Spend
+from elastio.core.observation import Observation
+from elastio.core.policy import Caps, Policy
+from elastio.core.state import AgentState, LoadWatch, Phase
+from elastio.strategy import money
+from elastio.strategy.first_guess import first_plan
+from elastio.strategy.hindsight import PastLoad, Pause, Plan, best_plan
+from elastio.strategy.market import Advice, Choice, OwnedCache
+from elastio.units import GIB, MB
+from tests.simulated import MARKET, by_money
+from tests.values import (
+    BOOSTED,
+    FORMATTED,
+    HIGH,
+    NOW,
+    POLICY,
+    asked,
+    backing,
+    busy_sample,
+    cached,
+    host,
+    present,
+    seen,
+    state,
+)
+from tests.values import cycle as values_cycle
+
+MONEY = by_money(POLICY)
+DEAR = by_money(POLICY, replace(MARKET, waiting_per_s=1e-9))
+PAST = (PastLoad(2000.0, math.inf, 300.0),) * 5
+LATE_S = 7.0
+DEARLY_AWAITED = replace(MARKET, waiting_per_s=1e-3)
+
+
+def advice(policy: Policy = MONEY, past: tuple[PastLoad, ...] = PAST) -> Advice:
+    market = present(policy.market)
+    plan = best_plan(money.terms_of(market, policy, LATE_S), market.offer, past, money.bounds_of(market, policy))
+    return Advice(len(past), max(load.written_mb for load in past), plan)
+
+
+def idle(load: LoadWatch = HIGH) -> AgentState:
+    return state(Phase.IDLE, load=load)
+
+
+def loaded(known: Advice | None = None, **changes: object) -> Observation:
+    return seen(host(backing()), sample=busy_sample(), advice=known, **changes)
+
+
+def wanted(policy: Policy, obs: Observation, before: AgentState | None = None) -> Detection | None:
+    return boosting.wanted(before or idle(), obs, policy)
+
+
+def test_without_a_known_burst_the_settings_are_bought_and_held_by_the_tariff() -> None:
+    plan = present(present(wanted(MONEY, loaded())).plan)
+    choice = present(plan.choice)
+    assert plan.size_bytes == POLICY.initial_size_bytes
+    assert (choice.cache_mb_s, choice.drain_mb_s) == (POLICY.cache_bandwidth_mb_s, POLICY.drain_bandwidth_mb_s)
+    assert (choice.minimum_s, choice.quiet_s) == (60.0, POLICY.inactivity_delay_s)
+    assert 0 < choice.holding_s < 3600
+
+
+def test_by_agbs_nothing_is_chosen_whatever_is_known() -> None:
+    plan = present(present(wanted(POLICY, loaded(advice()))).plan)
+    assert plan.choice is None
+    assert plan.size_bytes == POLICY.initial_size_bytes
+
+
+def test_the_plan_that_was_cheapest_for_the_past_is_bought_and_recorded() -> None:
+    best = present(advice().plan)
+    decision = decide(idle(), loaded(advice()), MONEY)
+    cycle = present(decision.state.cycle)
+    choice = present(cycle.choice)
+    assert decision.state.phase is Phase.ATTACHING
+    assert cycle.spec.size_bytes == best.spec.size_bytes
+    assert cycle.spec.bandwidth_mb_s == pytest.approx(best.spec.bandwidth_mb_s)
+    assert (choice.cache_mb_s, choice.drain_mb_s) == (cycle.spec.bandwidth_mb_s - best.drain_mb_s, best.drain_mb_s)
+    assert choice.reason in decision.reason
+
+
+def test_a_plan_stays_within_the_settings_and_the_instance() -> None:
+    market = present(MONEY.market)
+    limited = replace(market, bounds=replace(market.bounds, instance_mb_s=60.0))
+    small = replace(market, offer=replace(market.offer, most_bytes=GIB))
+    assert present(advice(by_money(POLICY, limited)).plan).spec.bandwidth_mb_s <= 60
+    assert present(advice(by_money(POLICY, small)).plan).spec.size_bytes == GIB
+    slower = replace(MONEY, cache_bandwidth_mb_s=50.0)
+    assert present(advice(slower).plan).spec.bandwidth_mb_s <= 50
+
+
+def test_a_plan_that_waits_before_it_buys_is_waited_for() -> None:
+    known = advice()
+    late = replace(known, plan=replace(present(known.plan), delay_s=30.0))
+    early = idle(load=LoadWatch(above_since=NOW - 20, utilization=1.0))
+    after = idle(load=LoadWatch(above_since=NOW - 30, utilization=1.0))
+    assert wanted(MONEY, loaded(late), early) is None
+    assert present(wanted(MONEY, loaded(late), after)).event is Event.BOOST_WANTED
+
+
+def test_few_bursts_are_answered_by_the_formulas() -> None:
+    few = present(money.advised(MARKET, MONEY, PAST[:2], (Pause(300.0, 4000.0, 60.0),), LATE_S))
+    assert few.bursts == 2
+    assert present(few.plan).spec.bandwidth_mb_s <= POLICY.bought_bandwidth_mb_s
+
+
+def test_before_any_burst_the_first_guess_is_bought() -> None:
+    terms, bounds = money.terms_of(DEARLY_AWAITED, MONEY, LATE_S), money.bounds_of(DEARLY_AWAITED, MONEY)
+    guess = present(first_plan(terms, DEARLY_AWAITED.offer, bounds))
+    none_known = present(money.advised(DEARLY_AWAITED, MONEY, (), (), LATE_S))
+    assert (none_known.bursts, none_known.plan) == (0, guess)
+    found = present(wanted(by_money(POLICY, DEARLY_AWAITED), loaded(none_known)))
+    assert present(found.plan).size_bytes == guess.spec.size_bytes
+    assert present(wanted(DEAR, loaded(money.advised(present(DEAR.market), DEAR, (), (), LATE_S)))).event is (
+        Event.BOOST_DECLINED
+    )
+
+
+def test_the_cutoff_that_the_kernel_showed_decides_how_much_room_a_size_has() -> None:
+    """By default 40 % of a cache can be dirty; the kernel shows 80 %."""
+    burst = Forecast(NOW + 5, 2000 * MB, 1.0)
+    before = state(Phase.IDLE, awaited=replace(burst, is_announced=True))
+    supposed = present(present(wanted(MONEY, loaded(), before)).plan)
+    measured = present(present(wanted(MONEY, loaded(), replace(before, cutoff_percent=80))).plan)
+    assert measured.size_bytes <= supposed.size_bytes / 2 + GIB
+
+
+def test_the_cutoff_is_kept_from_the_attachment_on() -> None:
+    coming = state(Phase.ATTACHING, values_cycle())
+    after = decide(coming, seen(host(cached(cutoff_percent=70), FORMATTED)), MONEY).state
+    assert after.phase is Phase.BOOSTING
+    assert after.cutoff_percent == 70
+
+
+# --- declined --------------------------------------------------------------------------------------------
+
+
+def test_a_boost_whose_bill_is_above_the_time_it_saves_is_declined_once_for_each_load() -> None:
+    known = advice(DEAR)
+    assert known.plan is None
+    declined = decide(idle(), loaded(known), DEAR)
+    assert declined.state.phase is Phase.IDLE
+    assert declined.state.cycle is None
+    assert declined.reason.startswith("no boost")
+    again = decide(declined.state, loaded(known), DEAR)
+    assert not again.reason
+    later = replace(declined.state, load=LoadWatch(above_since=NOW - 1, utilization=1.0))
+    assert decide(later, loaded(known), DEAR).reason.startswith("no boost")
+
+
+def test_a_burst_that_outlasts_all_known_ones_is_judged_by_itself() -> None:
+    short = Advice(5, 40.0)
+    long_load = idle(load=LoadWatch(above_since=NOW - 200, utilization=1.0))
+    assert present(wanted(MONEY, loaded(short))).event is Event.BOOST_DECLINED, "5 s so far, and 2 s are usual"
+    assert present(wanted(MONEY, loaded(short), long_load)).event is Event.BOOST_WANTED
+    assert present(wanted(DEAR, loaded(short), long_load)).event is Event.BOOST_DECLINED
+
+
+def test_without_known_prices_nothing_is_bought_and_nothing_guessed() -> None:
+    unknown = replace(MONEY, market=None)
+    assert wanted(unknown, loaded(advice())) is None
+    assert decide(idle(), loaded(advice()), unknown).state.phase is Phase.IDLE
+
+
+def test_an_operator_is_told_that_it_is_not_worth_it_and_gets_the_cache() -> None:
+    obs = replace(loaded(advice(DEAR)), requests=asked(RequestKind.BOOST))
+    quiet = state(Phase.IDLE)
+    dear, cheap = decide(quiet, obs, DEAR), decide(quiet, replace(obs, advice=advice()), MONEY)
+    for decision in (dear, cheap):
+        assert decision.answers[0].accepted
+        assert present(decision.state.cycle).trigger is Trigger.OPERATOR
+        assert present(present(decision.state.cycle).choice).cache_mb_s == POLICY.cache_bandwidth_mb_s
+    assert dear.answers[0].text.startswith(cheap.answers[0].text)
+    assert dear.answers[0].text != cheap.answers[0].text
+
+
+def test_a_cap_is_checked_with_the_chosen_bandwidth() -> None:
+    known = advice()
+    capped = replace(MONEY, caps=Caps(max_cost_per_day=1.0))
+    assert present(wanted(capped, loaded(known))).event is Event.BOOST_WANTED
+    assert present(wanted(capped, loaded(known, spend=Spend(currency=1.0)))).event is Event.BOOST_CAPPED
+
+
+# --- announced -------------------------------------------------------------------------------------------
+
+
+def test_an_announced_size_is_answered_by_the_formulas() -> None:
+    burst = Forecast(NOW + 5, 2000 * MB, 1.0)
+    before = state(Phase.IDLE, awaited=burst)
+    found = present(wanted(MONEY, loaded(), before))
+    assert present(found.plan).forecast == burst
+    assert present(present(found.plan).choice).cache_mb_s <= POLICY.cache_bandwidth_mb_s
+    assert present(wanted(DEAR, loaded(), before)).event is Event.BOOST_DECLINED
+
+
+def test_a_burst_that_the_agent_expects_itself_is_answered_by_the_known_ones() -> None:
+    """The forecast sums up what one cache served, several bursts where it was held."""
+    burst, known = Forecast(NOW + 5, 40_000 * MB, 1.0), advice()
+    found = present(wanted(MONEY, loaded(known), state(Phase.IDLE, awaited=burst)))
+    assert present(found.plan).size_bytes == present(known.plan).spec.size_bytes
+    announced = state(Phase.IDLE, awaited=replace(burst, is_announced=True))
+    most = MARKET.offer.most_bytes
+    assert present(present(wanted(MONEY, loaded(known), announced)).plan).size_bytes == most
+    assert present(present(wanted(MONEY, loaded(), state(Phase.IDLE, awaited=burst))).plan).size_bytes == most
+
+
+# --- what is owned ---------------------------------------------------------------------------------------
+
+
+def owned(size_gib: int, **changes: object) -> Cycle:
+    choice = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0, minimum_s=60.0)
+    sold = replace(present(values_cycle().volume), size_bytes=size_gib * GIB)
+    return values_cycle(volume=sold, **{"choice": choice, "times": BOOSTED, **changes})
+
+
+def judged(of: Cycle, best: Plan | None, past: tuple[PastLoad, ...] = PAST) -> OwnedCache | None:
+    return money.judged(present(MONEY.market), MONEY, of, best, past, ())
+
+
+def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too_small_hinders() -> None:
+    best = present(advice().plan)
+    fits, large = (present(judged(owned(size), best)) for size in (best.spec.size_bytes // GIB, 1000))
+    assert not fits.is_outdated
+    assert fits.holding_s > 0
+    assert (large.is_outdated, large.is_hindrance) == (True, False)
+    huge = (PastLoad(20_000.0, math.inf, 2000.0),) * 5
+    dearly = by_money(POLICY, DEARLY_AWAITED)
+    found = present(money.judged(DEARLY_AWAITED, dearly, owned(1), advice(dearly, huge).plan, huge, ()))
+    assert (found.is_outdated, found.is_hindrance) == (True, True)
+
+
+def test_without_a_cache_that_would_have_been_worth_it_the_owned_one_is_outdated() -> None:
+    assert present(money.judged(present(DEAR.market), DEAR, owned(10), None, PAST, ())).is_outdated
+    assert not present(judged(owned(10), None)).is_outdated, "it is worth more than nothing"
+
+
+def test_an_operators_cache_and_one_by_the_settings_are_not_judged() -> None:
+    assert judged(owned(1000, trigger=Trigger.OPERATOR), advice().plan) is None
+    assert judged(owned(1000, choice=None), advice().plan) is None
+    assert judged(owned(1000), None, ()) is None
+
+
+def test_bandwidths_of_the_cycle_are_in_force_while_it_lasts() -> None:
+    """Half as fast a cache as configured is saturated by a load that the configured one would flush beside."""
+    half = replace(slowed(POLICY.cache_bandwidth_mb_s / 2), times=BOOSTED)
+    load = Rates(write_mb_s=0.95 * POLICY.cache_bandwidth_mb_s / 2)
+    obs = seen(host(cached(), FORMATTED), sample=replace(busy_sample(), adaptive=load, cache=load, backing=Rates()))
+    of = state(Phase.BOOSTING, half, load=HIGH)
+    assert decide(of, obs, MONEY).state.flush_mb_s == 0
+    assert present(decide(replace(of, cycle=replace(half, choice=None)), obs, MONEY).state.flush_mb_s) > 0
+
+
+def slowed(cache_mb_s: float) -> Cycle:
+    """A cycle whose plan has this bandwidth, and nothing for the drain."""
+    cycle = present(decide(idle(), loaded(advice()), MONEY).state.cycle)
+    return values_cycle(choice=replace(present(cycle.choice), cache_mb_s=cache_mb_s, drain_mb_s=0.0))
+
+
+def test_without_a_choice_the_settings_are_in_force() -> None:
+    assert money.in_force(MONEY, None) is MONEY
+    assert money.in_force(POLICY, values_cycle(choice=None)) is POLICY
