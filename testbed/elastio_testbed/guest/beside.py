@@ -2,14 +2,16 @@
 
 `python3 beside.py prepare SPEC` makes the files; `python3 beside.py run SPEC REPORT` uses them. Keys of SPEC:
 `directory`, `file_bytes` and `jobs` (one file for each thread), `begins_s` (CLOCK_MONOTONIC), `every_s` (the length of
-an interval of the report), `turns`. A turn has `seconds`, `jobs` (threads that work in it), `sizes` (of requests in
-bytes, one drawn for each), `random` (or one after the other), `reads` (their share, 0 to 1), `rate_bytes_s` (what the
-application wants; 0: as much as it gets) and `limits`: a line for `io.max` of its own cgroup; empty: none.
+an interval of the report), `disk` (whose requests are counted; empty: none), `turns`. A turn has `seconds`, `jobs`
+(threads that work in it), `sizes` (of requests in bytes, one drawn for each), `random` (or one after the other),
+`reads` (their share, 0 to 1), `rate_bytes_s` (what the application wants; 0: as much as it gets) and `limits`: a line
+for `io.max` of its own cgroup; empty: none.
 
-REPORT gets a JSON line for each interval with requests: `interval` (from 0), `bytes`, `requests`, `p95_ms`; and a final
-one: `{"done": true}` or `{"error": ...}`.
+REPORT gets a JSON line for each interval with requests: `interval` (from 0), `bytes`, `requests`, `p95_ms`; for each
+interval of `disk`: `interval`, `in_flight`; and a final line: `{"done": true}` or `{"error": ...}`.
 """
 
+import itertools
 import json
 import mmap
 import os
@@ -21,6 +23,8 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 Spec = dict[str, Any]
+# CLOCK_MONOTONIC, and the text of /sys/block/DISK/stat.
+Reading = tuple[float, str]
 # An application that was held back does not make up for more than this afterwards.
 LAG_S = 0.1
 LAYOUT_BYTES = 1 << 20
@@ -63,6 +67,31 @@ class Account:
             times = sorted(self._times[interval])
             p95_ms = round(1000 * times[int(0.95 * (len(times) - 1))], 2)
             yield {"interval": interval, "bytes": moved, "requests": len(times), "p95_ms": p95_ms}
+
+
+class InFlight(threading.Thread):
+    """Requests in flight at a disk, a mean over each interval from the begin on. `lines`: of the report, so far."""
+
+    def __init__(self, disk: str, begins_s: float, every_s: float) -> None:
+        super().__init__(daemon=True)
+        self._disk, self._begins_s, self._every_s = disk, begins_s, every_s
+        self.lines: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        before: Reading | None = None
+        for number in itertools.count():
+            time.sleep(max(0.0, self._begins_s + number * self._every_s - time.monotonic()))
+            with open(f"/sys/block/{self._disk}/stat") as file:
+                now = time.monotonic(), file.read()
+            if before is not None:
+                self.lines.append({"interval": number - 1, "in_flight": round(in_flight(before, now), 2)})
+            before = now
+
+
+def in_flight(before: Reading, now: Reading) -> float:
+    """The mean number of requests, from the milliseconds that all of them took (Documentation/block/stat.rst)."""
+    (before_s, before_ms), (now_s, now_ms) = ((s, float(text.split()[10])) for s, text in (before, now))
+    return (now_ms - before_ms) / 1000 / (now_s - before_s)
 
 
 def file_of(spec: Spec, number: int) -> str:
@@ -144,7 +173,8 @@ def run(spec: Spec, report: TextIO) -> None:
     account = Account(spec["begins_s"], spec["every_s"])
     paces = [Pace(turn["rate_bytes_s"], begins_s) for turn, begins_s, _ in turns_of(spec)]
     threads = [Thread(spec, number, paces, account) for number in range(spec["jobs"])]
-    for thread in threads:
+    device = InFlight(spec["disk"], spec["begins_s"], spec["every_s"])
+    for thread in (*threads, *([device] if spec["disk"] else [])):
         thread.start()
     for turn, begins_s, _ in turns_of(spec):
         time.sleep(max(0.0, begins_s - time.monotonic()))
@@ -155,7 +185,7 @@ def run(spec: Spec, report: TextIO) -> None:
     failures = [thread.failure for thread in threads if thread.failure]
     if failures:
         raise OSError(failures[0])
-    for line in account.lines():
+    for line in (*account.lines(), *device.lines):
         report.write(json.dumps(line) + "\n")
 
 

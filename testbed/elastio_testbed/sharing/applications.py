@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from elastio.core.capacity import OF_BACKING
 from elastio.units import MB, MIB
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Experiment, Scaled, Setup
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA, PROGRAMS, SMALL_MIB, Guest, Tables
+from elastio_testbed.sharing.controls import BFQ, WEIGHTS, WHY_ABSENT
+from elastio_testbed.sharing.patterns import JOBS
 from elastio_testbed.trial import Plan, running_guest
 from elastio_testbed.workloads.dumps import Dumps
 
@@ -25,7 +28,6 @@ TIME = 0.12
 VOLUMES = Experiment("sharing", (), 0.0, 50.0, 33.0, 128.0, 30.0, Dumps(), inactivity_delay_s=3000.0)
 EVERY_S = 0.25
 FILE_BYTES = 8 * MIB
-JOBS = 32
 # From the start of the programs until the first request; an emulated processor needs longest.
 READY_S = 6.0
 BOOST_S, CALL_S, LAYOUT_S = 120, 60.0, 300.0
@@ -49,7 +51,10 @@ UNWEIGHED = (Service("first-a", 0, 100, 1 / 3), Service("first-b", 0, 100, 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an application does for some seconds. `rate_mb_s` 0: as much as it gets. `limits_mb_s`: of reads, writes."""
+    """What an application does for some seconds, with `jobs` threads; 0: nothing.
+
+    `rate_mb_s` 0: as much as it gets. `limits_mb_s`: of reads, writes.
+    """
 
     seconds: float
     sizes: tuple[int, ...]
@@ -57,6 +62,7 @@ class Work:
     reads: float
     rate_mb_s: float = 0.0
     limits_mb_s: tuple[float, float] | None = None
+    jobs: int = JOBS
 
     def part(self, service: Service, services: Sequence[Service], number: str) -> dict[str, Any]:
         """The turn of one service, see `guest/beside.py`. `number`: MAJOR:MINOR of the adaptive device."""
@@ -64,13 +70,26 @@ class Work:
         limits = "" if self.limits_mb_s is None else _limits(number, self.limits_mb_s, service.share)
         return {
             "seconds": self.seconds,
-            "jobs": JOBS // parts,
+            "jobs": self.jobs // parts,
             "sizes": self.sizes,
             "random": self.is_random,
             "reads": self.reads,
             "rate_bytes_s": self.rate_mb_s * MB / parts,
             "limits": limits,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of each application the lines of its report, see `guest/beside.py`; by interval the requests at the device."""
+
+    intervals: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
+    in_flight: dict[int, float]
+
+
+def partition(capacity_mb_s: float, reads: float) -> tuple[float, float]:
+    """What a strict partition divides of reads and of writes, by their part of what applications do."""
+    return capacity_mb_s * reads, capacity_mb_s * (1 - reads)
 
 
 def _limits(number: str, mb_s: tuple[float, float], share: float) -> str:
@@ -83,10 +102,37 @@ class Applications:
 
     def __init__(self, guest: Guest, endpoint: Ec2Endpoint) -> None:
         self.guest, self._endpoint = guest, endpoint
-        name = guest.check(["sh", "-c", f"basename $(readlink /sys/block/{guest.disk_name()}/bcache/dev)"])
-        self.number = guest.check(["cat", f"/sys/block/{name}/dev"])
+        self._scheduler = f"/sys/block/{guest.disk_name()}/queue/scheduler"
+        self.name = guest.check(["sh", "-c", f"basename $(readlink /sys/block/{guest.disk_name()}/bcache/dev)"])
+        self.number = guest.check(["cat", f"/sys/block/{self.name}/dev"])
         self.has_weights = self._succeeds("test", "-e", "/sys/fs/cgroup/system.slice/io.weight")
+        self._has = {
+            WEIGHTS: self.has_weights,
+            BFQ: self._succeeds("sh", "-c", f"modprobe bfq; grep bfq {self._scheduler}"),
+        }
         self.services = WEIGHED if self.has_weights else UNWEIGHED
+
+    @property
+    def slow_mb_s(self) -> float:
+        """What applications can have of the slow volume, without a flush."""
+        return OF_BACKING * self.guest.scaled.backing_bytes_s / MB
+
+    def absent(self, controls: Sequence[str]) -> dict[str, str]:
+        """Which of these controls the guest does not have, and why."""
+        return {control: WHY_ABSENT[control] for control in controls if not self._has.get(control, True)}
+
+    @contextmanager
+    def scheduled(self, scheduler: str) -> Iterator[None]:
+        """The disk below the adaptive device with this scheduler of the kernel; afterwards with its own again."""
+        own = self.guest.check(["sed", r"s/.*\[\(.*\)\].*/\1/", self._scheduler])
+        self._schedule(scheduler)
+        try:
+            yield
+        finally:
+            self._schedule(own)
+
+    def _schedule(self, scheduler: str) -> None:
+        self.guest.check(["sh", "-c", f"echo {scheduler} > {self._scheduler}"], timeout_s=CALL_S)
 
     def prepare(self) -> None:
         """Make the files at full speed. Until `boost` the agent is paused."""
@@ -118,24 +164,33 @@ class Applications:
         if found != phase:
             raise GuestError(f"the agent is {found}, not {phase}, so nothing can be measured; {self.guest.agent_log()}")
 
-    def run(self, works: tuple[Sequence[Work], Sequence[Work]], *, are_weighed: bool) -> list[list[Mapping[str, Any]]]:
-        """Let both applications do their work, side by side. The intervals of each, in one list."""
+    def run(self, works: tuple[Sequence[Work], Sequence[Work]], *, are_weighed: bool, every_s: float = EVERY_S) -> Seen:
+        """Let both applications do their work, side by side, and report every `every_s`."""
         now_s = float(self.guest.check(["python3", "-c", "import time; print(time.monotonic())"], timeout_s=CALL_S))
         for service in self.services:
             turns = [work.part(service, self.services, self.number) for work in works[service.application]]
-            self._write_spec(service, {"turns": turns, "begins_s": now_s + READY_S, "every_s": EVERY_S})
+            disk = self.name if service is self.services[-1] else ""
+            spec = {"turns": turns, "begins_s": now_s + READY_S, "every_s": every_s, "disk": disk}
+            self._write_spec(service, spec)
             weight = service.weight if are_weighed else 100
             unit = ["systemd-run", "--collect", f"--unit={service.name}", f"--property=IOWeight={weight}"]
             self.guest.vm.agent.write_file(_report(service), b"")
             self.guest.check([*unit, *_program("run"), _spec(service), _report(service)], timeout_s=CALL_S)
         took_s = max(sum(work.seconds for work in each) for each in works)
         time.sleep(READY_S + took_s)
-        found: list[list[Mapping[str, Any]]] = [[], []]
+        return self._seen()
+
+    def _seen(self) -> Seen:
+        found = Seen(([], []), {})
         for service in self.services:
-            found[service.application] += self._intervals(service)
+            for line in self._lines(service):
+                if "in_flight" in line:
+                    found.in_flight[line["interval"]] = line["in_flight"]
+                else:
+                    found.intervals[service.application].append(line)
         return found
 
-    def _intervals(self, service: Service) -> list[Mapping[str, Any]]:
+    def _lines(self, service: Service) -> list[Mapping[str, Any]]:
         end_s = time.monotonic() + CALL_S
         while True:
             lines = [json.loads(line) for line in self.guest.vm.agent.read_file(_report(service)).splitlines()]

@@ -6,19 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from elastio.core.capacity import OF_BACKING, OF_CACHE
+from elastio.core.capacity import OF_CACHE
 from elastio.units import MB
-from elastio_testbed.bars import Asked, Bar
+from elastio_testbed.bars import Asked
 from elastio_testbed.conditions import observe
 from elastio_testbed.console import Say
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.sharing import two_to_one
-from elastio_testbed.sharing.applications import EVERY_S, Applications, Work, applications
+from elastio_testbed.sharing.applications import EVERY_S, Applications, Work, applications, partition
+from elastio_testbed.sharing.controls import SHARES, STRICT, WEIGHTS
 from elastio_testbed.sharing.patterns import Pattern
 from elastio_testbed.sharing.turns import Turn, wanted_mb_s, windows
-from elastio_testbed.sharing.two_to_one import BOOSTED, CONTROLS, SHARES, SLOW, STATES, STRICT, WEIGHTS
-
-NO_WEIGHTS = "the guest's kernel keeps no weights of cgroups (no io.weight)"
+from elastio_testbed.sharing.two_to_one import BOOSTED, CONTROLS, SLOW, STATES
 
 
 def two_to_one_result(asked: Asked, keep: Callable[[Mapping[str, Any]], None], say: Say) -> dict[str, Any]:
@@ -40,15 +39,13 @@ def two_to_one_result(asked: Asked, keep: Callable[[Mapping[str, Any]], None], s
 
 def _controls(both: Applications, state: str) -> tuple[str, ...]:
     """The controls of a state. A strict partition is of interest for underloaded patterns, which only one state has."""
-    without = {WEIGHTS} if not both.has_weights else set()
-    without |= {STRICT} if state == BOOSTED else set()
-    return tuple(control for control in CONTROLS if control not in without)
+    without = {STRICT} if state == BOOSTED else set()
+    return tuple(control for control in CONTROLS if control not in without | both.absent(CONTROLS).keys())
 
 
 def _capacity_mb_s(both: Applications, state: str) -> float:
     """What applications can have, without a flush."""
-    scaled = both.guest.scaled
-    return (OF_CACHE * scaled.cache_bytes_s if state == BOOSTED else OF_BACKING * scaled.backing_bytes_s) / MB
+    return OF_CACHE * both.guest.scaled.cache_bytes_s / MB if state == BOOSTED else both.slow_mb_s
 
 
 def _turns(both: Applications, state: str, control: str, scale: float) -> list[Turn]:
@@ -59,9 +56,9 @@ def _turns(both: Applications, state: str, control: str, scale: float) -> list[T
         [_work(pattern, seconds, capacity_mb_s, number, is_strict=control == STRICT) for pattern in patterns]
         for number in (0, 1)
     )
-    intervals = both.run((works[0], works[1]), are_weighed=control in (WEIGHTS, SHARES))
+    seen = both.run((works[0], works[1]), are_weighed=control in (WEIGHTS, SHARES))
     both.require_phase("boosting" if state == BOOSTED else "idle")
-    moved = [_bytes(each) for each in intervals]
+    moved = [_bytes(each) for each in seen.intervals]
     window_s = two_to_one.window_s(scale)
     return [
         Turn(
@@ -78,7 +75,7 @@ def _turns(both: Applications, state: str, control: str, scale: float) -> list[T
 def _work(pattern: Pattern, seconds: float, capacity_mb_s: float, number: int, *, is_strict: bool) -> Work:
     """What an application (0 or 1) does. A strict partition of a mixed pattern gives each kind its part."""
     wants = wanted_mb_s(pattern, capacity_mb_s)
-    limits = (capacity_mb_s * pattern.reads, capacity_mb_s * (1 - pattern.reads)) if is_strict else None
+    limits = partition(capacity_mb_s, pattern.reads) if is_strict else None
     rate = 0.0 if wants is None else wants[number]
     return Work(seconds, pattern.sizes, pattern.is_random, pattern.reads, rate, limits)
 
@@ -91,18 +88,25 @@ def _bytes(intervals: Sequence[Mapping[str, Any]]) -> dict[int, int]:
 
 
 def _document(asked: Asked, conditions: Mapping[str, Any], both: Applications, turns: Sequence[Turn]) -> dict[str, Any]:
-    absent = [] if both.has_weights else [{"control": WEIGHTS, "reason": NO_WEIGHTS}]
-    found: list[Bar] = two_to_one.bars(turns)
     return {
-        "experiment": "two-to-one",
-        **conditions,
-        "scale": asked.scale,
-        "bandwidth": asked.bandwidth,
+        **about("two-to-one", asked, conditions, both, CONTROLS),
         "turn_s": two_to_one.turn_s(asked.scale),
         "window_s": two_to_one.window_s(asked.scale),
         "capacity_mb_s": {state: round(_capacity_mb_s(both, state), 2) for state in (SLOW, BOOSTED)},
-        "services": [asdict(service) for service in both.services],
-        "absent": absent,
-        "bars": [bar.to_json() for bar in found],
+        "bars": [bar.to_json() for bar in two_to_one.bars(turns)],
         "turns": [turn.to_json() for turn in turns],
+    }
+
+
+def about(
+    experiment: str, asked: Asked, conditions: Mapping[str, Any], both: Applications, controls: Sequence[str]
+) -> dict[str, Any]:
+    """What the result of an experiment with two applications says before its figures."""
+    return {
+        "experiment": experiment,
+        **conditions,
+        "scale": asked.scale,
+        "bandwidth": asked.bandwidth,
+        "services": [asdict(service) for service in both.services],
+        "absent": [{"control": control, "reason": reason} for control, reason in both.absent(controls).items()],
     }

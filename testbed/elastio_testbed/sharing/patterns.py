@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from elastio.units import KIB
 
+# Threads of each application.
+JOBS = 32
 # Of the capacity.
 WANTS = (0.20, 0.65)
 SEQUENTIAL = (256 * KIB,)

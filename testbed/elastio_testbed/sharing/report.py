@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from elastio_testbed.sharing.controls import NONE, SHARES, STRICT
 from elastio_testbed.sharing.patterns import PUBLISHED
 from elastio_testbed.sharing.turns import turn_of_json
-from elastio_testbed.sharing.two_to_one import NONE, SHARES, SLOW, STRICT
+from elastio_testbed.sharing.two_to_one import SLOW
 from elastio_testbed.tables import Table
 
 DASH = "-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastio_testbed.bars import Bar
+from elastio_testbed.sharing.controls import NONE, SHARES, STRICT, WEIGHTS
 from elastio_testbed.sharing.patterns import FIGURE_4, IN_A_ROW, OVERLOADED, PUBLISHED, Pattern
 from elastio_testbed.sharing.turns import BAND, Turn, ratio, settled, share_right, total_over
 
@@ -14,7 +15,6 @@ TURN_S, WINDOW_S = 100.0, 10.0
 SHORTEST_WINDOW_S = 2.0
 LEAST_TURN_S = 8.0
 
-NONE, STRICT, WEIGHTS, SHARES = "no control", "strict partition", "weights alone", "shares"
 CONTROLS = (NONE, STRICT, WEIGHTS, SHARES)
 SLOW, BOOSTED = "slow volume", "boosted"
 # The patterns of each state of the device, in the order in which they are run.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastio_testbed.guest.beside import LAG_S, Account, Pace, turns_of
+from elastio_testbed.guest.beside import LAG_S, Account, Pace, in_flight, turns_of
 
 
 def test_requests_of_a_pace_begin_as_far_apart_as_their_bytes_take() -> None:
@@ -39,3 +39,8 @@ def test_an_interval_has_the_requests_that_ended_in_it() -> None:
 def test_turns_follow_each_other_from_the_begin() -> None:
     spec: dict[str, Any] = {"begins_s": 5.0, "turns": [{"seconds": 2.0}, {"seconds": 3.0}]}
     assert [(begins, ends) for _, begins, ends in turns_of(spec)] == [(5.0, 7.0), (7.0, 10.0)]
+
+
+def test_requests_in_flight_are_the_time_that_they_took_over_the_time_that_passed() -> None:
+    before, after = (f"  10 0 80 5 20 0 160 7 0 9 {ms} 0 0 0 0 0 0\n" for ms in (1000, 9000))
+    assert in_flight((100.0, before), (102.0, after)) == 4.0

@@ -15,9 +15,10 @@ from elastio_testbed.cli import main
 from elastio_testbed.files import json_text
 from elastio_testbed.sharing import two_to_one
 from elastio_testbed.sharing.applications import UNWEIGHED, WEIGHED, Service, Work
+from elastio_testbed.sharing.controls import NONE, SHARES, STRICT
 from elastio_testbed.sharing.patterns import FIGURE_4, IN_A_ROW, PATTERNS, PUBLISHED
 from elastio_testbed.sharing.turns import Turn, ratio, settled, share_right, total_over, turn_of_json, windows
-from elastio_testbed.sharing.two_to_one import BOOSTED, NONE, SHARES, SLOW, STATES, STRICT, bars
+from elastio_testbed.sharing.two_to_one import BOOSTED, SLOW, STATES, bars
 
 C = 16.0
 WANTS = (0.2 * C, 0.65 * C)
@@ -175,6 +176,12 @@ def test_parts_of_an_application_are_the_whole(services: tuple[Service, ...]) ->
     limits = [int(part["limits"].split("rbps=")[1].split()[0]) for part in parts]
     assert sum(limits) == pytest.approx(8_000_000 * 2 / 3, abs=2)
     assert sum(service.share for service in services) == pytest.approx(1.0)
+
+
+def test_an_application_that_wants_nothing_has_no_thread() -> None:
+    assert [
+        Work(1.0, (4096,), False, 0.0, jobs=jobs).part(UNWEIGHED[0], UNWEIGHED, "253:0")["jobs"] for jobs in (0, 8)
+    ] == [0, 4]
 
 
 def test_a_kind_that_a_pattern_does_not_have_is_not_limited_to_nothing() -> None:
