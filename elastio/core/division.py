@@ -15,10 +15,10 @@ queues, and the rule is right. Four things can be wrong with it, and each is set
 - *Odd*: a limit differs from what it should be, but by too little to rewrite it. All such go down by a step for one
   turn, from where the next turn writes the right ones.
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
-  after PATIENCE turns in a row.
+  after PATIENCE turns in a row. So does that nobody is hungry and the device far from full, where limits end.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
-nobody, and the device is not short of it.
+nobody, the device is neither short of it nor empty, and limits do not end.
 
 A limit is rewritten only for a change of more than HYSTERESIS. Where wishes do not change, limits come to rest.
 """
@@ -56,12 +56,14 @@ class Division:
 
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
     turns in a row something has been wrong that is not yet set right. `lending`: how much of what others leave is lent.
+    `spare`: for how many turns in a row limits have had no use.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
     turns: int = 0
     amiss: int = 0
     lending: Lending = ALL_LENT
+    spare: int = 0
 
     def turn(
         self,
@@ -86,7 +88,7 @@ class Division:
         lending = self._lending(waits, hungry, plan)
         hungry |= seen.borrowers(lending.level, plan)
         if not hungry:
-            return Division(seen.used, self.turns + 1, 0, lending), {} if seen.is_empty() else dict(seen.limit)
+            return self._without_need(seen, lending)
         allotted = seen.allotted(hungry, all_are_slowed=seen.is_crowded() and self.amiss > 0)
         right = seen.lent(allotted, lending.level, plan)
         withheld = sum(allotted.values()) - sum(right.values())
@@ -102,6 +104,12 @@ class Division:
         if not seen.has_changed(limits, right):
             return Division(seen.used, self.turns + 1, amiss, lending), limits
         return Division({group: limits[group] for group in right}, 0, amiss, lending), limits
+
+    def _without_need(self, seen: _Seen, lending: Lending) -> tuple[Division, dict[str, float]]:
+        """Limits stay for a while, and as long as not all is lent: more was used without them."""
+        spare = self.spare + 1 if seen.is_empty() and lending.level == 1.0 else 0
+        limits = {} if spare >= PATIENCE else dict(seen.limit)
+        return Division(seen.used, self.turns + 1, 0, lending, spare), limits
 
     def _lending(self, waited: Waits, hungry: Collection[str], plan: SharePlan) -> Lending:
         """Who wants more than it has waits for that, and not for others."""

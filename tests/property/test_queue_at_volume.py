@@ -43,6 +43,7 @@ class Volume:
     limits: dict[str, float] = field(default_factory=dict)
     allowed: float = 0.0
     asks_at: float = 0.0
+    ended: int = 0  # turns after which there was no limit any more
 
     def run(self, seconds: float) -> None:
         """Go on for so long. What has moved and who has waited counts from here on."""
@@ -95,7 +96,9 @@ class Volume:
             latency = () if self.target_ms is None else (LatencyTarget("db.service", self.target_ms),)
             plan = SharePlan(CAPACITY_MB_S, latency=latency)
             waited = {DB: self.finished} if used[DB] and latency else {}
-            self.division, self.limits = self.division.turn(used, WEIGHTS, plan, self.limits, waited=waited)
+            before = self.limits
+            self.division, self.limits = self.division.turn(used, WEIGHTS, plan, before, waited=waited)
+            self.ended += bool(before) and not self.limits
         self.finished = Requests()
 
     @property
@@ -130,6 +133,7 @@ def test_a_target_that_the_share_of_the_other_allows_is_kept(target_ms: float) -
     print(f"{target_ms:.0f} ms: p95 {found.p95_ms:.0f} ms, {found.tar_mb_s:.1f} MB/s, level {found.division.lending}")
     assert found.p95_ms <= max(1.6 * target_ms, at_share.p95_ms + 5)
     assert found.tar_mb_s > 0.95 * CAPACITY_MB_S / 2
+    assert found.ended == at_share.ended == 0, "limits end although one of them wants all"
 
 
 def test_the_other_has_all_back_once_nobody_waits() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.division import PATIENCE, STEP, Division
+from elastio.core.lending import ABSENT, LatencyTarget, Lending, Requests
 from elastio.core.shares import SharePlan
 
 DB, ETL = "system.slice/db.service", "system.slice/etl.service"
@@ -42,8 +43,28 @@ def test_who_is_at_its_limit_gets_what_others_leave() -> None:
 
 def test_limits_that_nobody_is_near_stay_until_the_device_is_far_from_full() -> None:
     loose = {DB: 40.0, ETL: 46.8}
-    assert limited(12.0, 40.0, loose) == loose
-    assert limited(12.0, 30.0, loose) == {}
+    assert limited(12.0, 40.0, loose, turns=2 * PATIENCE) == loose
+    assert limited(12.0, 30.0, loose, turns=PATIENCE - 1) == loose
+    assert limited(12.0, 30.0, loose, turns=PATIENCE) == {}
+
+
+def test_limits_outlast_a_pause_of_a_moment() -> None:
+    division, limits = Division(), {DB: 40.0, ETL: 46.8}
+    for etl in [20.0, 20.0, 46.0] * PATIENCE:
+        division, limits = division.turn({DB: 12.0, ETL: etl}, WEIGHTS, SharePlan(60.0), limits)
+        assert limits
+
+
+def test_limits_stay_while_not_all_is_lent_however_empty_the_device_is() -> None:
+    plan = SharePlan(60.0, latency=(LatencyTarget("db.service", 20.0),))
+    waited = {DB: Requests(10, 0.19)}  # neither too long, nor so short that more is lent
+    division, limits = Division(lending=Lending(level=0.25)), {DB: 40.0, ETL: 27.0}
+    for _ in range(3 * PATIENCE):
+        division, limits = division.turn({DB: 4.0, ETL: 20.0}, WEIGHTS, plan, limits, waited=waited)
+    assert (division.lending.level, limits) == (0.25, {DB: 40.0, ETL: 27.0})
+    for _ in range(3 * PATIENCE + ABSENT):
+        division, limits = division.turn({DB: 0.0, ETL: 20.0}, WEIGHTS, plan, limits, waited={})
+    assert (division.lending.level, limits) == (1.0, {})
 
 
 def test_who_is_limited_by_somebody_else_is_left_out_and_counts() -> None:
