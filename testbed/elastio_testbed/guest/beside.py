@@ -4,11 +4,12 @@
 `directory`, `file_bytes` and `jobs` (one file for each thread), `begins_s` (CLOCK_MONOTONIC), `every_s` (the length of
 an interval of the report), `disk` (whose requests are counted; empty: none), `turns`. A turn has `seconds`, `jobs`
 (threads that work in it), `sizes` (of requests in bytes, one drawn for each), `random` (or one after the other),
-`reads` (their share, 0 to 1), `rate_bytes_s` (what the application wants; 0: as much as it gets) and `limits`: a line
-for `io.max` of its own cgroup; empty: none.
+`reads` (their share, 0 to 1), `rate_bytes_s` (what the application wants; 0: as much as it gets), `synced` (through the
+page cache, and each write ends when it is durable), `limits` (a line for `io.max` of its own cgroup; empty: none) and
+`command` (which a shell runs in the turn, and which must not end in it; empty: none).
 
-REPORT gets a JSON line for each interval with requests: `interval` (from 0), `bytes`, `requests`, `p95_ms`; for each
-interval of `disk`: `interval`, `in_flight`; and a final line: `{"done": true}` or `{"error": ...}`.
+REPORT gets a JSON line for each interval with requests: `interval` (from 0), `bytes`, `requests`, `p95_ms`,
+`p99_ms`; for each interval of `disk`: `interval`, `in_flight`; and a final line: `{"done": true}` or `{"error": ...}`.
 """
 
 import itertools
@@ -16,6 +17,8 @@ import json
 import mmap
 import os
 import random
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -28,6 +31,8 @@ Reading = tuple[float, str]
 # An application that was held back does not make up for more than this afterwards.
 LAG_S = 0.1
 LAYOUT_BYTES = 1 << 20
+# What a command that is killed may take to end.
+END_S = 30.0
 
 
 class Pace:
@@ -65,8 +70,8 @@ class Account:
         """The lines of the report, in the order of time."""
         for interval, moved in sorted(self._bytes.items()):
             times = sorted(self._times[interval])
-            p95_ms = round(1000 * times[int(0.95 * (len(times) - 1))], 2)
-            yield {"interval": interval, "bytes": moved, "requests": len(times), "p95_ms": p95_ms}
+            late = {f"p{n}_ms": round(1000 * times[int(n / 100 * (len(times) - 1))], 2) for n in (95, 99)}
+            yield {"interval": interval, "bytes": moved, "requests": len(times), **late}
 
 
 class InFlight(threading.Thread):
@@ -116,6 +121,21 @@ def limit(line: str) -> None:
         file.write(line)
 
 
+def run_until(command: str, ends_s: float) -> None:
+    """Raises OSError if the command ends before, or cannot be ended."""
+    process = subprocess.Popen(["/bin/sh", "-c", command], start_new_session=True)
+    try:
+        process.wait(timeout=max(0.0, ends_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        try:
+            process.wait(timeout=END_S)
+            return
+        except subprocess.TimeoutExpired:
+            raise OSError(f"the command does not end: {command}") from None
+    raise OSError(f"the command ended too early: {command}")
+
+
 def turns_of(spec: Spec) -> Iterator[tuple[dict[str, Any], float, float]]:
     """Each turn with its begin and end."""
     begins_s = spec["begins_s"]
@@ -136,13 +156,15 @@ class Thread(threading.Thread):
 
     def run(self) -> None:
         try:
-            descriptor = os.open(file_of(self._spec, self._number), os.O_RDWR | os.O_DIRECT)
             largest = max(size for turn in self._spec["turns"] for size in turn["sizes"])
             buffer = memoryview(mmap.mmap(-1, largest))
             for (turn, begins_s, ends_s), pace in zip(turns_of(self._spec), self._paces, strict=True):
                 time.sleep(max(0.0, begins_s - time.monotonic()))
                 if self._number < turn["jobs"]:
+                    way = os.O_DSYNC if turn["synced"] else os.O_DIRECT
+                    descriptor = os.open(file_of(self._spec, self._number), os.O_RDWR | way)
                     self._turn(turn, ends_s, pace, descriptor, buffer)
+                    os.close(descriptor)
         except OSError as error:
             self.failure = str(error)
 
@@ -176,10 +198,12 @@ def run(spec: Spec, report: TextIO) -> None:
     device = InFlight(spec["disk"], spec["begins_s"], spec["every_s"])
     for thread in (*threads, *([device] if spec["disk"] else [])):
         thread.start()
-    for turn, begins_s, _ in turns_of(spec):
+    for turn, begins_s, ends_s in turns_of(spec):
         time.sleep(max(0.0, begins_s - time.monotonic()))
         if turn["limits"]:
             limit(turn["limits"])
+        if turn["command"]:
+            run_until(turn["command"], ends_s)
     for thread in threads:
         thread.join()
     failures = [thread.failure for thread in threads if thread.failure]

@@ -32,6 +32,7 @@ FILE_BYTES = 8 * MIB
 READY_S = 6.0
 BOOST_S, CALL_S, LAYOUT_S = 120, 60.0, 300.0
 PREFIX = "/var/tmp/beside-"
+LAYOUT = f"{PREFIX}files.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ UNWEIGHED = (Service("first-a", 0, 100, 1 / 3), Service("first-b", 0, 100, 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an application does for some seconds, with `jobs` threads; 0: nothing.
+    """What an application does for some seconds, with `jobs` threads; 0: nothing, or only `command`, for a shell.
 
-    `rate_mb_s` 0: as much as it gets. `limits_mb_s`: of reads, writes.
+    `rate_mb_s` 0: as much as it gets. `limits_mb_s`: of reads, writes. `is_synced`: each write ends when it is durable.
     """
 
     seconds: float
@@ -63,6 +64,8 @@ class Work:
     rate_mb_s: float = 0.0
     limits_mb_s: tuple[float, float] | None = None
     jobs: int = JOBS
+    is_synced: bool = False
+    command: str = ""
 
     def part(self, service: Service, services: Sequence[Service], number: str) -> dict[str, Any]:
         """The turn of one service, see `guest/beside.py`. `number`: MAJOR:MINOR of the adaptive device."""
@@ -76,6 +79,8 @@ class Work:
             "reads": self.reads,
             "rate_bytes_s": self.rate_mb_s * MB / parts,
             "limits": limits,
+            "synced": self.is_synced,
+            "command": self.command,
         }
 
 
@@ -140,19 +145,30 @@ class Applications:
         # What the page cache writes is nobody's, so it counts as a load, also for some seconds after the last file.
         guest.check(["elastio", "pause"], timeout_s=CALL_S)
         guest.check(["systemctl", "stop", "recorder"], timeout_s=CALL_S)
+        self.make_files([(f"{DATA}/{each.name}", self._jobs(each), FILE_BYTES) for each in self.services])
+        self.share({})
+
+    def make_files(self, folders: Sequence[tuple[str, int, int]]) -> None:
+        """Make so many files of so many bytes in each of these folders, while nothing limits the volume."""
+        guest = self.guest
         guest.vm.set_limit(guest.serial, None)
-        for service in self.services:
-            self._write_spec(service, {"turns": []})
-            guest.check([*_program("prepare"), _spec(service)], timeout_s=LAYOUT_S)
+        for folder, count, size_bytes in folders:
+            spec = {"directory": folder, "jobs": count, "file_bytes": size_bytes}
+            guest.vm.agent.write_file(LAYOUT, json.dumps(spec).encode())
+            guest.check([*_program("prepare"), LAYOUT], timeout_s=LAYOUT_S)
         guest.check(["sync"], timeout_s=CALL_S)
         guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
-        self.share({})
 
     def share(self, settings: Mapping[str, object]) -> None:
         """Put this `[share]` in force; without a boost for any load."""
         tables: Tables = {"share": {"may_boost": '["nobody.service"]', **settings}}
         self.guest.write_config(self._endpoint, tables)
         self.guest.check(["systemctl", "reload", "elastiod"], timeout_s=CALL_S)
+
+    def with_target(self, target_ms: float) -> dict[str, str]:
+        """Settings of `share`: shares, and this latency target for the first application."""
+        named = [f'"{each.name}.service" = {target_ms:g}' for each in self.services if each.application == 0]
+        return {"enabled": "true", "latency_ms": f"{{ {', '.join(named)} }}"}
 
     def boost(self) -> None:
         """Buy a cache, which stays until the end."""
@@ -203,9 +219,11 @@ class Applications:
                 raise GuestError(f"{service.name} does not end")
             time.sleep(1.0)
 
+    def _jobs(self, service: Service) -> int:
+        return JOBS // sum(each.application == service.application for each in self.services)
+
     def _write_spec(self, service: Service, more: Mapping[str, Any]) -> None:
-        parts = sum(each.application == service.application for each in self.services)
-        spec = {"directory": f"{DATA}/{service.name}", "file_bytes": FILE_BYTES, "jobs": JOBS // parts, **more}
+        spec = {"directory": f"{DATA}/{service.name}", "file_bytes": FILE_BYTES, "jobs": self._jobs(service), **more}
         self.guest.vm.agent.write_file(_spec(service), json.dumps(spec).encode())
 
     def _succeeds(self, *command: str) -> bool:

@@ -6,8 +6,10 @@ writer an application gets back 59 % of its throughput with large requests, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import fmean
+from typing import Any
 
 from elastio_testbed.bars import Bar
 from elastio_testbed.sharing.controls import BFQ, NONE, SHARES, STRICT, WEIGHTS
@@ -32,6 +34,45 @@ FIRST, SECOND = 0, 1
 # says what is lost without control, 68.83 and 96.9 %.
 SIZES = {"large requests": LARGE, "small requests": SMALL}
 PUBLISHED = {LARGE: (0.3117, 0.5876), SMALL: (0.031, 0.1124)}
+
+
+# 99th percentile of a write of 4 KiB that waits until it is durable, in ms.
+COMMIT_MS = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """How long writes took that wait until they are durable, alone and beside `tar`, which moved `tar_mb_s`.
+
+    99th percentiles in ms of one interval after the other; None: no write ended in it.
+    """
+
+    control: str
+    alone_ms: tuple[float | None, ...]
+    beside_ms: tuple[float | None, ...]
+    tar_mb_s: float
+
+    @property
+    def worst_ms(self) -> float | None:
+        """Beside `tar`, without the first interval, in which limits settle; None: writes did not end in one of them."""
+        found = self.beside_ms[1:]
+        return None if None in found else max((ms for ms in found if ms is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: list(each) if isinstance(each, tuple) else each for key, each in asdict(self).items()}
+
+
+def commits_of_json(found: Mapping[str, Any]) -> Commits:
+    """Those of a stored result."""
+    return Commits(found["control"], tuple(found["alone_ms"]), tuple(found["beside_ms"]), found["tar_mb_s"])
+
+
+def commits_of_intervals(
+    control: str, intervals: Sequence[Mapping[str, Any]], alone: int, count: int, tar_mb_s: float
+) -> Commits:
+    """From what each service reported, see `guest/beside.py`: of `count` intervals the first `alone` without `tar`."""
+    p99_ms = [max((each["p99_ms"] for each in intervals if each["interval"] == n), default=None) for n in range(count)]
+    return Commits(control, tuple(p99_ms[:alone]), tuple(p99_ms[alone:]), round(tar_mb_s, 2))
 
 
 def of_course(runs: Iterable[Run], course: str, control: str) -> Run | None:
@@ -77,7 +118,7 @@ def restored(runs: Sequence[Run], wish: Wish, control: str) -> float | None:
     return beside_mb_s / alone_mb_s if alone_mb_s and beside_mb_s is not None else None
 
 
-def bars(runs: Sequence[Run], capacity_mb_s: float) -> list[Bar]:
+def bars(runs: Sequence[Run], waited: Sequence[Commits], capacity_mb_s: float) -> list[Bar]:
     """What has to be."""
     late, total = "App1 within 100 ms while App2 overloads", "as published, overloaded: total over no control"
     baselines = [control for control in (NONE, WEIGHTS) if of_course(runs, WITHIN_SHARE, control)]
@@ -97,7 +138,8 @@ def bars(runs: Sequence[Run], capacity_mb_s: float) -> list[Bar]:
             Bar(f"{name}, {each}", restored(runs, wish, each), most=0.8, published=of_baseline.get(each))
             for each in baselines
         ]
-    return found
+    ms = next((each.worst_ms for each in waited if each.control == SHARES), None)
+    return [*found, Bar("durable writes of 4 KiB beside tar: 99th percentile, ms", ms, most=COMMIT_MS)]
 
 
 def _seconds(runs: Sequence[Run], course: str, control: str) -> list[Second]:

@@ -12,7 +12,9 @@ from elastio_testbed.sharing.slo import (
     PUBLISHED,
     SECOND,
     SIZES,
+    Commits,
     calm_kept,
+    commits_of_json,
     overloaded_kept,
     restored,
 )
@@ -27,7 +29,12 @@ def latencies(document: Mapping[str, Any]) -> list[Table]:
     controls = tuple(dict.fromkeys(run.control for run in runs))
     courses = dict.fromkeys(run.course for run in runs)
     capacity_mb_s = document["capacity_mb_s"]
-    return [_kept(runs, controls), _beside(runs, controls), *(_course(runs, each, capacity_mb_s) for each in courses)]
+    return [
+        _kept(runs, controls),
+        _beside(runs, controls),
+        _commits([commits_of_json(each) for each in document["commits"]]),
+        *(_course(runs, each, capacity_mb_s) for each in courses),
+    ]
 
 
 def _kept(runs: Sequence[Run], controls: Sequence[str]) -> Table:
@@ -54,6 +61,18 @@ def _beside(runs: Sequence[Run], controls: Sequence[str]) -> Table:
     )
     heads = ("App1", *controls, "published: no control", "published: its scheduler")
     return Table("Beside a writer", heads, rows, "Figure 1: percent of the throughput alone and without control.")
+
+
+def _commits(waited: Sequence[Commits]) -> Table:
+    rows = tuple((each.control, _ms(each.alone_ms), _ms(each.beside_ms), f"{each.tar_mb_s:.1f}") for each in waited)
+    note = (
+        "99th percentiles of five seconds each, in ms. The first one beside tar, in which limits settle, is in no bar."
+    )
+    return Table("Durable writes of 4 KiB, fifty a second", ("control", "alone", "beside tar", "tar MB/s"), rows, note)
+
+
+def _ms(figures: Sequence[float | None]) -> str:
+    return ", ".join(DASH if each is None else f"{each:.0f}" for each in figures)
 
 
 def _course(runs: Sequence[Run], course: str, capacity_mb_s: float) -> Table:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from elastio_testbed.guest.beside import LAG_S, Account, Pace, in_flight, turns_of
+from elastio_testbed.guest.beside import LAG_S, Account, Pace, in_flight, run_until, turns_of
 
 
 def test_requests_of_a_pace_begin_as_far_apart_as_their_bytes_take() -> None:
@@ -32,8 +33,21 @@ def test_an_interval_has_the_requests_that_ended_in_it() -> None:
         account.add(100.1, 100.2 + n / 1000, 10)
     account.add(100.1, 100.3, 7)
     first, second = account.lines()
-    assert first == {"interval": 0, "bytes": 200, "requests": 20, "p95_ms": 118.0}
+    assert first == {"interval": 0, "bytes": 200, "requests": 20, "p95_ms": 118.0, "p99_ms": 118.0}
     assert (second["interval"], second["bytes"], second["requests"]) == (1, 7, 1)
+
+
+def test_the_99th_percentile_is_that_of_the_slowest_of_a_hundred() -> None:
+    account = Account(100.0, 5.0)
+    for n in range(101):
+        account.add(101.0, 101.0 + n / 1000, 10)
+    assert [(line["p95_ms"], line["p99_ms"]) for line in account.lines()] == [(95.0, 99.0)]
+
+
+@pytest.mark.runs_programs
+def test_a_command_that_ends_in_its_turn_is_an_error() -> None:
+    with pytest.raises(OSError, match="true"):
+        run_until("true", time.monotonic() + 60)
 
 
 def test_turns_follow_each_other_from_the_begin() -> None:

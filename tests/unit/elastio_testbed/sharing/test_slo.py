@@ -26,11 +26,22 @@ from elastio_testbed.sharing.courses import (
     run_of_intervals,
     run_of_json,
 )
-from elastio_testbed.sharing.slo import bars, calm_kept, overloaded_got, overloaded_kept, restored, total_over_none
+from elastio_testbed.sharing.slo import (
+    Commits,
+    bars,
+    calm_kept,
+    commits_of_intervals,
+    commits_of_json,
+    overloaded_got,
+    overloaded_kept,
+    restored,
+    total_over_none,
+)
 from elastio_testbed.sharing.slo_report import latencies
 
 C = 16.0
 SCALE = 0.04
+ALL_WAITED = [Commits(NONE, (3.0,), (900.0, 900.0), 8.0), Commits(SHARES, (3.0,), (900.0, 99.0), 8.0)]
 Got = Callable[[Wants], tuple[tuple[float, float], tuple[float | None, float | None]]]
 
 
@@ -144,7 +155,7 @@ def test_what_two_services_report_is_one_application() -> None:
 
 
 def test_all_bars_are_met_where_everything_is_as_it_has_to_be() -> None:
-    found = bars(all_runs(), C)
+    found = bars(all_runs(), ALL_WAITED, C)
     assert missed(found) == ()
     assert len({bar.name for bar in found}) == len(found)
 
@@ -182,11 +193,11 @@ def slow(wants: Wants) -> tuple[tuple[float, float], tuple[float | None, float |
 )
 def test_a_bar_is_missed(got: Got, names: list[str]) -> None:
     runs = [*runs_of(NONE, crowded), *runs_of(SHARES, got)]
-    assert [bar.name for bar in missed(bars(runs, C))] == names
+    assert [bar.name for bar in missed(bars(runs, ALL_WAITED, C))] == names
 
 
 def test_a_baseline_that_keeps_the_bounds_misses_its_bars() -> None:
-    found = [bar.name for bar in missed(bars([*runs_of(NONE, fair), *runs_of(SHARES, fair)], C))]
+    found = [bar.name for bar in missed(bars([*runs_of(NONE, fair), *runs_of(SHARES, fair)], ALL_WAITED, C))]
     assert found == [
         "App1 within 100 ms while App2 overloads, no control",
         "large requests beside a writer: throughput over that alone, no control",
@@ -195,8 +206,8 @@ def test_a_baseline_that_keeps_the_bounds_misses_its_bars() -> None:
 
 
 def test_bars_without_a_measurement_are_missed() -> None:
-    assert [bar.measured for bar in bars([], C)] == [None] * len(bars([], C))
-    assert len(missed(bars([], C))) == len(bars([], C))
+    assert [bar.measured for bar in bars([], [], C)] == [None] * len(bars([], [], C))
+    assert len(missed(bars([], [], C))) == len(bars([], [], C))
 
 
 def test_what_was_got_of_a_wish_counts_only_while_the_second_overloads() -> None:
@@ -220,6 +231,22 @@ def test_the_first_seconds_beside_a_writer_do_not_count() -> None:
     assert restored(runs, LARGE, SHARES) == pytest.approx(1.0)
 
 
+def test_durable_writes_count_from_the_second_interval_beside_tar_on() -> None:
+    found = Commits(SHARES, (200.0,), (900.0, 20.0, 101.0), 8.0)
+    assert found.worst_ms == 101.0
+    assert replace(found, beside_ms=(900.0, None, 101.0)).worst_ms is None
+    assert replace(found, beside_ms=(900.0,)).worst_ms is None
+    names = [bar.name for bar in missed(bars(all_runs(), [found], C))]
+    assert names == ["durable writes of 4 KiB beside tar: 99th percentile, ms"]
+
+
+def test_durable_writes_of_two_services_are_as_late_as_the_later_ones() -> None:
+    lines = [{"interval": n, "p99_ms": ms} for n, ms in ((0, 2.0), (0, 3.0), (1, 9.0), (2, 8.0), (4, 7.0))]
+    found = commits_of_intervals(SHARES, lines, 1, 4, 8.125)
+    assert found == Commits(SHARES, (3.0,), (9.0, 8.0, None), 8.12)
+    assert commits_of_json(json.loads(json.dumps(found.to_json()))) == found
+
+
 # --- results -------------------------------------------------------------------------------------------------
 
 
@@ -237,8 +264,9 @@ def document() -> dict[str, object]:
         "bandwidth": 0.5,
         "capacity_mb_s": C,
         "absent": [{"control": "BFQ", "reason": "the kernel has none"}],
-        "bars": [bar.to_json() for bar in bars(runs, C)],
+        "bars": [bar.to_json() for bar in bars(runs, ALL_WAITED, C)],
         "runs": [run.to_json() for run in runs],
+        "commits": [each.to_json() for each in ALL_WAITED],
     }
 
 
@@ -250,10 +278,11 @@ def test_a_stored_run_is_the_run() -> None:
 
 
 def test_tables_have_every_control_and_the_published_figures() -> None:
-    kept, beside, *figures = latencies(document())
+    kept, beside, durable, *figures = latencies(document())
     assert [row[0] for row in kept.rows] == [NONE, SHARES]
     assert beside.rows[0] == ("large requests", "10", "100", "31", "59")
     assert [row[0] for row in figures[-1].rows] == ["9.6 + 0.0", "9.6 + all", "1.6 + 0.0", "1.6 + all"]
+    assert durable.rows[1] == (SHARES, "3", "900, 99", "8.0")
     assert figures[0].rows[1][2] == "10.7 + 5.3; 50, 200; 2.0"
 
 
