@@ -16,13 +16,25 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+PLAIN = frozenset({bool, int, float, str, type(None)})
+
 _hints = functools.cache(typing.get_type_hints)
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields; None for another type."""
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def encode(value: object) -> Any:
     """The value for `json.dumps`: dataclasses become objects of their fields, enums their value, tuples lists."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    kind: type = type(value)
+    if kind in PLAIN:
+        return value
+    names = _fields(kind)
+    if names is not None:
+        return {name: encode(getattr(value, name)) for name in names}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
