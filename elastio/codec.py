@@ -12,9 +12,12 @@ import types
 import typing
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 T = TypeVar("T")
+_KEPT = "kept"
+Kept = Annotated[T, _KEPT]
+"""A field that the journal keeps."""
 
 PLAIN = frozenset({bool, int, float, str, type(None)})
 
@@ -42,6 +45,22 @@ def encode(value: object) -> Any:
     if isinstance(value, list | tuple | frozenset):
         return [encode(v) for v in value]
     return value
+
+
+@functools.cache
+def kept_fields(kind: type[Any]) -> tuple[str, ...]:
+    """The names of the fields that are `Kept`, in their order."""
+    if not dataclasses.is_dataclass(kind):
+        return ()
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return tuple(name for name, hint in hints.items() if _KEPT in getattr(hint, "__metadata__", ()))
+
+
+def encode_kept(value: object) -> Any:
+    """`encode` of the fields that are `Kept`, also in a value that is kept and has such fields."""
+    kind: Any = type(value)
+    names = kept_fields(kind)
+    return {name: encode_kept(getattr(value, name)) for name in names} if names else encode(value)
 
 
 def decode(kind: type[T], data: object) -> T:

@@ -29,6 +29,7 @@ from elastio.core.observation import Observation
 from elastio.core.planner import LAST_S
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, LoadWatch, Phase
+from elastio.strategy.memory import Memory
 from elastio.units import GIB, MB
 
 T = TypeVar("T")
@@ -135,7 +136,14 @@ def state(phase: Phase, of: Cycle | None = None, **changes: Any) -> AgentState:
     plain = replace(plain, listed_at=NOW - 1, list_again_at=NOW + 600)
     if phase is Phase.FAULTED:  # whoever owns them
         plain = replace(plain, for_backing=(), for_backing_backoff=Backoff(0, NOW + 600))
-    return replace(plain, **changes)
+    return changed(plain, **changes)
+
+
+def changed(before: AgentState, **changes: Any) -> AgentState:
+    """The state with fields of its own, or of the strategy's memory, replaced."""
+    of_memory = {name: value for name, value in changes.items() if name in Memory.__slots__}
+    own = {name: value for name, value in changes.items() if name not in of_memory}
+    return replace(before, **own, memory=replace(before.memory, **of_memory))
 
 
 def seen(view: HostView | None = None, **changes: Any) -> Observation:

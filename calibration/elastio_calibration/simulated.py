@@ -99,7 +99,7 @@ class SimulatedTarget:
 
     def agent(self) -> SavedState:
         """See `Target`."""
-        return SavedState(self.simulation.state.learned_size_bytes, self.simulation.state.paused)
+        return SavedState(self.simulation.state.memory.learned_size_bytes, self.simulation.state.paused)
 
     def learn(self, size_bytes: int | None) -> None:
         """See `Target`."""

@@ -92,7 +92,7 @@ class Accountant:
                 self._burst, self._token, self._boosted_mb_s = None, None, 0.0
             return
         self._sampled_at = sample.at
-        policy = learning.in_force(agent.policy, agent.state)
+        policy = learning.in_force(agent.policy, agent.state.memory)
         load = Load(sample.at, sample.seconds, utilization(sample, policy) if self.settings.enabled else 0.0)
         before = self._burst
         self._burst, ended = with_load(before, load, _thresholds(policy))

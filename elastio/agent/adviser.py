@@ -51,11 +51,11 @@ class HindsightAdviser:
         """See `ports.Adviser`."""
         if policy.model is not Model.MONEY:
             return None
-        policy = money.measured(policy, state)
+        policy = money.measured(policy, state.memory)
         self._take_in(sample, state, policy, offset_s)
         if policy.market is None:
             return None
-        question = (self._watch.bursts, policy, money.late_s(state.attach_s, policy))
+        question = (self._watch.bursts, policy, money.late_s(state.memory.attach_s, policy))
         if question != self._question:
             self._ask(question)
         self._go_on()

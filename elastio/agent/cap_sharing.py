@@ -46,7 +46,7 @@ class CapSharing:
         if not policy.caps.shared:
             return self._left(spend)
         self._has_left = False
-        policy = money.in_force(learning.in_force(policy, state), state.cycle)
+        policy = money.in_force(learning.in_force(policy, state.memory), state.cycle)
         wall = wall if state.cycle is None else state.cycle.wall_at(now)
         trouble, full = "", ""
         try:
@@ -91,7 +91,7 @@ class CapSharing:
             self._stated = said
         if cycle is None or cycle.opened_wall is None or cycle.closed_wall is not None:
             return ""
-        needed = wall + caps.release_s(state, policy)
+        needed = wall + caps.release_s(state.memory, state.cycle, policy)
         limits = policy.caps.shared_limits if policy.caps.ends_boosts and state.phase not in RELEASING else None
         full = ""
         for step in RELEASE_STEPS_S if state.phase in RELEASING else STEPS_S:

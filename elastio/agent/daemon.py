@@ -34,7 +34,7 @@ from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.agent.journal import Journal, Owner, read_with_older
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.market import MarketWatch, unkept_cap
-from elastio.agent.memory import bought, remember
+from elastio.agent.memory import bought, remember, with_learned_size
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler
 from elastio.agent.start_config import load_for_start, load_usable
@@ -158,7 +158,7 @@ class ChildRest:
 
 
 def is_near_boost(agent: Agent) -> bool:
-    sample, policy = agent.last_sample, backing_credits.in_force(agent.policy, agent.state)
+    sample, policy = agent.last_sample, backing_credits.in_force(agent.policy, agent.state.memory)
     return sample is not None and utilization(sample, policy) >= policy.utilization_threshold / 2
 
 
@@ -328,7 +328,7 @@ class Daemon:
         recorder.recall(bought(read_with_older(self._journal.path), self._owner))
         agent = Agent(
             self._policy,
-            replace(memory.state, learned_size_bytes=recorder.learned_size()),
+            with_learned_size(memory.state, recorder.learned_size()),
             workers=workers,
             journal=self._guarded_journal(),
             recorder=recorder,

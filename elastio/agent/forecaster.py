@@ -38,9 +38,9 @@ def situation_of(agent: Agent, waiting_per_hour: float | None) -> Situation | No
     backing = agent.view.backing if agent.view else None
     if agent.policy.ahead is not Ahead.LEARNED or agent.state.cycle is not None or backing is None:
         return None
-    policy = learning.in_force(agent.policy, agent.state)
-    release_s = caps.release_s(agent.state, policy)
-    times = agent.state.attach_s, backing.size_bytes, waiting_per_hour, release_s
+    policy = learning.in_force(agent.policy, agent.state.memory)
+    release_s = caps.release_s(agent.state.memory, agent.state.cycle, policy)
+    times = agent.state.memory.attach_s, backing.size_bytes, waiting_per_hour, release_s
     return Situation(policy, *times, lambda burst: _spec_for(burst, agent, policy))
 
 
@@ -49,4 +49,4 @@ def _spec_for(burst: Forecast, agent: Agent, policy: Policy) -> VolumeSpec:
     advice = agent.advice
     if policy.model is Model.MONEY and advice is not None and advice.plan is not None:
         return advice.plan.spec
-    return VolumeSpec(ahead.size_for(burst, agent.state, policy), policy.bought_bandwidth_mb_s)
+    return VolumeSpec(ahead.size_for(burst, agent.state.memory, policy), policy.bought_bandwidth_mb_s)

@@ -14,15 +14,15 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from elastio.codec import encode
+from elastio.codec import encode, encode_kept
 from elastio.core.actions import Action, Outcome
 from elastio.core.inhibition import snapshot_of
 from elastio.core.observation import NO_COURSE, Course
-from elastio.core.state import JOURNALLED, KEPT_FAULTS, AgentState, Phase
+from elastio.core.state import KEPT_FAULTS, AgentState, Phase
 from elastio.errors import JournalError
 from elastio.whole_file import sync_directory
 
@@ -181,9 +181,8 @@ def _code(error: OSError) -> str:
 
 def _remembered(state: AgentState) -> dict[str, Any]:
     is_kept = state.fault is not None and state.fault.kind in KEPT_FAULTS
-    values = {name: getattr(state, name) for name in JOURNALLED}
-    values |= {"inhibition": snapshot_of(state.inhibition), "fault": state.fault if is_kept else None}
-    return {name: encode(value) for name, value in values.items()}
+    kept = replace(state, inhibition=snapshot_of(state.inhibition), fault=state.fault if is_kept else None)
+    return dict(encode_kept(kept))
 
 
 # --- reading ---------------------------------------------------------------------------------------------

@@ -352,15 +352,15 @@ class Agent:
             self._spend_read_at = float("-inf")
         if decision.state.listed_at is not None and decision.state.listed_at != before.listed_at:
             self._recorder.listed(_tokens(decision.state), wall=obs.wall)
-        learned = decision.state.learned_size_bytes
-        if learned is not None and learned != before.learned_size_bytes:
+        learned = decision.state.memory.learned_size_bytes
+        if learned is not None and learned != before.memory.learned_size_bytes:
             self._recorder.learned(learned)
 
     def _note_progress(self, state: AgentState, obs: Observation) -> None:
         at, dirty = self._noted
         cycle = state.cycle
         has_changed = cycle is not None and cycle.dirty_bytes != dirty and obs.now - at >= NOTE_EVERY_S
-        has_spent = state.credits is not None and obs.now - self._credits_noted_at >= NOTE_CREDITS_EVERY_S
+        has_spent = state.memory.credits is not None and obs.now - self._credits_noted_at >= NOTE_CREDITS_EVERY_S
         if not state.recovered or not (has_changed or has_spent):
             return  # before the first scan, what is remembered may be from another boot
         if cycle is not None:

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from elastio.agent.journal import NOBODY, Owner, read
-from elastio.codec import decode
+from elastio.codec import decode, kept_fields
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import Forecast
-from elastio.core.state import JOURNALLED, KEPT_FAULTS, AgentState, Inhibition, Phase
+from elastio.core.state import KEPT_FAULTS, AgentState, Inhibition, Phase
 from elastio.errors import ConfigError, JournalError
 from elastio.strategy.credits import CreditBalance
+from elastio.strategy.memory import Memory
 
 # Keys of release 0.1.0, and their names of today.
 RENAMED = {
@@ -41,7 +42,7 @@ RENAMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Remembered:
     """The state of an agent that starts, as the journal's last record says.
 
     `foreign` is a sentence for people if the record is of another machine, and therefore ignored.
@@ -51,7 +52,7 @@ class Memory:
     foreign: str = ""
 
 
-def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY) -> Memory:
+def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY) -> Remembered:
     """What the last record of the journal says, with its times moved to this boot's clock.
 
     `now` is CLOCK_BOOTTIME, `wall` seconds since the epoch. Raises JournalError if the last record is malformed: an
@@ -62,30 +63,35 @@ def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner 
 
 def recall(
     records: Iterable[dict[str, Any]], source: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY
-) -> Memory:
+) -> Remembered:
     """`remember`, from records instead of a file; errors name `source`."""
     last = None
     for record in records:
         if "phase" in record:
             last = record
     if last is None:
-        return Memory(AgentState(machine=owner.machine))
+        return Remembered(AgentState(machine=owner.machine))
     last = _of_today(last)
     nothing = AgentState(machine=owner.machine)
     try:
         cycle = decode(AgentState, {"cycle": last["cycle"]}).cycle
         written = Owner(str(last.get("backing") or _bought_for(cycle)), str(last.get("machine", "")))
         if not _is_same(written.machine, owner.machine):
-            return Memory(nothing, foreign=_foreign(written, cycle, source))
+            return Remembered(nothing, foreign=_foreign(written, cycle, source))
         if not _is_same(written.backing_uuid, owner.backing_uuid):
             _require_no_cycle(written, cycle, source)
-            return Memory(nothing)
-        return Memory(replace(_state(last, now=now, wall=wall, boot_id=boot_id), machine=owner.machine))
+            return Remembered(nothing)
+        return Remembered(replace(_state(last, now=now, wall=wall, boot_id=boot_id), machine=owner.machine))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalError(
             f"the last record of {source} is malformed ({error}); move the file away to start without it",
             code="record.unknown",
         ) from error
+
+
+def with_learned_size(state: AgentState, size_bytes: int | None) -> AgentState:
+    """The state that knows the size to buy next, which the ledger keeps."""
+    return replace(state, memory=replace(state.memory, learned_size_bytes=size_bytes))
 
 
 def bought(records: Iterable[Mapping[str, Any]], owner: Owner = NOBODY) -> tuple[tuple[Cycle, float], ...]:
@@ -125,6 +131,10 @@ def _of_today(record: Mapping[str, Any]) -> dict[str, Any]:
     if "given_up" not in today:
         order = str(today.get("loss_accepted_for", ""))
         today |= {"given_up": [order] if order else [], "is_stale_accepted": bool(order), "loss_accepted_for": ""}
+    # 0.1.0, and what was written before the strategy had a memory of its own, have its fields beside the others.
+    past = today.get("memory", today)
+    if isinstance(past, Mapping):
+        today["memory"] = {name: past[name] for name in kept_fields(Memory) if name in past}
     return today
 
 
@@ -133,18 +143,22 @@ def _state(last: Mapping[str, Any], *, now: float, wall: float, boot_id: str) ->
     written_now, written_wall = float(last["now"]), float(last["wall"])
     if not math.isfinite(written_now - written_wall):
         raise ValueError("its times are not finite")
-    written = decode(AgentState, {name: last[name] for name in JOURNALLED if name in last})
+    written = decode(AgentState, {name: last[name] for name in kept_fields(AgentState) if name in last})
     if written.fault and (written.fault.kind not in KEPT_FAULTS or written.phase is not Phase.FAULTED):
         raise ValueError(f"its fault {written.fault.kind} ends with a start")
     written = replace(written, boot_id=str(last.get("boot", "")))
     same_boot = written.boot_id == boot_id
     shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
+    past = written.memory
     moved = replace(
         written,
         # Never longer than it had left at the last record, whatever happens to the time of day.
         cool_until=min(written.cool_until + shift_s, now + max(0.0, written.cool_until - written_now)),
-        expected=_shift_expected(written.expected, shift_s, now=now, written_now=written_now),
-        credits=_shift_credits(written.credits, shift_s, now),
+        memory=replace(
+            past,
+            expected=_shift_expected(past.expected, shift_s, now=now, written_now=written_now),
+            credits=_shift_credits(past.credits, shift_s, now),
+        ),
     )
     if same_boot:
         return moved

@@ -55,7 +55,7 @@ class RuntimeInfo:
 
 def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: RuntimeInfo) -> Status:
     """The status document of the state."""
-    policy = learning.in_force(policy, state)
+    policy = learning.in_force(policy, state.memory)
     host = obs.host or runtime.host
     backing = host.backing if host else None
     sample = obs.sample or runtime.sample
@@ -69,7 +69,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         last_error=runtime.last_error,
         last_error_wall=runtime.last_error_wall,
         cloud_error=runtime.cloud_error,
-        learned_size_bytes=state.learned_size_bytes,
+        learned_size_bytes=state.memory.learned_size_bytes,
         agent=_agent(obs, runtime),
         load=_load(state, sample, obs, policy),
         spend=_spend(obs.spend, policy),
@@ -80,15 +80,15 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         hold=_inhibition(state, obs, host),
         missing=_missing(state, host),
         restraint=_restraint(state, obs, policy),
-        expected=tuple(ExpectedPart(b.begins_at - obs.now, b.written_bytes) for b in state.expected),
-        capped=caps.standing(state, obs.wall, policy),
+        expected=tuple(ExpectedPart(b.begins_at - obs.now, b.written_bytes) for b in state.memory.expected),
+        capped=caps.standing(state.memory, obs.wall, policy),
         fault_kind=state.fault.kind.value if state.fault else "",
         credits=_credits(state, policy),
         device_uuid=policy.backing_uuid,
         purchases=_purchases(state),
         take_over=_take_over(state),
         capacity=_capacity(state, backing if runtime.host_responsive else None, sample, policy),
-        least_boost_s=caps.least_s(state, policy),
+        least_boost_s=caps.least_s(state.memory, policy),
         learned_bandwidth_mb_s=None if policy.bandwidth is None else policy.cache_bandwidth_mb_s,
     )
 
@@ -103,11 +103,12 @@ def _agent(obs: Observation, runtime: RuntimeInfo) -> AgentPart:
 def _restraint(state: AgentState, obs: Observation, policy: Policy) -> str:
     if policy.model is Model.MONEY and policy.market is None:
         return "no boost begins by itself until the prices of this region are known"
-    return waste.restraint(state.waste, obs.wall)
+    return waste.restraint(state.memory.waste, obs.wall)
 
 
 def _purchases(state: AgentState) -> PurchasesPart:
-    return PurchasesPart(state.failures, bool(state.waste.stopped), state.capped_boosts, state.declined_boosts)
+    memory = state.memory
+    return PurchasesPart(state.failures, bool(memory.waste.stopped), memory.capped_boosts, memory.declined_boosts)
 
 
 def _take_over(state: AgentState) -> TakeOverPart | None:
@@ -174,15 +175,15 @@ def _others(others: Others) -> OthersPart:
 
 def _credits(state: AgentState, policy: Policy) -> CreditsPart | None:
     bucket = policy.backing_credits
-    if bucket is None or state.credits is None:
+    if bucket is None or state.memory.credits is None:
         return None
     return CreditsPart(
-        balance_bytes=state.credits.balance_bytes,
+        balance_bytes=state.memory.credits.balance_bytes,
         capacity_bytes=bucket.capacity_bytes,
         reserve_bytes=bucket.reserve_bytes,
         base_mb_s=bucket.base_mb_s,
         burst_mb_s=bucket.burst_mb_s,
-        flush_limit_mb_s=state.credit_limit_mb_s,
+        flush_limit_mb_s=state.memory.credit_limit_mb_s,
     )
 
 

@@ -1,5 +1,5 @@
 """The functional core: values, decisions and safety rules. Pure.
 
-Imports `elastio.units`, `elastio.errors`, itself, and of `elastio.strategy` what `pyproject.toml` lists. No clock, no
-random, no log, no file, no process.
+Imports `elastio.codec`, `elastio.errors`, `elastio.units`, itself, and of `elastio.strategy` what `pyproject.toml`
+lists. No clock, no random, no log, no file, no process.
 """

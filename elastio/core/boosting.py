@@ -20,18 +20,18 @@ from elastio.units import MB, format_duration, format_size
 def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     """In phase IDLE: BOOST_WANTED if a load or an expected burst asks for a boost, BOOST_CAPPED if a cap forbids it."""
     trigger, ahead_of = _trigger(state, obs, policy)
-    if trigger is Trigger.LOAD and state.has_filled:
+    if trigger is Trigger.LOAD and state.memory.has_filled:
         return None  # the same load would fill the next cache as well
     if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs, policy):
         return None
-    if state.waste.stopped or _is_like_useless(trigger, state, obs, policy):
+    if state.memory.waste.stopped or _is_like_useless(trigger, state, obs, policy):
         return None
     bought = _what(ahead_of, state, obs, policy)
     if bought is None:
         return None
     if bought.declined:
         text = f"no boost: {bought.declined}"
-        return None if state.declined_for == beginning(state, obs) else Detection(Event.BOOST_DECLINED, text)
+        return None if state.memory.declined_for == beginning(state, obs) else Detection(Event.BOOST_DECLINED, text)
     size, choice = bought.size_bytes, bought.choice
     refused = caps.refusal(size, state, obs, policy if choice is None else money.with_choice(policy, choice))
     if refused:
@@ -50,10 +50,13 @@ class _Bought(NamedTuple):
 
 def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy: Policy) -> _Bought | None:
     """What to buy, or why not to; None: not yet."""
-    size = next_size(state.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, state, policy)
+    memory = state.memory
+    size = (
+        next_size(memory.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, memory, policy)
+    )
     if policy.model is not Model.MONEY:
         return _Bought(size)
-    market, policy = policy.market, money.measured(policy, state)
+    market, policy = policy.market, money.measured(policy, memory)
     if market is None:
         return None  # prices that are not known are not guessed
     is_advised = obs.advice is not None and obs.advice.bursts > 0
@@ -67,7 +70,7 @@ def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy
         refused = money.bill_refusal(market, policy, written_mb, 0.0)
         return _Bought(declined=refused or f"no cache would be worth its price for the {how} burst")
     if obs.advice is None:
-        late = money.late_s(state.attach_s, policy)
+        late = money.late_s(memory.attach_s, policy)
         return _Bought(size, money.configured(market, policy, size, late, "as configured: no burst is known yet"))
     return _as_advised(obs.advice, market, ahead_of, state, obs, policy)
 
@@ -76,7 +79,7 @@ def _as_advised(
     advice: Advice, market: Market, ahead_of: Forecast | None, state: AgentState, obs: Observation, policy: Policy
 ) -> _Bought | None:
     """What the past bursts teach to buy, or that none of them was worth a cache."""
-    late = money.late_s(state.attach_s, policy)
+    late = money.late_s(state.memory.attach_s, policy)
     if advice.plan is not None:
         since = state.load.above_since
         is_early = ahead_of is None and since is not None and obs.now - since < advice.plan.delay_s
@@ -91,7 +94,7 @@ def _as_advised(
 
 def beginning(state: AgentState, obs: Observation) -> float | None:
     """When the load began, or the awaited burst is expected: by this a declined boost is known again."""
-    burst = state.awaited
+    burst = state.memory.awaited
     return state.load.above_since if state.load.above_since is not None or burst is None else burst.begins_at
 
 
@@ -100,7 +103,7 @@ def for_operator(size_bytes: int, state: AgentState, obs: Observation, policy: P
     market = policy.market
     if policy.model is not Model.MONEY or market is None:
         return BoostPlan(Trigger.OPERATOR, size_bytes), ""
-    policy, late = money.measured(policy, state), money.late_s(state.attach_s, policy)
+    policy, late = money.measured(policy, state.memory), money.late_s(state.memory.attach_s, policy)
     choice = money.configured(market, policy, size_bytes, late, "as configured: an operator asked")
     known = obs.advice
     warning = "" if known is None or not known.bursts else money.bill_refusal(market, policy, known.largest_mb, late)
@@ -114,9 +117,9 @@ def _described(choice: Choice | None) -> str:
 def _is_like_useless(trigger: Trigger, state: AgentState, obs: Observation, policy: Policy) -> bool:
     """Boosts for such loads gained nothing of late. Whoever announces a burst knows better."""
     if trigger is Trigger.LOAD:
-        return waste.must_wait(state.waste, state.load, obs.now, obs.wall)
+        return waste.must_wait(state.memory.waste, state.load, obs.now, obs.wall)
     is_learned = trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED
-    return is_learned and waste.must_wait_ahead(state.waste, obs.wall)
+    return is_learned and waste.must_wait_ahead(state.memory.waste, obs.wall)
 
 
 def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigger | None, Forecast | None]:
@@ -126,7 +129,7 @@ def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigg
     """
     if is_load_high(state.load, obs.now, policy):
         return Trigger.LOAD, None
-    burst = ahead.to_buy_for(state)
+    burst = ahead.to_buy_for(state.memory)
     if burst is None or burst.begins_at <= obs.now:
         return None, None
     return (Trigger.ANNOUNCED if burst.is_announced else Trigger.FORECAST), burst

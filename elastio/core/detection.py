@@ -11,11 +11,12 @@ from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.model import BackingView, CacheState, Forecast, HostView, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quiet
-from elastio.core.state import AgentState, Capped, FaultKind, Phase
+from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
 from elastio.strategy import caps, filling, holding
 from elastio.strategy.market import Choice
+from elastio.strategy.memory import Capped
 from elastio.units import format_duration
 
 MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more

@@ -59,6 +59,7 @@ from elastio.core.recovery import cycle_of, recover
 from elastio.core.state import AgentState, Fault, Phase
 from elastio.errors import InvariantError
 from elastio.strategy import ahead, backing_credits, caps, filling, holding, learning, money, waste
+from elastio.strategy.memory import Memory
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,
@@ -100,7 +101,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     Raises InvariantError if the decision would break a safety rule, or if a transition is not in the table.
     """
     before, (state, learned) = state, learning.with_burst(state, obs, policy)
-    configured = learning.in_force(policy, state)
+    configured = learning.in_force(policy, state.memory)
     policy = money.in_force(configured, state.cycle)
     state = backing_credits.update(update.fold(state, obs, policy), obs, policy)
     state = folded = missing_cache.settle(state, obs)
@@ -225,7 +226,7 @@ def _transition(state: AgentState, detected: Detection, obs: Observation, policy
         repaired = recover(state, obs, policy, is_ordered=detected.is_ordered)
         return _without_backoffs(repaired[0]) if repaired else state
     if detected.capped is not None:
-        state = replace(state, capped=detected.capped)
+        state = replace(state, memory=replace(state.memory, capped=detected.capped))
     if state.phase is Phase.FLUSHING and detected.event is Event.CAP_REACHED:
         return _with_forced_flush(state)
     return _entered(_without_backoffs(replace(state, phase=phase)), detected, obs, policy)
@@ -275,10 +276,16 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
 
 def _put_off(state: AgentState, event: Event, obs: Observation) -> AgentState:
     """The state after a boost that is not bought: a cap is asked again soon; a load that is not worth it, no more."""
+    memory = state.memory
     if event is Event.BOOST_DECLINED:
-        return replace(state, declined_for=boosting.beginning(state, obs), declined_boosts=state.declined_boosts + 1)
+        memory = replace(
+            memory, declined_for=boosting.beginning(state, obs), declined_boosts=memory.declined_boosts + 1
+        )
+        return replace(state, memory=memory)
     cool_until = obs.now + FAILED_COOL_DOWN_S
-    return replace(state, cycle=None, cool_until=cool_until, capped_boosts=state.capped_boosts + 1)
+    return replace(
+        state, cycle=None, cool_until=cool_until, memory=replace(memory, capped_boosts=memory.capped_boosts + 1)
+    )
 
 
 def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:
@@ -287,7 +294,8 @@ def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> Ag
     is_filled = detected.event is Event.FILLED_UP
     is_forced = detected.is_ordered or is_filled or detected.capped is not None or inhibition.wants_flush(state)
     cycle = stamps.stamped(state.cycle, detected, obs, is_forced=is_forced)
-    return replace(state, cycle=cycle, has_filled=state.has_filled or is_filled)
+    memory = replace(state.memory, has_filled=True) if is_filled else state.memory
+    return replace(state, cycle=cycle, memory=memory)
 
 
 def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
@@ -301,8 +309,9 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
     """The state after the end of a cycle: its lesson, the cool-down, and a new list of the cloud."""
     cycle = state.cycle
     if cycle is not None:
-        state = caps.with_release_time(state)
-        state = replace(_with_lesson(state, cycle, policy), waste=waste.after_cycle(state, cycle, obs.wall, policy))
+        past = waste.after_cycle(state, cycle, obs.wall, policy)
+        memory = _with_lesson(caps.with_release_time(state.memory, cycle), cycle, policy)
+        state = replace(state, memory=replace(memory, waste=past))
     gone = cycle.volume_id if cycle else None
     return replace(
         state,
@@ -314,18 +323,18 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
     )
 
 
-def _with_lesson(state: AgentState, cycle: Cycle, policy: Policy) -> AgentState:
-    """The state with the lesson of this cycle, if it is one.
+def _with_lesson(memory: Memory, cycle: Cycle, policy: Policy) -> Memory:
+    """The memory with the lesson of this cycle, if it is one.
 
     A boost that was abandoned teaches nothing, even if its cache was attached in the end. Nor does a useless boost: it
     would make the cache too small for the boosts that are useful.
     """
     updates_learned_size = cycle.updates_learned_size and cycle.times.boosted is not None and not cycle.failure
     lesson = learning.lesson_of(cycle, policy) if updates_learned_size and cycle.trigger is not Trigger.ORPHAN else None
-    if lesson is None or (state.lessons and not waste.was_useful(cycle, policy)):
-        return state
-    learned = learning.with_lesson(state.lessons, lesson)
-    return replace(state, lessons=learned, learned_size_bytes=learning.learned_bytes(learned, cycle, policy))
+    if lesson is None or (memory.lessons and not waste.was_useful(cycle, policy)):
+        return memory
+    learned = learning.with_lesson(memory.lessons, lesson)
+    return replace(memory, lessons=learned, learned_size_bytes=learning.learned_bytes(learned, cycle, policy))
 
 
 def _cool_down_s(state: AgentState, policy: Policy) -> float:

@@ -183,7 +183,7 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
-        most, least_s = cost_left(obs.spend, policy.caps), caps.least_s(state, policy)
+        most, least_s = cost_left(obs.spend, policy.caps), caps.least_s(state.memory, policy)
         size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
         create = CreateVolume(cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits)
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
@@ -293,7 +293,7 @@ def _flush_settings(state: AgentState, cycle: Cycle, backing: BackingView, polic
 
 def _credit_limit(state: AgentState, cycle: Cycle) -> float | None:
     """The most that credits allow a flush in phase 2; None: no limit, or somebody waits for its end."""
-    return None if _is_awaited(state, cycle) else state.credit_limit_mb_s
+    return None if _is_awaited(state, cycle) else state.memory.credit_limit_mb_s
 
 
 def _flush_mb_s(state: AgentState, cycle: Cycle, policy: Policy) -> float:

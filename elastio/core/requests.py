@@ -17,8 +17,9 @@ from elastio.core.inhibition import NOTICE_GRACE_S
 from elastio.core.model import CacheState, Forecast, Request, RequestKind
 from elastio.core.observation import Answer, Observation
 from elastio.core.policy import Ahead, Policy, StopPolicy, next_size
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase, Waste
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.strategy import ahead, caps
+from elastio.strategy.memory import Waste
 from elastio.units import format_duration, format_size
 
 Answered = tuple[AgentState, Answer]
@@ -86,7 +87,7 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
     if state.phase is not Phase.IDLE:
         return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle", "agent.busy")
-    size = next_size(state.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
+    size = next_size(state.memory.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
     if obstacle := boosting.obstacle(state, obs, policy):
         return state, Answer(request, False, obstacle, "boost.obstacle")
     if refused := caps.refusal(size, state, obs, policy):
@@ -133,7 +134,8 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
         state = _repaired(state, obs, move)
     if state.phase is Phase.FAULTED:
         return state, Answer(request, False, f"the agent is still faulted: {state.fault}", FAULTED)
-    state = replace(state, failures=0, cool_until=0.0, waste=Waste(), capped=None)
+    memory = replace(state.memory, waste=Waste(), capped=None)
+    state = replace(state, failures=0, cool_until=0.0, memory=memory)
     if state.inhibition is None:
         return state, Answer(request, True, "boosts start by themselves again")
     reason, left_s = state.inhibition.reason, state.inhibition.until - obs.now
@@ -248,7 +250,8 @@ def learn(state: AgentState, request: Request, policy: Policy) -> Answered:
         text = f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})"
         return state, Answer(request, False, text, "learn.size_bytes")
     cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
-    state = replace(state, cycle=cycle, learned_size_bytes=size, lessons=())
+    memory = replace(state.memory, learned_size_bytes=size, lessons=())
+    state = replace(state, cycle=cycle, memory=memory)
     return state, Answer(request, True, f"the next cache gets {format_size(size)}")
 
 
@@ -265,13 +268,13 @@ def expect(state: AgentState, request: Request, obs: Observation, policy: Policy
         text = f"a burst of {format_size(size)} is more than the device holds ({format_size(backing.size_bytes)})"
         return state, Answer(request, False, text, "expect.size_bytes")
     burst = Forecast(obs.now + request.seconds, size, 1.0)
-    is_new = not any(ahead.is_same(b, burst) for b in state.expected)
-    if is_new and len(state.expected) >= ahead.MOST_EXPECTED:
+    is_new = not any(ahead.is_same(b, burst) for b in state.memory.expected)
+    if is_new and len(state.memory.expected) >= ahead.MOST_EXPECTED:
         return state, Answer(request, False, f"{ahead.MOST_EXPECTED} bursts are announced already", "expect.most")
-    state = ahead.expect(state, burst)
-    lead = format_duration(min(request.seconds, ahead.lead_s(state, policy)))
+    state = replace(state, memory=ahead.expect(state.memory, burst))
+    lead = format_duration(min(request.seconds, ahead.lead_s(state.memory, policy)))
     of = f" of {format_size(size)}" if size else ""
     text = f"a burst{of} is expected in {format_duration(request.seconds)}; its cache is bought {lead} before"
-    if state.missed >= ahead.MOST_MISSED:
-        text = f"the last {state.missed} announced bursts did not come: this one is only watched"
+    if state.memory.missed >= ahead.MOST_MISSED:
+        text = f"the last {state.memory.missed} announced bursts did not come: this one is only watched"
     return state, Answer(request, True, text)

@@ -7,29 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, TypeVar, get_type_hints
 
+from elastio.codec import Kept
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
 from elastio.core.model import (
     BackingView,
     CacheState,
-    Forecast,
     Identity,
     Notice,
-    Period,
     Volume,
     VolumeId,
     VolumeState,
     VolumeTag,
 )
 from elastio.core.shares import NOT_SHARED, SharePlan
-from elastio.strategy.bandwidth import LearnedBandwidth
-from elastio.strategy.credits import CreditBalance
-
-T = TypeVar("T")
-KEPT = "kept"
-Kept = Annotated[T, KEPT]
-"""A field that the journal keeps."""
+from elastio.strategy.memory import Memory
 
 
 class Phase(StrEnum):
@@ -110,45 +102,6 @@ class LoadWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class UselessBoost:
-    """A load for which a cache gained nothing.
-
-    `peak` is its highest utilization without the cache, `seconds` how long it lasted without a pause, `at_wall` when
-    the volume was gone.
-    """
-
-    peak: float
-    seconds: float
-    at_wall: float
-
-
-@dataclass(frozen=True, slots=True)
-class Waste:
-    """What is remembered of purchases that gained nothing.
-
-    `useless`: boosts that succeeded and gained nothing, the newest last. `wasted`: volumes in a row that never became a
-    cache. `stopped` says why no volume is bought until an operator resumes; empty: volumes are bought.
-    """
-
-    useless: tuple[UselessBoost, ...] = ()
-    wasted: int = 0
-    stopped: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Capped:
-    """A cap that has ended a boost: its key and value, and the day or month in which no other boost begins.
-
-    `has_price` False: the cap could not be kept, because the price of the cache was not known.
-    """
-
-    key: str
-    most: float
-    period: Period
-    has_price: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class TakeOver:
     """An operator's order to take over the volume of a machine that is gone, until it is carried out.
 
@@ -164,14 +117,6 @@ class TakeOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """What one boost showed: the size that it would have needed, and the bytes that applications read and wrote."""
-
-    needed_bytes: int
-    moved_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class AgentState:
     """Everything that `decide` keeps from one call to the next; what is `Kept` is in the journal.
 
@@ -184,32 +129,20 @@ class AgentState:
     kernel leaves on the backing device.
 
     `machine` identifies this machine without the cloud; empty: not known. `create_s` is the shortest time in which the
-    cloud created a volume of late. `cutoff_percent` is the kernel's own, as it was last seen; None: no cache was
-    attached yet. `others` are volumes that this machine bought for another backing device.
+    cloud created a volume of late, and `appear_s` are the last times from a decision until the disk of the cache
+    appeared. `others` are volumes that this machine bought for another backing device.
 
     `for_backing` is the last list of volumes that any machine bought for this backing device, see `bought_for`; None:
     the cloud has not answered since a cache is missing.
 
     `failed_clean_set` is a cache set that failed while it was clean, so that the device runs without it, while the
     device's superblock still names it; empty: none. It must not be attached again.
-
-    `declined_for` is the load, by its beginning, for which a boost was declined as not worth its price.
-    `full_since` is since when the load finds its cache full of dirty data; None: it does not. `has_filled`: the load
-    went on for so long that its full cache was released, and it is not over yet.
-
-    `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
-    announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
-    last times, in seconds, from a decision to the attached cache, `appear_s` those from a decision until the disk of
-    the cache appeared, and `release_s` those from a clean cache to the deletion of its volume. `capped` is the cap that
-    ended the last boost that one has ended; None: none has, or an operator has resumed.
-
-    `credits` is the balance of a backing volume that has credits (None: it has none, or no sample was taken yet), and
-    `credit_limit_mb_s` the most that they allow a flush (None: no limit).
     """
 
     phase: Kept[Phase] = Phase.IDLE
     cycle: Kept[Cycle | None] = None
     load: LoadWatch = field(default_factory=LoadWatch)
+    memory: Kept[Memory] = field(default_factory=Memory)  # of the strategy
     flush_mb_s: float | None = 0.0  # the writeback rate that the last sample asked for; None: no limit
     recovered: bool = False
     boot_id: str = ""  # of the journal's last record; empty: nothing is remembered
@@ -223,29 +156,10 @@ class AgentState:
     fault: Kept[Fault | None] = None
     cool_until: Kept[float] = 0.0
     failures: Kept[int] = 0  # boosts in a row that failed before their cache was attached
-    learned_size_bytes: int | None = None
     machine: str = ""
     create_s: Kept[float | None] = None
-    cutoff_percent: Kept[int | None] = None
     others: tuple[Volume, ...] = ()
-    lessons: Kept[tuple[Lesson, ...]] = ()  # of the last boosts, the newest last
-    bandwidth: Kept[LearnedBandwidth | None] = None
-    waste: Kept[Waste] = field(default_factory=Waste)
-    expected: Kept[tuple[Forecast, ...]] = ()
-    awaited: Forecast | None = None
-    missed: Kept[int] = 0
-    missed_forecasts: Kept[int] = 0
-    attach_s: Kept[tuple[float, ...]] = ()
     appear_s: Kept[tuple[float, ...]] = ()
-    release_s: Kept[tuple[float, ...]] = ()
-    capped: Kept[Capped | None] = None
-    declined_for: float | None = None
-    capped_boosts: int = 0  # since the agent started: how often a cap forbade one, asked again each minute
-    declined_boosts: int = 0  # since the agent started
-    has_filled: Kept[bool] = False
-    full_since: float | None = None
-    credits: Kept[CreditBalance | None] = None
-    credit_limit_mb_s: float | None = None
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0
@@ -313,8 +227,3 @@ class AgentState:
         """Owned volumes that may be released: not kept, not being deleted, not attached to another instance."""
         left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN)
         return tuple(v for v in self.owned or () if v.state not in left_alone and not self.is_kept(v))
-
-
-_HINTS = get_type_hints(AgentState, include_extras=True)
-JOURNALLED = tuple(name for name, hint in _HINTS.items() if KEPT in getattr(hint, "__metadata__", ()))
-"""The fields that the journal keeps, each under its own name."""

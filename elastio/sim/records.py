@@ -17,7 +17,7 @@ from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, MonthToDate, row_of, spend_since, spent_between
 from elastio.accounting.shared_caps import Change, SharedCaps
 from elastio.agent.journal import Journal, Owner
-from elastio.agent.memory import Memory, recall
+from elastio.agent.memory import Remembered, recall
 from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend, Spent
 from elastio.core.state import AgentState
@@ -53,7 +53,7 @@ class MemoryJournal(Journal):
     def records(self) -> Iterator[dict[str, Any]]:
         return (json.loads(line) for line in self.lines)
 
-    def remember(self, *, now: float, wall: float) -> Memory:
+    def remember(self, *, now: float, wall: float) -> Remembered:
         return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id, owner=self.owner)
 
 

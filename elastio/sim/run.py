@@ -15,7 +15,7 @@ from elastio.agent.cap_sharing import CapSharing
 from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Owner
 from elastio.agent.loop import Agent, Serials, Workers
-from elastio.agent.memory import bought
+from elastio.agent.memory import bought, with_learned_size
 from elastio.config.sections import ProfileSection
 from elastio.core.actions import Action, Outcome
 from elastio.core.cycle import Cycle
@@ -174,7 +174,7 @@ class Simulation:
         self.recorder.recall(bought(self.journal.records(), self.journal.owner))
         self.agent = self._last = Agent(
             self.policy,
-            replace(memory.state, learned_size_bytes=self.recorder.learned_size()),
+            with_learned_size(memory.state, self.recorder.learned_size()),
             workers=self._open_workers(),
             journal=CrashPointJournal(self.journal, self._pass, self.world.faults, partial(self.lasts, Kind.DISK_FULL)),
             recorder=self.recorder,
@@ -327,7 +327,7 @@ class Simulation:
         """True if the agent is idle and expects no burst, and the cloud has listed no volume of it since."""
         state = self._last.state
         idle = self.agent is not None and state.recovered and state.phase is Phase.IDLE
-        expects = state.awaited is not None or bool(state.expected)
+        expects = state.memory.awaited is not None or bool(state.memory.expected)
         return idle and not expects and state.listed_at is not None and not state.orphans
 
     def run_until_settled(self, limit_s: float = 1800.0) -> None:

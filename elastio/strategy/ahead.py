@@ -22,6 +22,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Ahead, Policy, chance_until, in_steps, next_size
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import learning
+from elastio.strategy.memory import Memory
 
 # Bursts that may be announced at the same time.
 MOST_EXPECTED = 64
@@ -34,11 +35,11 @@ SAME_S = 2.0
 MOST_MISSED = 3
 
 
-def expect(state: AgentState, burst: Forecast) -> AgentState:
-    """The state with one more announced burst; it replaces an earlier announcement of the same one."""
+def expect(memory: Memory, burst: Forecast) -> Memory:
+    """The memory with one more announced burst; it replaces an earlier announcement of the same one."""
     burst = replace(burst, is_announced=True)
-    others = (b for b in state.expected if not is_same(b, burst))
-    return replace(state, expected=tuple(sorted((*others, burst), key=lambda b: b.begins_at)))
+    others = (b for b in memory.expected if not is_same(b, burst))
+    return replace(memory, expected=tuple(sorted((*others, burst), key=lambda b: b.begins_at)))
 
 
 def is_same(burst: Forecast, other: Forecast) -> bool:
@@ -48,39 +49,41 @@ def is_same(burst: Forecast, other: Forecast) -> bool:
 
 def update(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     """The state at `obs.now`: past bursts forgotten, the next one awaited, and the outcome of the awaited one noted."""
-    if any(b.begins_at <= obs.now for b in state.expected):
-        state = replace(state, expected=tuple(b for b in state.expected if b.begins_at > obs.now))
+    if any(b.begins_at <= obs.now for b in state.memory.expected):
+        left = tuple(b for b in state.memory.expected if b.begins_at > obs.now)
+        state = replace(state, memory=replace(state.memory, expected=left))
     state = _judged(state, obs.now, policy)
-    due = _due(state, obs, policy)
-    if due is not None and (state.awaited is None or due.begins_at > state.awaited.begins_at):
-        if state.awaited is not None and state.awaited.begins_at <= obs.now:
+    due, memory = _due(state, obs, policy), state.memory
+    if due is not None and (memory.awaited is None or due.begins_at > memory.awaited.begins_at):
+        if memory.awaited is not None and memory.awaited.begins_at <= obs.now:
             # Nobody would notice the end of its time: announcements that follow each other must not hold a cache.
-            state = _counted(state, state.awaited, _missed(state, state.awaited) + 1)
-        state = replace(state, awaited=due)
+            memory = _counted(memory, memory.awaited, _missed(memory, memory.awaited) + 1)
+        state = replace(state, memory=replace(memory, awaited=due))
     return _kept(state, policy)
 
 
 def _judged(state: AgentState, now: float, policy: Policy) -> AgentState:
     """A load while a burst is awaited is that burst; a load before an announced begin is another one."""
-    burst = state.awaited
+    burst = state.memory.awaited
     if burst is None or (burst.is_announced and now < burst.begins_at):
         return state
+    memory = replace(state.memory, awaited=None)
     if state.load.above_since is not None:
         # From now on the load decides how long the cache is kept.
         cycle = replace(state.cycle, chance_until=None) if state.cycle else None
-        return _counted(replace(state, cycle=cycle, awaited=None), burst, 0)
+        return replace(state, cycle=cycle, memory=_counted(memory, burst, 0))
     if now < chance_until(burst, policy):
         return state
-    return _counted(replace(state, awaited=None), burst, _missed(state, burst) + 1)
+    return replace(state, memory=_counted(memory, burst, _missed(memory, burst) + 1))
 
 
-def _missed(state: AgentState, burst: Forecast) -> int:
+def _missed(memory: Memory, burst: Forecast) -> int:
     """How many bursts in a row of this one's kind did not come."""
-    return state.missed if burst.is_announced else state.missed_forecasts
+    return memory.missed if burst.is_announced else memory.missed_forecasts
 
 
-def _counted(state: AgentState, burst: Forecast, missed: int) -> AgentState:
-    return replace(state, missed=missed) if burst.is_announced else replace(state, missed_forecasts=missed)
+def _counted(memory: Memory, burst: Forecast, missed: int) -> Memory:
+    return replace(memory, missed=missed) if burst.is_announced else replace(memory, missed_forecasts=missed)
 
 
 def _due(state: AgentState, obs: Observation, policy: Policy) -> Forecast | None:
@@ -90,43 +93,44 @@ def _due(state: AgentState, obs: Observation, policy: Policy) -> Forecast | None
     forecast = obs.forecast
     is_sure = forecast is not None and forecast.confidence >= policy.least_confidence
     is_here = state.load.above_since is not None  # a forecaster does not see it before it is over
-    known = (*state.expected, *((forecast,) if forecast is not None and is_sure and not is_here else ()))
-    soon = [b for b in known if 0 < b.begins_at - obs.now <= lead_of(b, state, policy)]
+    known = (*state.memory.expected, *((forecast,) if forecast is not None and is_sure and not is_here else ()))
+    soon = [b for b in known if 0 < b.begins_at - obs.now <= lead_of(b, state.memory, policy)]
     return min(soon, key=lambda b: b.begins_at, default=None)
 
 
 def _kept(state: AgentState, policy: Policy) -> AgentState:
     """The state whose cycle keeps its cache for the awaited burst."""
-    cycle, burst = state.cycle, to_buy_for(state)
+    cycle, burst = state.cycle, to_buy_for(state.memory)
     if cycle is None or burst is None or state.phase not in (Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING):
         return state
     until = max(chance_until(burst, policy), cycle.chance_until or 0.0)
     return state if until == cycle.chance_until else replace(state, cycle=replace(cycle, chance_until=until))
 
 
-def to_buy_for(state: AgentState) -> Forecast | None:
+def to_buy_for(memory: Memory) -> Forecast | None:
     """The awaited burst, if a cache may be bought ahead of it; None: there is none, or too many were wrong."""
-    burst = state.awaited
-    return burst if burst is not None and _missed(state, burst) < MOST_MISSED else None
+    burst = memory.awaited
+    return burst if burst is not None and _missed(memory, burst) < MOST_MISSED else None
 
 
 def cancel(state: AgentState, now: float) -> tuple[AgentState, int]:
     """The state without expected bursts, and how many they were. A cache that waits for one waits no longer."""
-    cycle, awaited = state.cycle, state.awaited
+    cycle, memory = state.cycle, state.memory
     if cycle is not None and cycle.chance_until is not None:
         cycle = replace(cycle, chance_until=min(cycle.chance_until, now))
-    begun = awaited is not None and awaited not in state.expected
-    return replace(state, cycle=cycle, expected=(), awaited=None), len(state.expected) + begun
+    begun = memory.awaited is not None and memory.awaited not in memory.expected
+    forgotten = len(memory.expected) + begun
+    return replace(state, cycle=cycle, memory=replace(memory, expected=(), awaited=None)), forgotten
 
 
-def lead_of(burst: Forecast, state: AgentState, policy: Policy) -> float:
+def lead_of(burst: Forecast, memory: Memory, policy: Policy) -> float:
     """How long before this burst its cache is bought, in seconds."""
-    return lead_s(state, policy) if burst.lead_s is None else burst.lead_s
+    return lead_s(memory, policy) if burst.lead_s is None else burst.lead_s
 
 
-def lead_s(state: AgentState, policy: Policy) -> float:
+def lead_s(memory: Memory, policy: Policy) -> float:
     """How long before a burst its cache is bought, in seconds: from measured boosts, else the policy's."""
-    return MARGIN * max(state.attach_s) + MARGIN_S if state.attach_s else policy.lead_s
+    return MARGIN * max(memory.attach_s) + MARGIN_S if memory.attach_s else policy.lead_s
 
 
 def with_attach_time(state: AgentState) -> AgentState:
@@ -135,22 +139,20 @@ def with_attach_time(state: AgentState) -> AgentState:
     if times is None or times.decided is None or times.boosted is None:
         return state
     appear_s = () if times.appeared is None else (times.appeared - times.decided,)
-    return replace(
-        state,
-        attach_s=(*state.attach_s, times.boosted - times.decided)[-KEPT:],
-        appear_s=(*state.appear_s, *appear_s)[-KEPT:],
-    )
+    attach_s = (*state.memory.attach_s, times.boosted - times.decided)[-KEPT:]
+    memory = replace(state.memory, attach_s=attach_s)
+    return replace(state, memory=memory, appear_s=(*state.appear_s, *appear_s)[-KEPT:])
 
 
-def size_for(burst: Forecast, state: AgentState, policy: Policy) -> int:
+def size_for(burst: Forecast, memory: Memory, policy: Policy) -> int:
     """Bytes to buy ahead of this burst: the learned share of what it writes, or that of a burst at full speed.
 
     Without an announced size: the learned size, else the initial one. A forecast gets at least the learned size: the
     bursts that it was learned from were met late, and in part without a cache.
     """
     if not burst.written_bytes:
-        return next_size(state.learned_size_bytes, policy)
-    share = learning.share(state.lessons) if state.lessons else learning.full_speed_share(policy.cutoff, policy)
+        return next_size(memory.learned_size_bytes, policy)
+    share = learning.share(memory.lessons) if memory.lessons else learning.full_speed_share(policy.cutoff, policy)
     size = in_steps(burst.written_bytes * share, policy)
-    is_learned = not burst.is_announced and state.learned_size_bytes is not None
-    return max(size, next_size(state.learned_size_bytes, policy)) if is_learned else size
+    is_learned = not burst.is_announced and memory.learned_size_bytes is not None
+    return max(size, next_size(memory.learned_size_bytes, policy)) if is_learned else size

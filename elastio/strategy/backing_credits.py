@@ -26,6 +26,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy.credits import CreditBalance, CreditBucket
+from elastio.strategy.memory import Memory
 
 # How long credits must last to count as bandwidth: longer than a sample, shorter than a burst worth a cache.
 SUSTAINED_S = 60.0
@@ -33,12 +34,12 @@ SUSTAINED_S = 60.0
 GAP_S = 0.001
 
 
-def in_force(policy: Policy, state: AgentState) -> Policy:
+def in_force(policy: Policy, memory: Memory) -> Policy:
     """The policy with the bandwidth that the backing volume has now; the same policy for one without credits."""
     bucket = policy.backing_credits
     if bucket is None:
         return policy
-    balance = policy.first_credits_bytes if state.credits is None else state.credits.balance_bytes
+    balance = policy.first_credits_bytes if memory.credits is None else memory.credits.balance_bytes
     return replace(policy, backing_bandwidth_mb_s=bucket.sustained_mb_s(balance, SUSTAINED_S))
 
 
@@ -48,11 +49,11 @@ def update(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     if bucket is None or obs.sample is None:
         return state
     backing = obs.host.backing if obs.host else None
-    credits = _after(state.credits, obs.sample, bucket, policy)
+    credits = _after(state.memory.credits, obs.sample, bucket, policy)
     limit = _limit(credits, obs.sample, backing, bucket)
     is_urgent = state.phase is Phase.BOOSTING and backing is not None and governor.is_nearly_full(backing, policy)
     wanted = state.flush_mb_s if is_urgent else _slower(state.flush_mb_s, limit)
-    return replace(state, credits=credits, credit_limit_mb_s=limit, flush_mb_s=wanted)
+    return replace(state, memory=replace(state.memory, credits=credits, credit_limit_mb_s=limit), flush_mb_s=wanted)
 
 
 def _after(before: CreditBalance | None, sample: Sample, bucket: CreditBucket, policy: Policy) -> CreditBalance:

@@ -39,8 +39,9 @@ from elastio.core.model import Period, Spend, Spent
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
 from elastio.core.policy import refusal as refusal_by_spending
-from elastio.core.state import AgentState, Capped
+from elastio.core.state import AgentState
 from elastio.strategy import ahead
+from elastio.strategy.memory import Capped, Memory
 from elastio.strategy.statements import Bill
 from elastio.units import MB, agbs, format_duration
 
@@ -68,36 +69,35 @@ class _Cap:
     is_cost: bool
 
 
-def release_s(state: AgentState, policy: Policy) -> float:
+def release_s(memory: Memory, cycle: Cycle | None, policy: Policy) -> float:
     """Seconds from now to the deletion of the volume, if its release begins now. For the cycle as it was last seen."""
-    cycle = state.cycle
     dirty = 0.0
     if cycle is not None and cycle.times.boosted is not None:
         dirty = cycle.dirty_bytes + policy.cache_bandwidth_mb_s * MB * UNSEEN_S
-    flush_s = _moving_s(dirty / (1 - LIMITED), state, policy)
-    rest_s = max(state.release_s) if state.release_s else policy.release_s
+    flush_s = _moving_s(dirty / (1 - LIMITED), memory, policy)
+    rest_s = max(memory.release_s) if memory.release_s else policy.release_s
     return MARGIN * (flush_s + rest_s) + SLACK_S
 
 
-def _moving_s(moved_bytes: float, state: AgentState, policy: Policy) -> float:
+def _moving_s(moved_bytes: float, memory: Memory, policy: Policy) -> float:
     """Seconds in which the backing volume moves so many bytes; one that has credits is slower when they are used up."""
     bucket = policy.backing_credits
     if bucket is None:
         return moved_bytes / (policy.backing_bandwidth_mb_s * MB)
-    return bucket.least_s(0.0 if state.credits is None else state.credits.balance_bytes, moved_bytes)
+    return bucket.least_s(0.0 if memory.credits is None else memory.credits.balance_bytes, moved_bytes)
 
 
-def least_s(state: AgentState, policy: Policy) -> float:
+def least_s(memory: Memory, policy: Policy) -> float:
     """Seconds for which the next volume exists at the least: attached, once inactive, and released."""
-    return ahead.lead_s(state, policy) + policy.inactivity_delay_s + release_s(replace(state, cycle=None), policy)
+    return ahead.lead_s(memory, policy) + policy.inactivity_delay_s + release_s(memory, None, policy)
 
 
-def with_release_time(state: AgentState) -> AgentState:
-    """The state with the time that the release of its cycle took, from the clean cache to the deletion."""
-    times = state.cycle.times if state.cycle else None
-    if times is None or times.clean is None or times.deleted is None or times.deleted < times.clean:
-        return state
-    return replace(state, release_s=(*state.release_s, times.deleted - times.clean)[-KEPT:])
+def with_release_time(memory: Memory, cycle: Cycle) -> Memory:
+    """The memory with the time that the release of this cycle took, from the clean cache to the deletion."""
+    times = cycle.times
+    if times.clean is None or times.deleted is None or times.deleted < times.clean:
+        return memory
+    return replace(memory, release_s=(*memory.release_s, times.deleted - times.clean)[-KEPT:])
 
 
 def reached(state: AgentState, obs: Observation, policy: Policy) -> Capped | None:
@@ -110,7 +110,7 @@ def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None
     cycle = state.cycle
     if cycle is None or cycle.opened_wall is None:
         return None
-    until = cycle.wall_at(obs.now + release_s(state, policy))
+    until = cycle.wall_at(obs.now + release_s(state.memory, cycle, policy))
     for cap in _caps(policy.caps, obs.spend):
         if not obs.spend.known and obs.now - obs.spend_at > UNKNOWN_S:
             return Capped(UNKNOWN, 0.0, obs.spend.day)
@@ -178,9 +178,9 @@ def what_ends(capped: Capped) -> str:
     return f"the cap of {capped.most:g} ({capped.key}) would be passed by what this cache costs until it is released"
 
 
-def standing(state: AgentState, wall: float, policy: Policy) -> str:
+def standing(memory: Memory, wall: float, policy: Policy) -> str:
     """Why no boost begins after one that a cap has ended; empty: the day or month is over, or the cap was changed."""
-    capped = state.capped
+    capped = memory.capped
     if capped is None or not capped.period.has(wall) or (capped.key, capped.most) not in _in_force(policy.caps):
         return ""
     left = format_duration(capped.period.until_wall - wall)
@@ -190,7 +190,7 @@ def standing(state: AgentState, wall: float, policy: Policy) -> str:
 def why_ended(state: AgentState, obs: Observation, policy: Policy) -> str:
     """Why a boost that is being flushed may not go on; empty: it may."""
     capped = reached(state, obs, policy)
-    return standing(state, obs.wall, policy) or ("" if capped is None else what_ends(capped))
+    return standing(state.memory, obs.wall, policy) or ("" if capped is None else what_ends(capped))
 
 
 def _in_force(caps: Caps) -> frozenset[tuple[str, float]]:
@@ -199,5 +199,5 @@ def _in_force(caps: Caps) -> frozenset[tuple[str, float]]:
 
 def refusal(size_bytes: int, state: AgentState, obs: Observation, policy: Policy) -> str:
     """Why a cap forbids a boost of this size now; empty: none does."""
-    least = least_s(state, policy)
-    return standing(state, obs.wall, policy) or refusal_by_spending(size_bytes, obs.spend, policy, least)
+    least = least_s(state.memory, policy)
+    return standing(state.memory, obs.wall, policy) or refusal_by_spending(size_bytes, obs.spend, policy, least)

@@ -39,22 +39,27 @@ def noted(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     cycle, backing = state.cycle, obs.host.backing if obs.host else None
     # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
     is_releasing = state.phase in (Phase.FLUSHING, Phase.DETACHING)
-    if state.has_filled and not is_releasing and is_quiet(state.load, obs.now, policy):
-        state = replace(state, has_filled=False)
+    if state.memory.has_filled and not is_releasing and is_quiet(state.load, obs.now, policy):
+        state = replace(state, memory=replace(state.memory, has_filled=False))
     is_under_load = state.phase is Phase.BOOSTING and state.load.above_since is not None
     if cycle is None or cycle.choice is None or not is_under_load:
-        return state if state.full_since is None else replace(state, full_since=None)
+        return _full(state, None)
     if backing is None:
         return state
     if governor.is_nearly_full(backing, policy):
-        return state if state.full_since is not None else replace(state, full_since=obs.now)
-    is_free_again = backing.dirty_bytes < FREE_AGAIN * cycle.peak_dirty_bytes
-    return replace(state, full_since=None) if is_free_again and state.full_since is not None else state
+        return state if state.memory.full_since is not None else _full(state, obs.now)
+    return _full(state, None) if backing.dirty_bytes < FREE_AGAIN * cycle.peak_dirty_bytes else state
+
+
+def _full(state: AgentState, since: float | None) -> AgentState:
+    if since == state.memory.full_since:
+        return state
+    return replace(state, memory=replace(state.memory, full_since=since))
 
 
 def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
     """Why a full cache is released although the load goes on; empty: it is kept."""
-    since = state.full_since
+    since = state.memory.full_since
     if since is None or obs.now < _until(cycle, since, policy):
         return ""
     full = format_duration(obs.now - since)

@@ -30,9 +30,10 @@ from statistics import median
 from elastio.core.cycle import Cycle
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, in_steps
-from elastio.core.state import AgentState, Lesson, Phase
+from elastio.core.state import AgentState, Phase
 from elastio.strategy import backing_credits, bandwidth
 from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
+from elastio.strategy.memory import Lesson, Memory
 from elastio.units import MB
 
 KEPT = 8
@@ -73,7 +74,7 @@ def cutoff_of(cycle: Cycle, policy: Policy) -> float:
 def with_cutoff(state: AgentState) -> AgentState:
     """The state with the cutoff that the kernel shows for the cache that was just attached."""
     shown = state.cycle.cutoff_percent if state.cycle else None
-    return replace(state, cutoff_percent=shown) if shown else state
+    return replace(state, memory=replace(state.memory, cutoff_percent=shown)) if shown else state
 
 
 def with_lesson(lessons: tuple[Lesson, ...], lesson: Lesson) -> tuple[Lesson, ...]:
@@ -140,18 +141,19 @@ def share(lessons: tuple[Lesson, ...]) -> float:
 # --- the bandwidth ---------------------------------------------------------------------------------------
 
 
-def in_force(policy: Policy, state: AgentState) -> Policy:
+def in_force(policy: Policy, memory: Memory) -> Policy:
     """The policy with the bandwidths that hold now: of the backing volume by its credits, of a cache as learned."""
-    policy = backing_credits.in_force(policy, state)
+    policy = backing_credits.in_force(policy, memory)
+    known = memory.bandwidth
     if policy.bandwidth is None:
         return policy
-    mb_s = bandwidth.next_mb_s(state.bandwidth, policy.bandwidth, _carried_mb_s(state, policy, policy.bandwidth))
+    mb_s = bandwidth.next_mb_s(known, policy.bandwidth, _carried_mb_s(known, policy, policy.bandwidth))
     return replace(policy, cache_bandwidth_mb_s=mb_s)
 
 
 def with_burst(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
     """The state with the burst that has ended, and what it teaches: the reason of a change, or an empty string."""
-    known, bounds = state.bandwidth, policy.bandwidth
+    known, bounds = state.memory.bandwidth, policy.bandwidth
     if bounds is None:
         return state, ""
     if obs.burst is not None:
@@ -159,8 +161,10 @@ def with_burst(state: AgentState, obs: Observation, policy: Policy) -> tuple[Age
     is_between = state.recovered and state.phase is Phase.IDLE and state.cycle is None
     known, why = _of_instance(known, state, bounds) if is_between else known, ""
     if known is not None and known.is_fresh and is_between and known.instance_mb_s is not None:
-        known, why = bandwidth.learn(known, bounds, _carried_mb_s(replace(state, bandwidth=known), policy, bounds))
-    return (state, "") if known is state.bandwidth else (replace(state, bandwidth=known), why)
+        known, why = bandwidth.learn(known, bounds, _carried_mb_s(known, policy, bounds))
+    if known is state.memory.bandwidth:
+        return state, ""
+    return replace(state, memory=replace(state.memory, bandwidth=known)), why
 
 
 def _of_instance(known: LearnedBandwidth | None, state: AgentState, bounds: SpeedBounds) -> LearnedBandwidth | None:
@@ -174,10 +178,10 @@ def _of_instance(known: LearnedBandwidth | None, state: AgentState, bounds: Spee
     return replace(known or LearnedBandwidth(bounds.first_mb_s), instance_mb_s=carried_mb_s)
 
 
-def _carried_mb_s(state: AgentState, policy: Policy, bounds: SpeedBounds) -> float:
+def _carried_mb_s(known: LearnedBandwidth | None, policy: Policy, bounds: SpeedBounds) -> float:
     """What the instance carries of applications' writes, while dirty data is read back and written again.
 
     Until the cloud has said what it carries, no more is bought than where learning begins.
     """
-    known_mb_s = state.bandwidth.instance_mb_s if state.bandwidth else None
+    known_mb_s = known.instance_mb_s if known else None
     return bounds.first_mb_s if known_mb_s is None else known_mb_s - 2 * policy.drain_bandwidth_mb_s

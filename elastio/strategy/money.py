@@ -32,6 +32,7 @@ from elastio.strategy.first_guess import SIZES_MB, first_plan
 from elastio.strategy.hindsight import PastLoad, Pause, Plan, gaps_s, plan_cost, slow_cost
 from elastio.strategy.hold import LEAST_GAPS, holding_s
 from elastio.strategy.market import MOST_HELD_S, Advice, Choice, Market, OwnedCache
+from elastio.strategy.memory import Memory
 from elastio.strategy.speed import Bounds
 from elastio.strategy.tariff import Tariff
 from elastio.strategy.worth import Terms, hold_per_s, rebuy_price
@@ -57,9 +58,9 @@ def with_choice(policy: Policy, choice: Choice) -> Policy:
     return replace(policy, cache_bandwidth_mb_s=choice.cache_mb_s, drain_bandwidth_mb_s=choice.drain_mb_s)
 
 
-def measured(policy: Policy, state: AgentState) -> Policy:
+def measured(policy: Policy, memory: Memory) -> Policy:
     """The policy with the cutoff that the kernel has shown; before the first cache, with the module's default."""
-    return policy if state.cutoff_percent is None else replace(policy, cutoff=state.cutoff_percent / 100)
+    return policy if memory.cutoff_percent is None else replace(policy, cutoff=memory.cutoff_percent / 100)
 
 
 def usable_share(policy: Policy) -> float:

@@ -31,7 +31,8 @@ from dataclasses import replace
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Sample
 from elastio.core.policy import Ahead, Policy, utilization
-from elastio.core.state import AgentState, LoadWatch, UselessBoost, Waste
+from elastio.core.state import AgentState, LoadWatch
+from elastio.strategy.memory import UselessBoost, Waste
 from elastio.units import MB, format_duration
 
 # What a useful boost must gain, in seconds of the backing volume's bandwidth. Attaching and detaching hold requests
@@ -89,7 +90,7 @@ def was_useful(cycle: Cycle, policy: Policy) -> bool:
 
 def after_cycle(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Waste:
     """What is remembered after this cycle."""
-    past = state.waste
+    past = state.memory.waste
     if cycle.failure and state.failures > 0:
         return _wasted(past, cycle)
     past = replace(past, wasted=0) if cycle.times.boosted is not None else past

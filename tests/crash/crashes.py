@@ -72,7 +72,7 @@ def is_at_rest(sim: Simulation) -> bool:
     """The agent is idle, has asked the cloud, and the world knows of no volume: nobody's own word is taken for it."""
     state = sim.state
     is_idle = sim.agent is not None and state.recovered and state.phase is Phase.IDLE and state.cycle is None
-    is_idle = is_idle and state.awaited is None and not state.expected
+    is_idle = is_idle and state.memory.awaited is None and not state.memory.expected
     return is_idle and state.listed_at is not None and sim.world.volumes_left() == 0
 
 

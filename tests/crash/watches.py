@@ -155,7 +155,7 @@ class SpeedWatch:
         mb_s = cycle.spec.bandwidth_mb_s - policy.drain_bandwidth_mb_s
         if mb_s > bounds.most_mb_s * ROUNDING:
             return f"a cache of {mb_s:.1f} MB/s was bought, and {bounds.most_mb_s:.1f} are allowed"
-        last = () if state.bandwidth is None else state.bandwidth.lessons
+        last = () if state.memory.bandwidth is None else state.memory.bandwidth.lessons
         if not last or mb_s <= bounds.least_mb_s * ROUNDING:
             return ""
         seconds, waits_s = sum(b.seconds for b in last), sum(b.waited_mb for b in last) / mb_s

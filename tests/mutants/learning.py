@@ -38,7 +38,7 @@ LEARNS = (
     of_learning(
         "what was learned is forgotten at a start",
         "the bandwidth is learned over restarts",
-        "elastio/core/state.py",
+        "elastio/strategy/memory.py",
         "bandwidth: Kept[LearnedBandwidth | None]",
         "bandwidth: LearnedBandwidth | None",
         "tests/scenario/test_bandwidth.py",

@@ -52,5 +52,5 @@ def test_caps_end_boosts_in_these_storms(kind: str) -> None:
     for seed in seeds:
         storm = Storm(replace(Schedule.random(seed, 0, 0, 0), cap=Cap(kind, LEAST_S)))
         storm.run()
-        ended += storm.sim.state.capped is not None
+        ended += storm.sim.state.memory.capped is not None
     assert ended >= len(seeds) / 4, "storms in which no cap is near prove nothing"

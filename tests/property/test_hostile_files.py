@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from elastio import codec
 from elastio.agent.journal import read
-from elastio.agent.memory import Memory, recall
+from elastio.agent.memory import Remembered, recall
 from elastio.config.schema import Config, load, parse
 from elastio.control import protocol, status
 from elastio.core.cycle import Cycle
@@ -83,7 +83,7 @@ def test_no_text_of_a_file_gets_past_the_reader(tmp_path_factory: pytest.TempPat
 # --- journal ---------------------------------------------------------------------------------------------------------
 
 
-def recalled(path: Path, *, boot: str = "one") -> Memory:
+def recalled(path: Path, *, boot: str = "one") -> Remembered:
     return recall(read(path), path, now=20.0, wall=1015.0, boot_id=boot)
 
 

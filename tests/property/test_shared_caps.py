@@ -112,7 +112,7 @@ def test_of_two_boosts_that_begin_together_one_is_bought_where_the_cap_has_room_
     together(agents, 60)
     assert sorted(len(a.world.provider.volumes) for a in agents) == [0, 1]
     (late,) = (a.state for a in agents if not a.world.provider.volumes)
-    assert (late.failures, late.capped_boosts > 0) == (0, True), "to be late is no failure"
+    assert (late.failures, late.memory.capped_boosts > 0) == (0, True), "to be late is no failure"
 
 
 def test_two_loads_without_an_end_use_the_cap_together_and_do_not_pass_it(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_no_other_cache_is_bought_after_one_that_a_shared_cap_has_ended(tmp_path
     agents = pair(tmp_path, Caps(max_cost_per_month=COST_LEFT), (LONG, (Segment(8, 0), Segment(1e9, 60))))
     together(agents, 240)
     assert [len(a.world.provider.volumes) for a in agents] == [1, 1]
-    assert all(a.state.capped is not None for a in agents)
+    assert all(a.state.memory.capped is not None for a in agents)
 
 
 def test_a_dead_agent_that_bought_goes_on_to_count(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_with_the_account_switched_off_nothing_is_looked_at(ledger: LockableLedg
     sim = machine(BURST) if is_boosted else unboosted(SATURATED)
     kept(sim, ledger, enabled=False)
     sim.run_for(60)
-    assert bool(sim.state.attach_s) is is_boosted
+    assert bool(sim.state.memory.attach_s) is is_boosted
     assert sim.looks.looks == 0
 
 

@@ -78,18 +78,18 @@ def test_what_is_fixed_stays() -> None:
     sim.keep_accounts(lambda rows, moves: None, ProfileSection())
     to_its_end(sim, 1)
     assert bought(sim) == [80]
-    assert sim.state.bandwidth is None
+    assert sim.state.memory.bandwidth is None
 
 
 def test_what_was_learned_survives_a_restart_and_a_power_cut() -> None:
     sim = learning(bursts(90, 90, 90))
     sim.run_until(lambda: bool(reasons(sim)), 120)
-    before = sim.state.bandwidth
+    before = sim.state.memory.bandwidth
     assert before is not None
     sim.start_agent()
-    assert sim.state.bandwidth == before
+    assert sim.state.memory.bandwidth == before
     sim.power_cut()
-    assert sim.state.bandwidth == before
+    assert sim.state.memory.bandwidth == before
     to_its_end(sim, 3)
     assert bought(sim)[1] == pytest.approx(30 * STEP)
 
@@ -100,7 +100,7 @@ def test_it_changes_only_between_cycles() -> None:
     def check() -> None:
         cycle = sim.state.cycle
         if cycle is not None and sim.state.recovered:
-            assert cycle.spec.bandwidth_mb_s == in_force(sim.policy, sim.state).cache_bandwidth_mb_s
+            assert cycle.spec.bandwidth_mb_s == in_force(sim.policy, sim.state.memory).cache_bandwidth_mb_s
 
     sim.on_step = check
     to_its_end(sim, 3)
@@ -113,7 +113,7 @@ def test_a_burst_that_outlasts_its_cache_teaches_nothing() -> None:
     sim.run_until(lambda: len(bought(sim)) == 1 and sim.state.cycle is None, 400)
     sim.run_for(300)
     assert_at_rest(sim)
-    assert sim.state.bandwidth is None or sim.state.bandwidth.lessons == ()
+    assert sim.state.memory.bandwidth is None or sim.state.memory.bandwidth.lessons == ()
 
 
 def test_a_burst_with_a_second_cache_teaches_nothing() -> None:
@@ -126,4 +126,4 @@ def test_a_burst_with_a_second_cache_teaches_nothing() -> None:
     assert sim.ask(RequestKind.BOOST).accepted
     sim.run_until(lambda: len(bought(sim)) == 2 and sim.state.cycle is None, 900)
     sim.run_for(60)
-    assert sim.state.bandwidth is None or sim.state.bandwidth.lessons == ()
+    assert sim.state.memory.bandwidth is None or sim.state.memory.bandwidth.lessons == ()

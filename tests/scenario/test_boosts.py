@@ -128,7 +128,7 @@ def test_buys_the_size_that_it_was_told_and_goes_on_learning_from_there() -> Non
     sim.run_for(15)
     assert_at_rest(sim)
     assert bought(sim) == [3 * GIB]
-    assert sim.state.learned_size_bytes == GIB
+    assert sim.state.memory.learned_size_bytes == GIB
 
 
 @pytest.mark.parametrize("dies", [False, True])
@@ -141,7 +141,7 @@ def test_a_size_that_is_set_during_a_boost_outlasts_the_lesson_of_that_boost(*, 
     sim.run_for(60)
     assert_at_rest(sim)
     assert len(bought(sim)) == 1
-    assert (sim.state.learned_size_bytes, sim.recorder.learned_size()) == (3 * GIB, 3 * GIB)
+    assert (sim.state.memory.learned_size_bytes, sim.recorder.learned_size()) == (3 * GIB, 3 * GIB)
 
 
 @pytest.mark.parametrize("size", [GIB // 2, 10**15])
@@ -149,4 +149,4 @@ def test_refuses_to_learn_a_size_outside_its_bounds(size: int) -> None:
     sim = machine((QUIET,))
     sim.run_for(2)
     assert not sim.ask(RequestKind.LEARN, size).accepted
-    assert sim.state.learned_size_bytes is None
+    assert sim.state.memory.learned_size_bytes is None

@@ -141,9 +141,9 @@ def test_an_operator_cannot_boost_again_before_a_resume() -> None:
     agent = present(sim.agent)
     agent.policy = replace(agent.policy, initial_size_bytes=agent.policy.min_size_bytes)
     assert not sim.ask(RequestKind.BOOST).accepted
-    assert sim.state.capped is not None
+    assert sim.state.memory.capped is not None
     assert sim.ask(RequestKind.RESUME).accepted
-    assert sim.state.capped is None
+    assert sim.state.memory.capped is None
 
 
 def test_an_operator_cannot_turn_back_a_flush_that_a_cap_began() -> None:
@@ -162,14 +162,14 @@ def test_a_load_that_returns_does_not_keep_a_cache_whose_cap_is_reached() -> Non
     agent.policy = replace(agent.policy, caps=Caps(max_agbs_per_day=1000.0))
     in_phase(sim, Phase.IDLE, 600)
     assert path(sim) == CYCLE
-    assert sim.state.capped is not None
+    assert sim.state.memory.capped is not None
 
 
 def test_an_attachment_that_takes_too_long_for_the_cap_is_given_up() -> None:
     sim = under(Caps(max_agbs_per_day=20_000.0), faults="attach#1=stuck:150")
     in_phase(sim, Phase.DETACHING)
     assert failures(sim) == {FailureKind.WITHDRAWN}
-    assert sim.state.capped is not None
+    assert sim.state.memory.capped is not None
     assert sim.state.failures == 0
 
 

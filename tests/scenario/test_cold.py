@@ -51,6 +51,6 @@ def test_an_agent_that_does_not_know_of_the_credits_spends_them() -> None:
 def test_the_agents_balance_is_that_of_the_volume() -> None:
     sim = cold()
     sim.run_for(400)
-    known = sim.state.credits
+    known = sim.state.memory.credits
     assert known is not None
     assert known.balance_bytes == pytest.approx(sim.world.kernel.credits_bytes, rel=0.01)

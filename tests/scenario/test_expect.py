@@ -54,7 +54,7 @@ def test_an_announced_burst_finds_its_cache() -> None:
     assert min(at_speed) > MB_S - 5
     assert_at_rest(sim)
     assert len(bought(sim)) == 1
-    assert sim.state.missed == 0
+    assert sim.state.memory.missed == 0
 
 
 def test_the_cache_is_released_an_inactivity_delay_after_the_load_not_after_the_announced_size() -> None:
@@ -70,7 +70,7 @@ def test_the_lead_time_is_what_the_last_caches_took() -> None:
     assert expect(sim, FIRST_S)
     assert expect(sim, 200)
     sim.run_until(lambda: sim.state.phase is Phase.IDLE and sim.world.clock.elapsed() > FIRST_S, 120)
-    took = sim.state.attach_s
+    took = sim.state.memory.attach_s
     assert len(took) == 1
     assert took[0] < 10
     in_phase(sim, Phase.ATTACHING)
@@ -101,7 +101,7 @@ def test_after_three_announced_bursts_that_did_not_come_nothing_is_bought_until_
         assert expect(sim, at_s)
         sim.run_for(at_s + gap / 2 - sim.world.clock.elapsed())
         assert bought_ahead(sim) == min(n + 1, MOST_MISSED) + (n > right), n
-    assert sim.state.missed == 0
+    assert sim.state.memory.missed == 0
 
 
 def test_a_paused_agent_and_a_cap_buy_nothing_for_an_announced_burst() -> None:
@@ -122,7 +122,7 @@ def test_announced_bursts_can_be_cancelled() -> None:
     assert sim.ask(RequestKind.EXPECT).accepted
     sim.run_for(40)
     assert bought(sim) == []
-    assert sim.state.expected == ()
+    assert sim.state.memory.expected == ()
 
 
 @pytest.mark.parametrize(("chosen", "least_s"), [(POLICY, 0.0), (by_money(POLICY), MARKET.tariff.minimum_s)])
@@ -149,7 +149,7 @@ def test_a_cache_waits_for_the_begin_of_a_burst_and_not_for_as_long_as_it_would_
     in_phase(sim, Phase.FLUSHING, 60 + BEGIN_S + POLICY.inactivity_delay_s + 5)
     assert sim.world.clock.elapsed() > 60 + BEGIN_S
     assert_at_rest(sim)
-    assert sim.state.missed == 1
+    assert sim.state.memory.missed == 1
 
 
 def test_announcements_that_follow_each_other_hold_no_cache_for_ever() -> None:
@@ -158,16 +158,16 @@ def test_announcements_that_follow_each_other_hold_no_cache_for_ever() -> None:
         sim.run_for(second - sim.world.clock.elapsed())
         assert expect(sim, second + 25, 40 * GIB)
     assert sim.world.volumes_left() == 0
-    assert sim.state.missed >= MOST_MISSED
+    assert sim.state.memory.missed >= MOST_MISSED
 
 
 @pytest.mark.parametrize("size_bytes", [KERNEL.backing_bytes + 1, 20 * 10**12, 2**62])
 def test_a_burst_that_the_device_cannot_hold_is_refused_and_changes_nothing(size_bytes: int) -> None:
     sim = waiting(Segment(FIRST_S, 0))
-    before = sim.state.expected
+    before = sim.state.memory.expected
     answer = sim.ask(RequestKind.EXPECT, seconds=60, size_bytes=size_bytes)
     assert (answer.accepted, answer.code) == (False, "expect.size_bytes")
-    assert sim.state.expected == before
+    assert sim.state.memory.expected == before
     assert expect(sim, FIRST_S, KERNEL.backing_bytes)
 
 
@@ -187,11 +187,11 @@ def test_an_announced_burst_is_remembered_across_a_restart_and_a_power_cut() -> 
 def test_what_was_measured_and_missed_is_remembered_across_a_restart() -> None:
     sim = waiting(Segment(300, 0))
     assert expect(sim, 30)
-    sim.run_until(lambda: sim.state.missed == 1, 200)
-    took = sim.state.attach_s
+    sim.run_until(lambda: sim.state.memory.missed == 1, 200)
+    took = sim.state.memory.attach_s
     assert_at_rest(sim)
     sim.start_agent()
-    assert (sim.state.missed, sim.state.attach_s) == (1, took)
+    assert (sim.state.memory.missed, sim.state.memory.attach_s) == (1, took)
     assert len(took) == 1
 
 
@@ -199,11 +199,11 @@ def test_bursts_beyond_the_limit_are_refused_and_change_nothing() -> None:
     sim = waiting(Segment(FIRST_S, 0))
     for n in range(MOST_EXPECTED):
         assert expect(sim, 1000 + 10 * n)
-    before = sim.state.expected
+    before = sim.state.memory.expected
     assert not expect(sim, 5000)
-    assert sim.state.expected == before
+    assert sim.state.memory.expected == before
     assert expect(sim, 1000), "one that is announced already is no further one"
-    assert len(sim.state.expected) == MOST_EXPECTED
+    assert len(sim.state.memory.expected) == MOST_EXPECTED
 
 
 def test_the_announced_size_is_bought_with_the_share_that_earlier_bursts_needed() -> None:
@@ -216,6 +216,6 @@ def test_the_announced_size_is_bought_with_the_share_that_earlier_bursts_needed(
     assert_at_rest(sim)
     assert expect(sim, 300, size_bytes=8 * GIB)
     sim.run_until(lambda: len(bought(sim)) == 2, 300)
-    lesson = sim.state.lessons[-1]
+    lesson = sim.state.memory.lessons[-1]
     assert bought(sim)[1] == pytest.approx(8 * GIB * lesson.needed_bytes / lesson.moved_bytes, abs=GIB)
     assert path(sim)[-1] == "attaching"

@@ -272,14 +272,14 @@ def test_what_has_to_last_is_refused_while_it_cannot_be_written_down(kind: Reque
     assert not sim.ask(kind, seconds=600.0).accepted
     assert not sim.state.paused
     assert sim.state.inhibition is None
-    assert sim.state.expected == ()
+    assert sim.state.memory.expected == ()
     disk.is_full = False
     assert sim.ask(kind, seconds=600.0).accepted
     sim.start_agent()
     sim.run_until(lambda: sim.state.recovered, 30)
     assert sim.state.paused == (kind is RequestKind.PAUSE)
     assert (sim.state.inhibition is not None) == (kind is RequestKind.QUIESCE)
-    assert bool(sim.state.expected) == (kind is RequestKind.EXPECT)
+    assert bool(sim.state.memory.expected) == (kind is RequestKind.EXPECT)
 
 
 def test_a_request_that_need_not_last_is_carried_out_beside_one_that_is_refused() -> None:
@@ -290,7 +290,7 @@ def test_a_request_that_need_not_last_is_carried_out_beside_one_that_is_refused(
     learn, pause, flush = (one[0] for one in answers)
     assert (learn.request.kind, pause.request.kind, flush.request.kind) == ("learn", "pause", "flush")
     assert (learn.accepted, pause.accepted, flush.accepted) == (True, False, True)
-    assert sim.state.learned_size_bytes == GIB
+    assert sim.state.memory.learned_size_bytes == GIB
     assert not sim.state.paused
 
 

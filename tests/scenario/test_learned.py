@@ -69,7 +69,7 @@ def test_a_periodic_load_finds_its_cache_from_the_third_burst_on(ledger: Ledger)
     assert min(speeds) > MB_S - 5
     assert_at_rest(sim)
     assert triggers(ledger)[:8] == [Trigger.LOAD] * 2 + [Trigger.FORECAST] * 6
-    assert sim.state.missed_forecasts == 0
+    assert sim.state.memory.missed_forecasts == 0
 
 
 @pytest.mark.parametrize("ahead", [Ahead.OFF, Ahead.EXPECT])
@@ -88,7 +88,7 @@ def test_the_cache_is_bought_no_earlier_than_it_takes_to_attach(ledger: Ledger) 
     ahead = [c for c in ledger.cycles(0.0, 4e9) if c.trigger == Trigger.FORECAST]
     assert len(ahead) == 2
     for row in ahead:
-        assert present(loads[row.token].begun_wall) - row.started_wall <= max(sim.state.attach_s) + 3
+        assert present(loads[row.token].begun_wall) - row.started_wall <= max(sim.state.memory.attach_s) + 3
 
 
 def test_the_burst_that_never_comes_is_paid_for_once(ledger: Ledger) -> None:
@@ -163,10 +163,10 @@ def test_a_kill_in_the_middle_of_a_burst_loses_no_begin(ledger: Ledger) -> None:
 def test_misses_are_remembered_across_a_restart(ledger: Ledger) -> None:
     gaps = [180.0]
     sim = learning(ledger, gaps)
-    sim.run_until(lambda: sim.state.missed_forecasts == 1, 800)
+    sim.run_until(lambda: sim.state.memory.missed_forecasts == 1, 800)
     assert_at_rest(sim)
     sim.start_agent()
-    assert sim.state.missed_forecasts == 1
+    assert sim.state.memory.missed_forecasts == 1
 
 
 def test_a_ledger_that_fails_leaves_the_load_in_charge(ledger: Ledger) -> None:
@@ -183,6 +183,6 @@ def test_bursts_that_the_backing_volume_can_serve_are_not_bought_for_again_and_a
     sim = learning(ledger, gaps, mb_s=15)
     sim.run_for(begins(gaps)[-1] + BURST_S)
     assert_at_rest(sim)
-    assert len(sim.state.waste.useless) >= 3
+    assert len(sim.state.memory.waste.useless) >= 3
     assert triggers(ledger).count(Trigger.FORECAST) <= 3
     assert len(triggers(ledger)) <= 6

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.codec import decode, encode
+from elastio.codec import Kept, decode, encode, encode_kept, kept_fields
 from elastio.core.actions import CreateVolume
 from elastio.core.cycle import Backoff, Cycle, Trigger
 from elastio.core.model import Purchase, VolumeSpec
@@ -90,3 +90,23 @@ def test_what_does_not_fit_is_refused(kind: type, data: object) -> None:
     assert decode(Cycle, WHOLE).backoffs == {}
     with pytest.raises((TypeError, ValueError)):
         decode(kind, data)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    seen: Kept[int] = 0
+    passing: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    spec: Kept[VolumeSpec]
+    inner: Kept[Inner] = dataclasses.field(default_factory=Inner)
+    passing: int = 0
+
+
+def test_what_is_kept_is_encoded_at_every_depth_and_nothing_else() -> None:
+    value = Outer(VolumeSpec(10, 1.0), Inner(2, 3), 4)
+    assert kept_fields(Outer) == ("spec", "inner")
+    assert encode_kept(value) == {"spec": encode(value.spec), "inner": {"seen": 2}}
+    assert decode(Outer, encode_kept(value)) == Outer(value.spec, Inner(2))

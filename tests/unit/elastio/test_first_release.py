@@ -10,7 +10,7 @@ import pytest
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.rows import DevicePrices
 from elastio.agent.journal import Owner
-from elastio.agent.memory import Memory, remember
+from elastio.agent.memory import Remembered, remember
 from elastio.config.schema import load, parse
 from elastio.core.cycle import Failure, FailureKind
 from elastio.core.model import VolumeTag
@@ -23,7 +23,7 @@ BOOT = "21636369-8b52-4b4a-97b7-50923ceb3ffd"
 NOW, WALL = 1200.0, 1767225800.0
 
 
-def recall(uuid: str) -> Memory:
+def recall(uuid: str) -> Remembered:
     return remember(RELEASE / "journal.jsonl", now=NOW, wall=WALL, boot_id=BOOT, owner=Owner(uuid, "i-1"))
 
 

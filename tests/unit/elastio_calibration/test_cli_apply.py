@@ -22,7 +22,7 @@ def test_applies_the_size_as_the_first_one(elastio: Shell, made: Path, tmp_path:
     finally:
         agent.close()
     assert result.exit_code == 0, result.output
-    assert agent.daemon.simulation.state.learned_size_bytes == 8 * GB
+    assert agent.daemon.simulation.state.memory.learned_size_bytes == 8 * GB
     config = load(tmp_path / "elastio.toml")
     assert config.policy().initial_size_bytes == pytest.approx(8 * GB, abs=512)
 

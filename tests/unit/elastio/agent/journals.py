@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elastio.agent.journal import Journal, Owner, read
-from elastio.agent.memory import Memory, remember
+from elastio.agent.memory import Remembered, remember
 from elastio.core.actions import CreateVolume
 from elastio.core.cycle import Backoff, Failure, FailureKind, Timestamps
 from elastio.core.model import VolumeSpec
@@ -40,7 +40,7 @@ def decide(journal: Journal, state: AgentState = STATE, reason: str = "because",
     journal.decision(Phase.IDLE, state, reason, now=now, wall=now + 1000.0)
 
 
-def recall(path: Path, **changes: Any) -> Memory:
+def recall(path: Path, **changes: Any) -> Remembered:
     return remember(path, **{**BOOT, **changes})
 
 

@@ -12,6 +12,7 @@ from elastio.strategy import bursts, hindsight, money
 from elastio.strategy.bursts import LoadRun
 from elastio.strategy.hindsight import best_plan
 from elastio.strategy.market import Advice, Choice
+from elastio.strategy.memory import Memory
 from elastio.units import GIB
 from tests.simulated import MARKET, by_money
 from tests.values import BOOSTED, POLICY, cycle, present, volume
@@ -61,7 +62,7 @@ def test_what_the_kernel_showed_of_its_cutoff_changes_the_advice() -> None:
     by, burst = HindsightAdviser(runs(2, seconds=60)), replace(MARKET, waiting_per_s=1e-3)
     policy = by_money(POLICY, burst)
     supposed = present(present(by.advise(None, STATE, policy, offset_s=0.0)).plan)
-    shown = present(present(by.advise(None, AgentState(cutoff_percent=80), policy, offset_s=0.0)).plan)
+    shown = present(present(by.advise(None, AgentState(memory=Memory(cutoff_percent=80)), policy, offset_s=0.0)).plan)
     assert shown.spec.size_bytes < supposed.spec.size_bytes
 
 

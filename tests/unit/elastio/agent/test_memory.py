@@ -11,35 +11,52 @@ from typing import Any
 import pytest
 
 from elastio.agent.journal import Journal, Owner, read
-from elastio.agent.memory import Memory, shift
-from elastio.codec import encode
+from elastio.agent.memory import Remembered, shift
+from elastio.codec import encode, kept_fields
 from elastio.core.cycle import Timestamps
-from elastio.core.model import VolumeId
+from elastio.core.model import Forecast, Period, VolumeId
 from elastio.core.state import (
     AgentState,
     Fault,
     FaultKind,
     Inhibition,
     InhibitionReason,
-    Lesson,
     Phase,
-    UselessBoost,
-    Waste,
 )
 from elastio.errors import ConfigError, JournalError
+from elastio.strategy.bandwidth import LearnedBandwidth
 from elastio.strategy.credits import CreditBalance
+from elastio.strategy.memory import Capped, Lesson, Memory, UselessBoost, Waste
 from tests.values import VOLUME_ID, present
 
 from .journals import FULL, OWNER, STATE, decide, recall
 
+WITHOUT_MEMORY = Path(__file__).parents[3] / "fixtures" / "journal_without_memory.jsonl"
+ANNOUNCED = Forecast(150.0, 2**30, 1.0, is_announced=True)
+# All that WITHOUT_MEMORY says.
+LEARNED = Memory(
+    lessons=(Lesson(5, 4), Lesson(7, 6)),
+    bandwidth=LearnedBandwidth(91.0, instance_mb_s=500.0),
+    cutoff_percent=70,
+    waste=Waste((UselessBoost(0.4, 2.0, 1000.0),), 3, "nothing came of it"),
+    capped=Capped("caps.max_agbs_per_day", 40.0, Period(0.0, 86400.0)),
+    has_filled=True,
+    expected=(ANNOUNCED,),
+    missed=1,
+    missed_forecasts=2,
+    attach_s=(4.5, 3.5),
+    release_s=(12.0,),
+    credits=CreditBalance(5e9, 109.0),
+)
+
 
 def test_a_journal_that_is_not_there_remembers_nothing(path: Path) -> None:
-    assert recall(path) == Memory()
+    assert recall(path) == Remembered()
 
 
 def test_remembers_a_cycle_and_its_phase(journal: Journal, path: Path) -> None:
     decide(journal)
-    assert recall(path) == Memory(AgentState(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1"))
+    assert recall(path) == Remembered(AgentState(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1"))
 
 
 def test_a_journal_of_another_machine_is_not_believed(journal: Journal, path: Path) -> None:
@@ -56,7 +73,7 @@ def test_an_open_cycle_of_another_backing_device_stops_the_start(journal: Journa
     with pytest.raises(ConfigError):
         recall(path, owner=Owner("uuid-2", "i-1"))
     decide(journal, AgentState(paused=True))
-    assert recall(path, owner=Owner("uuid-2", "i-1")) == Memory(AgentState(machine="i-1"))
+    assert recall(path, owner=Owner("uuid-2", "i-1")) == Remembered(AgentState(machine="i-1"))
 
 
 def test_remembers_an_inhibition_for_a_snapshot_and_no_other(journal: Journal, path: Path) -> None:
@@ -134,6 +151,9 @@ def test_an_inhibition_for_a_snapshot_is_remembered_under_another_one(journal: J
         {"phase": "idle", "cycle": None, "wall": 2.0},
         {"phase": "idle", "cycle": None, "now": [], "wall": 2.0},
         {"phase": "idle", "cycle": None, "now": 1.0, "wall": 2.0, "given_up": "vol-1"},
+        {"phase": "idle", "cycle": None, "now": 1.0, "wall": 2.0, "memory": ["capped"]},
+        {"phase": "idle", "cycle": None, "now": 1.0, "wall": 2.0, "memory": {"capped": "caps.shared"}},
+        {"phase": "idle", "cycle": None, "now": 1.0, "wall": 2.0, "capped": "caps.shared"},
     ],
 )
 def test_a_last_record_that_is_not_understood_is_for_the_operator(path: Path, last: dict[str, Any]) -> None:
@@ -175,32 +195,46 @@ def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, pat
 
 def test_credits_survive_a_restart_with_the_time_at_which_they_were_counted(journal: Journal, path: Path) -> None:
     decide(journal)
-    assert recall(path).state.credits is None
-    decide(journal, replace(STATE, credits=CreditBalance(5e9, 109.0)))
-    assert recall(path, now=500.0, wall=9000.0).state.credits == CreditBalance(5e9, 109.0)
+    assert recall(path).state.memory.credits is None
+    decide(journal, replace(STATE, memory=Memory(credits=CreditBalance(5e9, 109.0))))
+    assert recall(path, now=500.0, wall=9000.0).state.memory.credits == CreditBalance(5e9, 109.0)
     moved = recall(path, now=20.0, wall=1510.0, boot_id="boot-2").state
-    assert moved.credits == CreditBalance(5e9, 109.0 - 490.0)
+    assert moved.memory.credits == CreditBalance(5e9, 109.0 - 490.0)
 
 
 def test_credits_that_were_recorded_in_the_future_count_as_used(journal: Journal, path: Path) -> None:
-    decide(journal, replace(STATE, credits=CreditBalance(5e9, 109.0)))
+    decide(journal, replace(STATE, memory=Memory(credits=CreditBalance(5e9, 109.0))))
     behind = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").state
-    assert behind.credits == CreditBalance(0.0, 20.0)
+    assert behind.memory.credits == CreditBalance(0.0, 20.0)
 
 
 def test_times_of_the_cloud_survive_a_restart(journal: Journal, path: Path) -> None:
-    known = AgentState(attach_s=(4.5, 3.5), appear_s=(3.0,), cutoff_percent=70)
+    known = AgentState(appear_s=(3.0,), memory=Memory(attach_s=(4.5, 3.5), cutoff_percent=70))
     journal.decision(Phase.IDLE, known, "idle", now=110.0, wall=1110.0)
     state = recall(path).state
-    assert (state.attach_s, state.appear_s, state.cutoff_percent) == ((4.5, 3.5), (3.0,), 70)
+    assert (state.memory.attach_s, state.appear_s, state.memory.cutoff_percent) == ((4.5, 3.5), (3.0,), 70)
 
 
-def test_lessons_and_useless_boosts_survive_a_restart(journal: Journal, path: Path) -> None:
-    lessons = (Lesson(5, 4), Lesson(7, 6))
-    waste = Waste((UselessBoost(0.4, 2.0, 1000.0),), 3, "nothing came of it")
-    journal.decision(Phase.IDLE, AgentState(lessons=lessons, waste=waste), "idle", now=110.0, wall=1110.0)
-    started = recall(path, boot_id="boot-2").state
-    assert (started.lessons, started.waste) == (lessons, waste)
+def test_what_the_strategy_keeps_survives_a_restart_under_one_key(journal: Journal, path: Path) -> None:
+    passing = Memory(declined_for=5.0, awaited=ANNOUNCED, full_since=7.0, credit_limit_mb_s=1.0, declined_boosts=2)
+    kept = {name: getattr(LEARNED, name) for name in kept_fields(Memory)}
+    assert not any(value == getattr(Memory(), name) for name, value in kept.items())
+    journal.decision(Phase.IDLE, AgentState(memory=replace(passing, **kept)), "idle", now=110.0, wall=1110.0)
+    (record,) = read(path)
+    assert record["memory"] == {name: encode(value) for name, value in kept.items()}
+    assert not record.keys() & kept.keys()
+    assert recall(path).state.memory == LEARNED
+
+
+def test_what_the_strategy_kept_before_it_had_a_key_of_its_own_is_read(journal: Journal, path: Path) -> None:
+    """It stood beside the other fields."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(WITHOUT_MEMORY.read_text())
+    found = recall(path).state
+    assert found.memory == LEARNED
+    assert (found.appear_s, found.failures, found.cool_until) == ((3.0,), 3, 400.0)
+    decide(journal, found)
+    assert recall(path).state.memory == LEARNED
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import HostError
 from elastio.strategy.bandwidth import SpeedBounds
-from tests.values import backing
+from tests.values import backing, changed
 
 Golden = Callable[[str, str], None]  # the fixture `golden`: a file of tests/golden, what was printed
 VOLUME_SERIAL = "vol0123456789abcdef0"
@@ -60,7 +60,7 @@ def published(
 def standing(phase: Phase, *, fault: str = "", **changes: Any) -> AgentState:
     """The state of an agent that has read its phase off the kernel; `fault` is that of a missing cache."""
     known = Fault(FaultKind.CACHE_MISSING, fault) if fault else None
-    return replace(AgentState(phase=phase, recovered=True, fault=known), **changes)
+    return changed(AgentState(phase=phase, recovered=True, fault=known), **changes)
 
 
 TELLING = f"""

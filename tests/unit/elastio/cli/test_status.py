@@ -36,10 +36,17 @@ from elastio.core.model import (
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps
-from elastio.core.state import AgentState, Capped, Inhibition, InhibitionReason, LoadWatch, Phase, UselessBoost, Waste
+from elastio.core.state import (
+    AgentState,
+    Inhibition,
+    InhibitionReason,
+    LoadWatch,
+    Phase,
+)
 from elastio.errors import ControlError
 from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket
+from elastio.strategy.memory import Capped, Memory, UselessBoost, Waste
 from elastio.units import GIB, MIB
 from tests.fixtures.errors import refused
 
@@ -182,7 +189,7 @@ def test_credits_are_shown_once_they_are_known_with_the_bandwidth_in_force() -> 
     policy = replace(POLICY, backing_bandwidth_mb_s=40.0, backing_credits=bucket)
     around, obs = RuntimeInfo("0.1.0", 0.0), Observation(now=2.0, wall=3.0)
     assert status_of(AgentState(), obs, policy, around).credits is None
-    known = AgentState(credits=CreditBalance(0.0, 1.0), credit_limit_mb_s=3.0)
+    known = AgentState(memory=Memory(credits=CreditBalance(0.0, 1.0), credit_limit_mb_s=3.0))
     seen = status_of(known, obs, policy, around)
     assert seen.credits == CreditsPart(0.0, 500 * GIB, 50 * GIB, 6.0, 40.0, 3.0)
     assert seen.load.backing_bandwidth_mb_s == 6.0

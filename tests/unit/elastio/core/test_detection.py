@@ -261,7 +261,7 @@ def test_neither_a_boost_that_was_withdrawn_nor_an_orphan_teaches_a_size() -> No
     for changes, teaches in (({}, True), ({"failure": withdrawn}, False), ({"trigger": Trigger.ORPHAN}, False)):
         of = state(Phase.DETACHING, replace(gone, **changes), learned_size_bytes=None)
         after = decide(of, seen(host(backing())), POLICY).state
-        assert (after.learned_size_bytes is not None) is teaches
+        assert (after.memory.learned_size_bytes is not None) is teaches
 
 
 @pytest.mark.parametrize(("shown", "is_in_doubt"), [(CacheState.CLEAN, True), (CacheState.DIRTY, False)])

@@ -172,7 +172,7 @@ def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
     decision = decide(before, obs, policy if obs.advice is None else by_money(policy))
     assert decision.state.phase is (TRANSITIONS[pair] or Phase.BOOSTING)
     assert (decision.state.fault is None) is (decision.state.phase is not Phase.FAULTED)
-    not_begun = (decision.state.capped_boosts, decision.state.declined_boosts)
+    not_begun = (decision.state.memory.capped_boosts, decision.state.memory.declined_boosts)
     assert not_begun == (pair[1] is Event.BOOST_CAPPED, pair[1] is Event.BOOST_DECLINED)
     assert decision.reason
 
@@ -194,7 +194,7 @@ def test_a_flush_that_a_cap_began_is_carried_out_whatever_the_load_and_the_cap_i
     before, obs = SHOWN[phase, Event.CAP_REACHED]
     after = decide(before, obs, replace(POLICY, caps=Caps(max_agbs_per_day=CAPPED_AGBS))).state
     assert present(after.cycle).forced
-    assert present(after.capped).key == "caps.max_agbs_per_day"
+    assert present(after.memory.capped).key == "caps.max_agbs_per_day"
     kept = replace(POLICY, caps=Caps(max_agbs_per_day=CAPPED_AGBS, ends_boosts=False))
     assert decide(before, obs, kept).state.phase is phase
 

@@ -10,8 +10,13 @@ from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.control.status import BackingPart, CapacityPart, CreditsPart, CyclePart, PurchasesPart, Status, VolumePart
 from elastio.core.model import Rates, Sample, VolumeTag
 from elastio.core.observation import Observation
-from elastio.core.state import Inhibition, InhibitionReason, Phase, Waste
+from elastio.core.state import (
+    Inhibition,
+    InhibitionReason,
+    Phase,
+)
 from elastio.metrics.document import agent_values
+from elastio.strategy.memory import Waste
 from elastio.units import GIB, MB
 from tests.values import NOW, POLICY, WALL, boosted, faulted, seen, state, volume
 

@@ -13,8 +13,13 @@ from elastio.core.machine import decide
 from elastio.core.model import Forecast, Request, RequestKind
 from elastio.core.observation import Decision
 from elastio.core.policy import Ahead, Policy, chance_until
-from elastio.core.state import AgentState, Lesson, LoadWatch, Phase
+from elastio.core.state import (
+    AgentState,
+    LoadWatch,
+    Phase,
+)
 from elastio.strategy.ahead import expect, lead_s, size_for, update
+from elastio.strategy.memory import Lesson, Memory
 from elastio.units import GB, GIB
 from tests import values
 from tests.values import NOW, present
@@ -59,8 +64,8 @@ def test_a_boost_is_wanted_by_the_load_or_by_a_sure_forecast_within_the_lead_tim
 def test_the_next_of_several_expected_bursts_is_due() -> None:
     announced = tuple(replace(SURE, begins_at=NOW + s) for s in (-5, 10, 25))
     state = update(values.state(Phase.IDLE, expected=announced), values.seen(forecast=SURE), policy())
-    assert present(state.awaited).begins_at == NOW + 10
-    assert [b.begins_at for b in state.expected] == [NOW + 10, NOW + 25]
+    assert present(state.memory.awaited).begins_at == NOW + 10
+    assert [b.begins_at for b in state.memory.expected] == [NOW + 10, NOW + 25]
 
 
 def test_the_chance_ends_an_inactivity_delay_after_the_burst() -> None:
@@ -69,8 +74,8 @@ def test_the_chance_ends_an_inactivity_delay_after_the_burst() -> None:
 
 
 def test_the_lead_is_the_longest_measured_time_and_a_little_more() -> None:
-    assert lead_s(values.state(Phase.IDLE), policy()) == 30.0
-    assert lead_s(values.state(Phase.IDLE, attach_s=(6.0, 10.0, 5.0)), policy()) == pytest.approx(12.0)
+    assert lead_s(Memory(), policy()) == 30.0
+    assert lead_s(Memory(attach_s=(6.0, 10.0, 5.0)), policy()) == pytest.approx(12.0)
 
 
 LESSONS = (Lesson(3 * GIB, 2 * GIB),)
@@ -91,15 +96,13 @@ LESSONS = (Lesson(3 * GIB, 2 * GIB),)
 def test_the_size_is_the_share_of_the_burst_that_a_cache_has_to_hold(
     written_bytes: int, state: dict[str, Any], size_bytes: int
 ) -> None:
-    assert (
-        size_for(replace(SURE, written_bytes=written_bytes), values.state(Phase.IDLE, **state), policy()) == size_bytes
-    )
+    assert size_for(replace(SURE, written_bytes=written_bytes), Memory(**state), policy()) == size_bytes
 
 
 def test_what_flows_back_during_a_burst_needs_no_room() -> None:
     draining = policy(drain_bandwidth_mb_s=20.0)
     # 4 x (1 - 20 / 80) / 0.4 x 1.05
-    assert size_for(replace(SURE, written_bytes=4 * GIB), values.state(Phase.IDLE), draining) == 8 * GIB
+    assert size_for(replace(SURE, written_bytes=4 * GIB), Memory(), draining) == 8 * GIB
 
 
 def test_the_cycle_knows_what_asked_for_it() -> None:
@@ -116,9 +119,9 @@ def judged(awaited: Forecast, load: LoadWatch) -> AgentState:
 
 def test_a_load_makes_an_expectation_right_and_its_absence_wrong_when_its_time_is_over() -> None:
     begun, over = replace(ANNOUNCED, begins_at=NOW - 10), replace(ANNOUNCED, begins_at=NOW - 57)
-    assert (judged(begun, values.HIGH).awaited, judged(begun, values.HIGH).missed) == (None, 0)
-    assert (judged(begun, AT_REST).awaited, judged(begun, AT_REST).missed) == (begun, 1)
-    assert (judged(over, AT_REST).awaited, judged(over, AT_REST).missed) == (None, 2)
+    assert (judged(begun, values.HIGH).memory.awaited, judged(begun, values.HIGH).memory.missed) == (None, 0)
+    assert (judged(begun, AT_REST).memory.awaited, judged(begun, AT_REST).memory.missed) == (begun, 1)
+    assert (judged(over, AT_REST).memory.awaited, judged(over, AT_REST).memory.missed) == (None, 2)
 
 
 def test_nothing_is_bought_ahead_after_three_wrong_expectations() -> None:
@@ -132,14 +135,14 @@ def test_announced_bursts_and_forecast_ones_are_counted_apart() -> None:
     assert decided(SURE, missed=3).state.cycle is not None
     assert decided(ANNOUNCED, missed_forecasts=3).state.cycle is not None
     over = update(values.state(Phase.IDLE, awaited=replace(SURE, begins_at=NOW - 500)), values.seen(), policy())
-    assert (over.missed, over.missed_forecasts) == (0, 1)
+    assert (over.memory.missed, over.memory.missed_forecasts) == (0, 1)
 
 
 def test_a_load_before_its_time_is_the_burst_that_was_forecast_but_not_the_one_that_was_announced() -> None:
     early = replace(SURE, begins_at=NOW + 5)
-    assert judged(early, values.HIGH).awaited is None
-    assert judged(replace(early, is_announced=True), values.HIGH).awaited is not None
-    assert decided(SURE, values.HIGH).state.awaited is None
+    assert judged(early, values.HIGH).memory.awaited is None
+    assert judged(replace(early, is_announced=True), values.HIGH).memory.awaited is not None
+    assert decided(SURE, values.HIGH).state.memory.awaited is None
 
 
 def test_a_forecast_may_say_how_long_before_it_to_buy_and_how_long_to_wait() -> None:
@@ -156,13 +159,13 @@ def test_nothing_is_bought_ahead_where_that_is_off() -> None:
     asked = replace(seen, requests=(Request(RequestKind.EXPECT, 4 * GIB, seconds=60.0),))
     decision = decide(values.state(Phase.IDLE, load=AT_REST), asked, off)
     assert [a.accepted for a in decision.answers] == [False]
-    assert decision.state.expected == ()
+    assert decision.state.memory.expected == ()
 
 
 def test_a_burst_that_is_announced_again_is_one_burst() -> None:
-    state = expect(expect(values.state(Phase.IDLE), SURE), replace(SURE, begins_at=NOW + 21, written_bytes=GIB))
-    assert [(b.begins_at, b.written_bytes, b.is_announced) for b in state.expected] == [(NOW + 21, GIB, True)]
-    assert len(expect(state, replace(SURE, begins_at=NOW + 23)).expected) == 2
+    memory = expect(expect(Memory(), SURE), replace(SURE, begins_at=NOW + 21, written_bytes=GIB))
+    assert [(b.begins_at, b.written_bytes, b.is_announced) for b in memory.expected] == [(NOW + 21, GIB, True)]
+    assert len(expect(memory, replace(SURE, begins_at=NOW + 23)).expected) == 2
 
 
 def test_a_cache_that_waited_for_its_burst_in_vain_is_released_when_its_time_is_over() -> None:
@@ -181,5 +184,5 @@ def test_a_burst_that_is_late_is_no_longer_bought_ahead_of() -> None:
 
 
 def test_an_announced_size_is_bought_whatever_was_learned() -> None:
-    learned = values.state(Phase.IDLE, learned_size_bytes=20 * GIB, lessons=LESSONS)
+    learned = Memory(learned_size_bytes=20 * GIB, lessons=LESSONS)
     assert size_for(replace(ANNOUNCED, written_bytes=4 * GIB), learned, policy()) == 6 * GIB

@@ -28,6 +28,7 @@ from elastio.strategy.bandwidth import (
     noted,
 )
 from elastio.strategy.inflection import MOST_UNKNOWN, STEP
+from elastio.strategy.memory import Memory
 from elastio.units import MB
 from tests.values import POLICY
 
@@ -265,14 +266,14 @@ def known_by(state: AgentState) -> AgentState:
 
 def test_what_the_instance_carries_holds_over_a_restart() -> None:
     """Until the cloud answers again, and within a boost that goes on."""
-    idle = AgentState(recovered=True, bandwidth=LearnedBandwidth(600.0))
+    idle = AgentState(recovered=True, memory=Memory(bandwidth=LearnedBandwidth(600.0)))
     started = replace(known_by(idle), identity=None)
-    assert learning.in_force(LEARNS, started).cache_bandwidth_mb_s == LIMIT_MB_S - 2 * 30.0
+    assert learning.in_force(LEARNS, started.memory).cache_bandwidth_mb_s == LIMIT_MB_S - 2 * 30.0
 
 
 def test_until_the_cloud_has_ever_answered_no_more_is_bought_than_at_first() -> None:
     known = LearnedBandwidth(600.0)
-    assert learning.in_force(LEARNS, AgentState(bandwidth=known)).cache_bandwidth_mb_s == 400.0
+    assert learning.in_force(LEARNS, Memory(bandwidth=known)).cache_bandwidth_mb_s == 400.0
     fresh = replace(known, lessons=(App(1.0, 100.0).at(600.0),), is_fresh=True)
-    state = AgentState(recovered=True, bandwidth=fresh)
+    state = AgentState(recovered=True, memory=Memory(bandwidth=fresh))
     assert learning.with_burst(state, Observation(0.0, 0.0), LEARNS) == (state, "")

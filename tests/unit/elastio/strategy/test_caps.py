@@ -10,7 +10,10 @@ from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.model import Others, Period, Quote, Spend, Spent, VolumeSpec
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
-from elastio.core.state import AgentState, Capped, Phase
+from elastio.core.state import (
+    AgentState,
+    Phase,
+)
 from elastio.strategy.caps import (
     MARGIN,
     SHARED,
@@ -25,6 +28,7 @@ from elastio.strategy.caps import (
     with_release_time,
 )
 from elastio.strategy.credits import CreditBalance, CreditBucket
+from elastio.strategy.memory import Capped, Memory
 from elastio.units import GIB, MB, agbs
 from tests.values import NOW, POLICY, WALL, cycle, seen, state
 
@@ -156,7 +160,7 @@ def test_a_shared_cap_without_room_ends_a_boost_and_is_remembered_and_trouble_is
     found = reached(running(), obs, policy)
     assert found is not None
     assert found.key == key
-    assert bool(standing(replace(running(), capped=found), WALL, policy)) is bool(full)
+    assert bool(standing(Memory(capped=found), WALL, policy)) is bool(full)
 
 
 @pytest.mark.parametrize(("read_ago_s", "ends"), [(UNKNOWN_S, False), (UNKNOWN_S + 0.1, True)])
@@ -175,29 +179,29 @@ def test_what_was_not_bought_yet_costs_nothing() -> None:
 
 def test_a_flush_is_predicted_as_if_applications_wrote_at_their_limit() -> None:
     of = attached(dirty_bytes=1000 * MB)
-    clean, dirty = running(), running(replace(of, times=replace(of.times, boosted=NOW - 50)))
+    clean, dirty = Memory(), replace(of, times=replace(of.times, boosted=NOW - 50))
     unseen = POLICY.cache_bandwidth_mb_s
     flush_s = (1000 + unseen) / (POLICY.backing_bandwidth_mb_s / 2)
-    assert release_s(dirty, POLICY) - release_s(clean, POLICY) == pytest.approx(MARGIN * flush_s)
+    assert release_s(clean, dirty, POLICY) - release_s(clean, attached(), POLICY) == pytest.approx(MARGIN * flush_s)
 
 
 def test_the_longest_of_the_last_releases_is_expected_and_before_the_first_the_setting() -> None:
-    assert release_s(state(Phase.BOOSTING, attached()), POLICY) == pytest.approx(MARGIN * POLICY.release_s + SLACK_S)
-    measured = state(Phase.BOOSTING, attached(), release_s=(5.0, 12.0, 7.0))
-    assert release_s(measured, POLICY) == pytest.approx(MARGIN * 12 + SLACK_S)
+    assert release_s(Memory(), attached(), POLICY) == pytest.approx(MARGIN * POLICY.release_s + SLACK_S)
+    measured = Memory(release_s=(5.0, 12.0, 7.0))
+    assert release_s(measured, attached(), POLICY) == pytest.approx(MARGIN * 12 + SLACK_S)
 
 
 def test_a_release_is_measured_from_the_clean_cache_to_the_deletion() -> None:
     times = Timestamps(clean=NOW - 9, deleted=NOW - 2)
-    assert with_release_time(running(cycle(times=times), release_s=())).release_s[-1] == 7.0
-    assert with_release_time(running(cycle(times=Timestamps(deleted=NOW)))).release_s == (10.0,)
+    assert with_release_time(Memory(), cycle(times=times)).release_s[-1] == 7.0
+    assert with_release_time(Memory(), cycle(times=Timestamps(deleted=NOW))).release_s == ()
 
 
 def test_a_boost_must_leave_time_for_a_release_as_long_as_the_last_ones() -> None:
     """What a boost needs at the least is measured: a slow detach is not forgotten at the next purchase."""
     slow, quick = state(Phase.IDLE, release_s=(300.0,)), state(Phase.IDLE, release_s=(5.0,))
     policy = under(max_agbs_per_day=agbs(80, GIB, 200.0))
-    assert least_s(slow, policy) - least_s(quick, policy) == pytest.approx(MARGIN * 295)
+    assert least_s(slow.memory, policy) - least_s(quick.memory, policy) == pytest.approx(MARGIN * 295)
     assert refusal(GIB, slow, observed(), policy) != ""
     assert refusal(GIB, quick, observed(), policy) == ""
 
@@ -221,7 +225,7 @@ def test_no_boost_begins_until_the_day_is_over_or_the_cap_is_changed(
     wall: float, caps: dict[str, object], *, stands: bool
 ) -> None:
     idle = state(Phase.IDLE, capped=CAPPED)
-    assert bool(standing(idle, wall, under(**caps))) is stands
+    assert bool(standing(idle.memory, wall, under(**caps))) is stands
     assert bool(refusal(GIB, idle, observed(wall=wall), under(**caps))) is stands
 
 
@@ -229,6 +233,9 @@ def test_a_flush_that_uses_up_the_credits_is_counted_at_the_base_rate() -> None:
     times = Timestamps(decided=NOW - LATER - 1, created=NOW - LATER, boosted=NOW - LATER)
     dirty = replace(attached(), dirty_bytes=4 * GIB, times=times)
     cold = replace(POLICY, backing_credits=CreditBucket(2.0, 20.0, 100 * GIB))
-    rich, poor = (running(dirty, credits=CreditBalance(balance, NOW)) for balance in (90.0 * GIB, 0.0))
-    assert release_s(rich, cold) == pytest.approx(release_s(running(dirty), POLICY))
-    assert release_s(poor, cold) - release_s(rich, cold) == pytest.approx((release_s(rich, cold) - RELEASE_S) * 9)
+    known = Memory(release_s=(10.0,))
+    rich, poor = (
+        release_s(replace(known, credits=CreditBalance(balance, NOW)), dirty, cold) for balance in (90.0 * GIB, 0.0)
+    )
+    assert rich == pytest.approx(release_s(known, dirty, POLICY))
+    assert poor - rich == pytest.approx((rich - RELEASE_S) * 9)

@@ -103,18 +103,18 @@ def test_without_known_prices_nothing_is_given_up() -> None:
 
 def test_it_is_full_from_near_the_cutoff_on_until_a_part_is_free_again() -> None:
     before = loaded(boosted(), None)
-    assert filling.noted(before, shown(replace(FULL, available_percent=60)), MONEY).full_since is None
+    assert filling.noted(before, shown(replace(FULL, available_percent=60)), MONEY).memory.full_since is None
     full = filling.noted(before, shown(), MONEY)
-    assert full.full_since == NOW
+    assert full.memory.full_since == NOW
     later = replace(shown(replace(FULL, available_percent=40)), now=NOW + 1)
-    assert filling.noted(full, later, MONEY).full_since == NOW, "the governor keeps it near the limit"
+    assert filling.noted(full, later, MONEY).memory.full_since == NOW, "the governor keeps it near the limit"
     free = replace(shown(replace(FULL, available_percent=60, dirty_bytes=DIRTY // 2)), now=NOW + 1)
-    assert filling.noted(full, free, MONEY).full_since is None
+    assert filling.noted(full, free, MONEY).memory.full_since is None
 
 
 def test_the_end_of_the_load_ends_the_count() -> None:
     quiet = loaded(boosted(), 10, load=LoadWatch(below_since=NOW - 1))
-    assert filling.noted(quiet, shown(), MONEY).full_since is None
+    assert filling.noted(quiet, shown(), MONEY).memory.full_since is None
 
 
 def test_by_agbs_nothing_is_noted() -> None:
@@ -136,7 +136,7 @@ def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_a
     assert after.cycle.forced
     again = decide(after, shown(replace(FULL, flush_full_speed=True), sample=busy_sample()), MONEY)
     assert again.state.phase is Phase.FLUSHING, "the load does not take the cache back"
-    idle = state(Phase.IDLE, load=before.load, has_filled=after.has_filled)
+    idle = state(Phase.IDLE, load=before.load, has_filled=after.memory.has_filled)
     obs = seen(host(backing()), sample=busy_sample())
     assert decide(idle, obs, MONEY).state.phase is Phase.IDLE
     paused = decide(replace(idle, load=LoadWatch(below_since=NOW - 2)), seen(host(backing())), MONEY).state
@@ -150,7 +150,7 @@ def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_a
 @pytest.mark.parametrize("phase", [Phase.FLUSHING, Phase.DETACHING, Phase.IDLE])
 def test_requests_that_a_release_holds_back_are_not_the_end_of_the_load(phase: Phase) -> None:
     held = state(phase, None if phase is Phase.IDLE else boosted(), load=QUIET, has_filled=True)
-    assert filling.noted(held, seen(host(backing())), MONEY).has_filled is (phase is not Phase.IDLE)
+    assert filling.noted(held, seen(host(backing())), MONEY).memory.has_filled is (phase is not Phase.IDLE)
 
 
 def test_it_goes_with_its_size_that_the_cloud_sold() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.policy import Policy
-from elastio.core.state import Lesson
 from elastio.strategy.learning import ALIKE, KEPT, learned_bytes, lesson_of, with_lesson
+from elastio.strategy.memory import Lesson
 from elastio.units import GB, GIB, MIB
 from tests.values import POLICY, cycle, present
 

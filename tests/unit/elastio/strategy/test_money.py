@@ -31,6 +31,7 @@ from tests.values import (
     backing,
     busy_sample,
     cached,
+    changed,
     host,
     present,
     seen,
@@ -132,7 +133,7 @@ def test_the_cutoff_that_the_kernel_showed_decides_how_much_room_a_size_has() ->
     burst = Forecast(NOW + 5, 2000 * MB, 1.0)
     before = state(Phase.IDLE, awaited=replace(burst, is_announced=True))
     supposed = present(present(wanted(MONEY, loaded(), before)).plan)
-    measured = present(present(wanted(MONEY, loaded(), replace(before, cutoff_percent=80))).plan)
+    measured = present(present(wanted(MONEY, loaded(), changed(before, cutoff_percent=80))).plan)
     assert measured.size_bytes <= supposed.size_bytes / 2 + GIB
 
 
@@ -140,7 +141,7 @@ def test_the_cutoff_is_kept_from_the_attachment_on() -> None:
     coming = state(Phase.ATTACHING, values_cycle())
     after = decide(coming, seen(host(cached(cutoff_percent=70), FORMATTED)), MONEY).state
     assert after.phase is Phase.BOOSTING
-    assert after.cutoff_percent == 70
+    assert after.memory.cutoff_percent == 70
 
 
 # --- declined --------------------------------------------------------------------------------------------

@@ -11,8 +11,15 @@ from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
 from elastio.core.policy import Ahead, watch_load
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, LoadWatch, Phase, UselessBoost, Waste
+from elastio.core.state import (
+    AgentState,
+    Inhibition,
+    InhibitionReason,
+    LoadWatch,
+    Phase,
+)
 from elastio.strategy import waste
+from elastio.strategy.memory import Lesson, UselessBoost, Waste
 from elastio.units import GIB, MB
 from tests.values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
 
@@ -97,7 +104,7 @@ def test_the_longest_stretch_of_load_counts_and_not_their_sum() -> None:
 
 def over(of: Cycle, **changes: Any) -> Waste:
     """What is remembered once this cycle is over."""
-    return waste.after_cycle(replace(state(Phase.DETACHING, of), **changes), of, WALL, POLICY)
+    return waste.after_cycle(state(Phase.DETACHING, of, **changes), of, WALL, POLICY)
 
 
 def served(**changes: Any) -> Cycle:
@@ -194,14 +201,14 @@ def wasted(of: AgentState, number: int) -> AgentState:
 def test_after_many_volumes_that_never_became_a_cache_none_is_bought_until_an_operator_resumes() -> None:
     of = state(Phase.IDLE)
     for number in range(1, waste.MOST_WASTED + 1):
-        assert of.waste.stopped == ""
+        assert of.memory.waste.stopped == ""
         of = wasted(of, number)
-    assert f"refused {waste.MOST_WASTED}" in of.waste.stopped
-    assert of.waste.stopped in waste.restraint(of.waste, WALL)
+    assert f"refused {waste.MOST_WASTED}" in of.memory.waste.stopped
+    assert of.memory.waste.stopped in waste.restraint(of.memory.waste, WALL)
     later = replace(of, cool_until=0.0, load=load(1.0, 9), listed_at=NOW - 1)
     assert decide(later, seen(host(backing())), POLICY).state.phase is Phase.IDLE
     resumed = decide(later, seen(host(backing()), requests=(Request(RequestKind.RESUME),)), POLICY).state
-    assert resumed.waste == Waste()
+    assert resumed.memory.waste == Waste()
     assert decide(resumed, seen(host(backing())), POLICY).state.phase is Phase.ATTACHING
 
 
@@ -228,12 +235,12 @@ def taught(of: Cycle, *known: Lesson) -> AgentState:
 
 def test_a_useless_boost_teaches_a_size_only_where_nothing_better_is_known() -> None:
     known = Lesson(4 * GIB, 4 * GIB)
-    assert len(taught(served()).lessons) == 1
-    assert taught(served(), known).lessons == (known,)
-    assert len(taught(served(gained_bytes=int(9 * SECOND)), known).lessons) == 2
+    assert len(taught(served()).memory.lessons) == 1
+    assert taught(served(), known).memory.lessons == (known,)
+    assert len(taught(served(gained_bytes=int(9 * SECOND)), known).memory.lessons) == 2
 
 
 def test_a_size_that_an_operator_set_forgets_what_was_learned_before() -> None:
     known = state(Phase.IDLE, lessons=(Lesson(GIB, GIB),) * 3)
     told = decide(known, seen(host(backing()), requests=(Request(RequestKind.LEARN, 3 * GIB),)), POLICY).state
-    assert (told.learned_size_bytes, told.lessons) == (3 * GIB, ())
+    assert (told.memory.learned_size_bytes, told.memory.lessons) == (3 * GIB, ())

@@ -1,0 +1,102 @@
+"""What the strategy remembers between two decisions: one value in the agent's state, one key in its journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from elastio.codec import Kept
+from elastio.core.model import Forecast, Period
+from elastio.strategy.bandwidth import LearnedBandwidth
+from elastio.strategy.credits import CreditBalance
+
+
+@dataclass(frozen=True, slots=True)
+class UselessBoost:
+    """A load for which a cache gained nothing.
+
+    `peak` is its highest utilization without the cache, `seconds` how long it lasted without a pause, `at_wall` when
+    the volume was gone.
+    """
+
+    peak: float
+    seconds: float
+    at_wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """What is remembered of purchases that gained nothing.
+
+    `useless`: boosts that succeeded and gained nothing, the newest last. `wasted`: volumes in a row that never became a
+    cache. `stopped` says why no volume is bought until an operator resumes; empty: volumes are bought.
+    """
+
+    useless: tuple[UselessBoost, ...] = ()
+    wasted: int = 0
+    stopped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Capped:
+    """A cap that has ended a boost: its key and value, and the day or month in which no other boost begins.
+
+    `has_price` False: the cap could not be kept, because the price of the cache was not known.
+    """
+
+    key: str
+    most: float
+    period: Period
+    has_price: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What one boost showed: the size that it would have needed, and the bytes that applications read and wrote."""
+
+    needed_bytes: int
+    moved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Everything that only the strategy keeps from one decision to the next; what is `Kept` is in the journal.
+
+    `learned_size_bytes` is that of the next cache, from the ledger at the start; None: nothing was learned yet.
+    `lessons` are of the last boosts, the newest last. `cutoff_percent` is the kernel's own, as it was last seen; None:
+    no cache was attached yet.
+
+    `declined_for` is the load, by its beginning, for which a boost was declined as not worth its price. Since the agent
+    started, `declined_boosts` were, and a cap forbade one `capped_boosts` times, asked again each minute. `capped` is
+    the cap that ended the last boost that one has ended; None: none has, or an operator has resumed.
+
+    `full_since` is since when the load finds its cache full of dirty data; None: it does not. `has_filled`: the load
+    went on for so long that its full cache was released, and it is not over yet.
+
+    `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
+    announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
+    last times, in seconds, from a decision to the attached cache, `release_s` those from a clean cache to the deletion
+    of its volume.
+
+    `credits` is the balance of a backing volume that has credits (None: it has none, or no sample was taken yet), and
+    `credit_limit_mb_s` the most that they allow a flush (None: no limit).
+    """
+
+    learned_size_bytes: int | None = None
+    lessons: Kept[tuple[Lesson, ...]] = ()
+    bandwidth: Kept[LearnedBandwidth | None] = None
+    cutoff_percent: Kept[int | None] = None
+    waste: Kept[Waste] = field(default_factory=Waste)
+    capped: Kept[Capped | None] = None
+    capped_boosts: int = 0
+    declined_for: float | None = None
+    declined_boosts: int = 0
+    has_filled: Kept[bool] = False
+    full_since: float | None = None
+    expected: Kept[tuple[Forecast, ...]] = ()
+    awaited: Forecast | None = None
+    missed: Kept[int] = 0
+    missed_forecasts: Kept[int] = 0
+    attach_s: Kept[tuple[float, ...]] = ()
+    release_s: Kept[tuple[float, ...]] = ()
+    credits: Kept[CreditBalance | None] = None
+    credit_limit_mb_s: float | None = None
