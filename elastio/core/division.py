@@ -17,6 +17,10 @@ queues, and the rule is right. Four things can be wrong with it, and each is set
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
   after PATIENCE turns in a row. So does that nobody is hungry and the device far from full, where limits end.
 
+What was in flight before there were limits stands at the volume, and for long: limits leave only 3 % to drain it. Until
+then whoever has most of it gets most, and all wait. So limits that are new are lower (DRAIN) while requests take longer
+than QUEUED_S, for DRAIN_TURNS at most: large requests take that long by themselves.
+
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
 
@@ -27,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elastio.core.lending import ALL_LENT, Lending, Waits
 from elastio.core.shares import ACTIVE, FULL, HYSTERESIS, WANTS_MORE, SharePlan, fill, parts
@@ -47,6 +51,7 @@ EMPTY = 0.80
 CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
 STEP = 1.0625 * HYSTERESIS
+QUEUED_S, DRAIN, DRAIN_TURNS = 0.1, 0.3, 12
 ROUNDING = 1e-9
 
 
@@ -56,7 +61,7 @@ class Division:
 
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
     turns in a row something has been wrong that is not yet set right. `lending`: how much of what others leave is lent.
-    `spare`: for how many turns in a row limits have had no use.
+    `spare`: for how many turns in a row limits have had no use. `drains`: for how many turns limits may still be lower.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
@@ -64,6 +69,7 @@ class Division:
     amiss: int = 0
     lending: Lending = ALL_LENT
     spare: int = 0
+    drains: int = 0
 
     def turn(
         self,
@@ -73,15 +79,33 @@ class Division:
         in_force_mb_s: Mapping[str, float],
         untouched: Collection[str] = (),
         waited: Waits | None = None,
+        request_s: float = 0.0,
     ) -> tuple[Division, dict[str, float]]:
         """The next state, and the limits from now on, in MB/s; those that stay are equal to the ones in force.
 
         `moved_mb_s`: what each cgroup used since the last turn. `untouched`: cgroups that somebody else limits; what
         they use counts. `waited`: the requests of the device of the kind that cgroups with a latency target had.
+        `request_s`: what a request of the device took in this turn, a mean.
         """
+        drains = max(0, self.drains - 1) if request_s > QUEUED_S else 0
+        if not in_force_mb_s:
+            drains = DRAIN_TURNS
+        elif drains:
+            plan = replace(plan, capacity_mb_s=(1 - DRAIN) * plan.capacity_mb_s)
+        division, limits = self._divided(moved_mb_s, weights, plan, in_force_mb_s, untouched, waited or {})
+        return replace(division, drains=drains), limits
+
+    def _divided(
+        self,
+        moved_mb_s: Mapping[str, float],
+        weights: Mapping[str, float],
+        plan: SharePlan,
+        in_force_mb_s: Mapping[str, float],
+        untouched: Collection[str],
+        waits: Waits,
+    ) -> tuple[Division, dict[str, float]]:
         weight = max(SMOOTHING, 1 / (self.turns + 2))
         used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in moved_mb_s.items()}
-        waits = waited or {}
         there = self.lending.absent.keys() | waits.keys()
         seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there)
         hungry = seen.hungry()

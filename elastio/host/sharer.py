@@ -10,7 +10,8 @@ Limits go whatever happens: the guard has a lease of LEASE_S, which each turn re
 also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, sets no
 limit, lifts its own, and stops; the agent sees that nothing is shared, and begins again (see `share_limits`).
 
-Where cgroups have latency targets, each turn also reads how long the requests of bcacheN took (`core.lending`).
+Each turn also reads how long the requests of bcacheN took: whether a queue stands at the volume, and what cgroups with
+latency targets wait (`core.lending`).
 
 The kernel limits reads and writes each, and what is divided is their sum. So both limits of a cgroup are its share
 times the part that the direction has which moves more: all of the share for one that only reads, half of it for one
@@ -148,8 +149,15 @@ class Sharer:
             if (mb_s := share_limits.share_mb_s(limit)) is not None
         }
         foreign = {group for group, limit in shown.items() if limit is not None and group not in in_force}
+        reads, writes = self._finished_since()
         self._division, wanted = self._division.turn(
-            used, self._weights, plan, in_force, foreign, self._waited(plan, moved)
+            used,
+            self._weights,
+            plan,
+            in_force,
+            foreign,
+            _waited(plan, moved, reads, writes),
+            reads.plus(writes).mean_s or 0.0,
         )
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):
@@ -160,14 +168,11 @@ class Sharer:
                 self._lift(self._limited)
                 self._plan = None
 
-    def _waited(self, plan: SharePlan, moved: Mapping[str, Moved]) -> dict[str, Requests]:
-        """How long requests took since the last turn, of the kind that cgroups with a latency target had."""
-        if not plan.latency:
-            return {}
+    def _finished_since(self) -> tuple[Requests, Requests]:
+        """The device's reads and writes since the last turn."""
         before, self._finished = self._finished, finished(self._sysfs, self._name)
         reads, writes = (new.since(old) for new, old in zip(self._finished, before, strict=True))
-        prompt = {group: each for group, each in moved.items() if each.total_bytes and plan.target_s(group) is not None}
-        return {group: like_its_own(each, reads, writes) for group, each in prompt.items()}
+        return reads, writes
 
     def _moved_since(self, now: float) -> tuple[dict[str, Moved], float]:
         """Of each cgroup since the last turn; one that was not there before is known from the next turn on. Seconds."""
@@ -187,3 +192,9 @@ class Sharer:
         for group in tuple(groups):
             share_limits.lift(self._sysfs, group, self._number)
             self._limited.discard(group)
+
+
+def _waited(plan: SharePlan, moved: Mapping[str, Moved], reads: Requests, writes: Requests) -> dict[str, Requests]:
+    """How long requests took, of the kind that cgroups with a latency target had."""
+    prompt = {group: each for group, each in moved.items() if each.total_bytes and plan.target_s(group) is not None}
+    return {group: like_its_own(each, reads, writes) for group, each in prompt.items()}

@@ -9,6 +9,7 @@ until its guard removes them; one that is left behind slows its cgroup down.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 
 from elastio.core.boost_rights import BoostRights
 from elastio.core.division import Division
@@ -110,4 +111,7 @@ class SimShares:
             for group, mb_s in used.items()
             if mb_s and self.plan.target_s(group) is not None
         }
-        self._division, self.limits = self._division.turn(used, WEIGHTS, self.plan, self.limits, waited=waited)
+        request_s = reduce(Requests.plus, finished.values(), Requests()).mean_s or 0.0
+        self._division, self.limits = self._division.turn(
+            used, WEIGHTS, self.plan, self.limits, waited=waited, request_s=request_s
+        )

@@ -29,7 +29,10 @@ IN_FLIGHT, PAUSE_S = 16, 0.037
 
 @dataclass
 class Volume:
-    """The two cgroups on a volume. `is_shared`: with limits; `target_ms`: of DB; None: it has none."""
+    """The two cgroups on a volume. `is_shared`: with limits; `target_ms`: of DB; None: it has none.
+
+    `has_db`: DB has its small request; `large`: how many large ones each keeps in flight.
+    """
 
     is_shared: bool = True
     target_ms: float | None = None
@@ -41,7 +44,8 @@ class Volume:
     finished: Requests = NONE
     division: Division = field(default_factory=Division)
     limits: dict[str, float] = field(default_factory=dict)
-    allowed: float = 0.0
+    allowed: dict[str, float] = field(default_factory=lambda: {DB: 0.0, TAR: 0.0})
+    large: dict[str, int] = field(default_factory=lambda: {TAR: IN_FLIGHT})
     asks_at: float = 0.0
     ended: int = 0  # turns after which there was no limit any more
 
@@ -62,15 +66,19 @@ class Volume:
         if self.has_db and self.at >= self.asks_at:
             self._put(DB, SMALL)
             self.asks_at = float("inf")
-        limit = self.limits.get(TAR)
+        for group, in_flight in self.large.items():
+            self._submit_large(group, in_flight, step)
+
+    def _submit_large(self, group: str, in_flight: int, step: int) -> None:
+        limit = self.limits.get(group)
         if limit is None:
-            self.allowed = 0.0
+            self.allowed[group] = 0.0
         elif step % round(SLICE_S / STEP_S) == 0:
-            self.allowed = min(self.allowed, 0.0) + limit * MB * SLICE_S
-        under_way = sum(group == TAR for group, _, _ in self.queue)
-        while under_way < IN_FLIGHT and (limit is None or self.allowed > 0):
-            self._put(TAR, LARGE)
-            self.allowed -= LARGE
+            self.allowed[group] = min(self.allowed[group], 0.0) + limit * MB * SLICE_S
+        under_way = sum(each == group for each, _, _ in self.queue)
+        while under_way < in_flight and (limit is None or self.allowed[group] > 0):
+            self._put(group, LARGE)
+            self.allowed[group] -= LARGE
             under_way += 1
 
     def _put(self, group: str, size: int) -> None:
@@ -87,7 +95,7 @@ class Volume:
                 return
             self.queue.popleft()
             self.finished = self.finished.plus(Requests(1, self.at - begun))
-            if group == DB:
+            if group == DB and self.has_db:
                 self.waits.append(self.at - begun)
                 self.asks_at = self.at + PAUSE_S
 
@@ -97,7 +105,9 @@ class Volume:
             plan = SharePlan(CAPACITY_MB_S, latency=latency)
             waited = {DB: self.finished} if used[DB] and latency else {}
             before = self.limits
-            self.division, self.limits = self.division.turn(used, WEIGHTS, plan, before, waited=waited)
+            self.division, self.limits = self.division.turn(
+                used, WEIGHTS, plan, before, waited=waited, request_s=self.finished.mean_s or 0.0
+            )
             self.ended += bool(before) and not self.limits
         self.finished = Requests()
 
@@ -142,3 +152,15 @@ def test_the_other_has_all_back_once_nobody_waits() -> None:
     volume.run(SETTLES_S)
     volume.run(MEASURED_S)
     assert volume.tar_mb_s > 0.95 * CAPACITY_MB_S
+
+
+def test_what_stood_at_the_volume_before_there_were_limits_is_drained_within_five_seconds() -> None:
+    volume = Volume(has_db=False, large={DB: IN_FLIGHT, TAR: 3 * IN_FLIGHT})
+    volume.run(5.0)
+    standing = len(volume.queue)
+    volume.run(MEASURED_S)
+    first, second = volume.moved[DB] / MB / MEASURED_S, volume.tar_mb_s
+    print(f"{standing} in flight after 5 s, then {first:.1f} and {second:.1f} MB/s")
+    assert standing < IN_FLIGHT
+    assert 0.95 < first / second < 1.05
+    assert first + second > 0.95 * CAPACITY_MB_S

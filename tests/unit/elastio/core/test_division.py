@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.core.division import PATIENCE, STEP, Division
+from elastio.core.division import DRAIN, DRAIN_TURNS, PATIENCE, QUEUED_S, STEP, Division
 from elastio.core.lending import ABSENT, LatencyTarget, Lending, Requests
 from elastio.core.shares import SharePlan
 
@@ -65,6 +65,29 @@ def test_limits_stay_while_not_all_is_lent_however_empty_the_device_is() -> None
     for _ in range(3 * PATIENCE + ABSENT):
         division, limits = division.turn({DB: 0.0, ETL: 20.0}, WEIGHTS, plan, limits, waited={})
     assert (division.lending.level, limits) == (1.0, {})
+
+
+def drained(request_s: float, turns: int) -> dict[str, float]:
+    """The limits after so many turns since they began in which requests took so long, and both used all they had."""
+    division, limits = Division().turn({DB: 30.0, ETL: 30.0}, WEIGHTS, SharePlan(60.0), {}, request_s=request_s)
+    for _ in range(turns):
+        division, limits = division.turn(limits, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
+    return limits
+
+
+def test_new_limits_are_lower_while_a_queue_stands_at_the_volume_for_three_seconds_at_most() -> None:
+    low = {group: (1 - DRAIN) * mb_s for group, mb_s in SHARES.items()}
+    assert drained(0.5, 0) == pytest.approx(SHARES)
+    assert drained(0.5, 1) == drained(0.5, DRAIN_TURNS - 1) == pytest.approx(low)
+    assert drained(0.5, DRAIN_TURNS) == pytest.approx(SHARES)
+    assert drained(QUEUED_S, 1) == pytest.approx(SHARES)
+
+
+def test_limits_are_not_lower_again_when_requests_take_long_later() -> None:
+    division, limits = Division(), SHARES
+    for request_s in (QUEUED_S, 0.5, 0.5):
+        division, limits = division.turn(limits, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
+    assert limits == SHARES
 
 
 def test_who_is_limited_by_somebody_else_is_left_out_and_counts() -> None:

@@ -126,6 +126,19 @@ def test_only_the_kind_of_requests_counts_that_the_cgroup_with_the_target_has(
     assert limits(tree) == {DB: 39, ETL: 19}
 
 
+def test_new_limits_are_lower_until_what_was_in_flight_before_is_drained(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    device.loads = {DB: (60.0, 0.0), ETL: (0.0, 60.0)}
+    device.request_ms = 300
+    sharer.begin(PLAN, "bcache0")
+    turns(device, sharer, 4)
+    assert limits(tree) == {DB: 27, ETL: 14}
+    device.request_ms = 30
+    turns(device, sharer, 4)
+    assert limits(tree) == {DB: 39, ETL: 19}
+
+
 def test_limits_end_when_the_device_is_not_full_any_more(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
     share(device, sharer)
     device.loads = {DB: (5.0, 0.0), ETL: (0.0, 5.0)}
