@@ -14,9 +14,9 @@ from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quie
 from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
-from elastio.strategy import caps, filling, holding
 from elastio.strategy.market import Choice
 from elastio.strategy.memory import Capped
+from elastio.strategy.wish import Release
 from elastio.units import format_duration
 
 MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more
@@ -206,7 +206,7 @@ def _why_inhibited(state: AgentState) -> str:
     return f"held clean ({current.reason}):" if current is not None and current.flush else ""
 
 
-def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+def in_idle(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
     """A volume that belongs to no cycle. Whether a boost is wanted is decided later, see `boosting.wanted`."""
     if state.orphans and obs.host is not None and obs.host.backing is not None:
         return Detection(
@@ -215,7 +215,7 @@ def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Detection | 
     return None
 
 
-def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+def in_attaching(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
     """The cache is attached, the boost failed, or it is no longer wanted."""
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
@@ -240,8 +240,8 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
         return withdrawn(f"{why} stop")
     if policy.buys_nothing and cycle.volume_id is None:
         return withdrawn(policy.buys_nothing)
-    if (capped := caps.reached(state, obs, policy)) is not None:
-        return replace(withdrawn(caps.sentence(capped)), capped=capped)
+    if release is not None and release.capped is not None:
+        return replace(withdrawn(release.reason), capped=release.capped)
     return _no_longer_wanted(state, cycle, obs, policy)
 
 
@@ -271,7 +271,7 @@ def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
     return backing.cache_set is not None and backing.cache_set == cycle.cache_set and not backing.is_bypassed
 
 
-def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+def in_boosting(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
     """The load is over, the cache has to be released, or it is detached."""
     cycle = _cycle(state)
     if why := _why_inhibited(state):
@@ -282,22 +282,21 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detectio
         return Detection(Event.WENT_QUIET, "the cache had failed, and its data may be stale: it is released")
     if obs.host is not None and obs.host.backing is not None and obs.host.backing.is_bypassed:
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
-    if (capped := caps.reached(state, obs, policy)) is not None:
-        return Detection(Event.CAP_REACHED, caps.sentence(capped), capped=capped)
-    if full := filling.why_over(state, cycle, obs, policy):
-        return Detection(Event.FILLED_UP, full)
-    over = holding.why_over(state, cycle, obs, policy)
-    return Detection(Event.WENT_QUIET, over) if over else None
+    if release is None:
+        return None
+    if release.capped is not None:
+        return Detection(Event.CAP_REACHED, release.reason, capped=release.capped)
+    return Detection(Event.FILLED_UP if release.is_filled else Event.WENT_QUIET, release.reason)
 
 
-def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+def in_flushing(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
     """The cache is drained or detached, or the load is back."""
     cycle = _cycle(state)
     if _has_left(cycle, obs):
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
-    capped = caps.reached(state, obs, policy) if not cycle.forced and may_boost_again(state, obs) else None
-    if capped is not None:
-        return Detection(Event.CAP_REACHED, caps.sentence(capped), capped=capped)
+    capped = release.capped if release is not None and not cycle.forced and may_boost_again(state, obs) else None
+    if release is not None and capped is not None:
+        return Detection(Event.CAP_REACHED, release.reason, capped=capped)
     is_high = is_load_high(state.load, obs.now, policy) and obs.sample is not None
     is_near = is_burst_expected(cycle, obs.now)
     if (is_high or is_near) and not cycle.forced and not state.paused and may_boost_again(state, obs):
@@ -324,7 +323,7 @@ def _has_left(cycle: Cycle, obs: Observation) -> bool:
     return backing.state is CacheState.NO_CACHE or backing.lost_clean_cache
 
 
-def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+def in_detaching(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
     """The volume is gone, the cache is dirty again, or the volume is attached to another instance."""
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
@@ -357,7 +356,7 @@ def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
     return state.listed_at is None or state.listed_at < cycle.create_unconfirmed_at + VISIBLE_WITHIN_S
 
 
-def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+def in_faulted(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
     """The missing cache is back, or is no longer needed. For `elastio resume` see `requests.resume`."""
     backing = obs.host.backing if obs.host else None
     if obs.host is None or backing is None or state.is_stopped or not backing.running:

@@ -19,6 +19,8 @@ from elastio.units import MB, MIB
 
 IN_FLIGHT_BYTES = 24 * MIB
 MOST_S = 2.0
+# Measured times that are kept.
+KEPT = 8
 # As good as nothing: the kernel knows no limit of zero.
 HELD_MB_S = 0.0
 
@@ -34,6 +36,12 @@ def window(state: AgentState, policy: Policy) -> tuple[float, float] | None:
         return None
     expected, drain_s = decided + median(state.appear_s), IN_FLIGHT_BYTES / (policy.backing_bandwidth_mb_s * MB)
     return expected - min(MOST_S, drain_s), expected + min(MOST_S, drain_s)
+
+
+def with_appear_time(appear_s: tuple[float, ...], cycle: Cycle) -> tuple[float, ...]:
+    """The last times with that of this cycle, from the decision until its disk appeared."""
+    decided, appeared = cycle.times.decided, cycle.times.appeared
+    return appear_s if decided is None or appeared is None else (*appear_s, appeared - decided)[-KEPT:]
 
 
 def _is_awaited(cycle: Cycle) -> bool:

@@ -22,8 +22,7 @@ so the same input gives the same decision and a journal can be replayed. It is c
    Nothing is decided here. `backing_credits` does the same for the credits of a volume that has them, whose bandwidth
    in force is that of the policy from here on. Between cycles, `learning` does so for the bandwidth of the next cache.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
-3. `ahead` notes which expected burst is near, and whether the last one came; `filling` since when a cache is full, and
-   `holding` since when it is unused.
+3. `strategy.review` takes the observation into its memory, and says whether the cache is to be released.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
 5. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
 6. In IDLE, `boosting.wanted` decides whether to buy.
@@ -48,8 +47,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core import boosting, detection, inhibition, invariants, missing_cache, polling, requests, stamps, update
-from elastio.core.cycle import Backoff, Cycle, Trigger
+from elastio.core import (
+    boosting,
+    detection,
+    drain,
+    inhibition,
+    invariants,
+    missing_cache,
+    polling,
+    requests,
+    stamps,
+    update,
+)
+from elastio.core.cycle import Backoff, Cycle
 from elastio.core.detection import Detection, Event
 from elastio.core.model import RequestKind, VolumeState
 from elastio.core.observation import Answer, Decision, Observation, Transition, course_of
@@ -58,8 +68,9 @@ from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
 from elastio.core.state import AgentState, Fault, Phase
 from elastio.errors import InvariantError
-from elastio.strategy import ahead, backing_credits, caps, filling, holding, learning, money, waste
-from elastio.strategy.memory import Memory
+from elastio.strategy import backing_credits, learning, money
+from elastio.strategy.review import attached, released, review
+from elastio.strategy.wish import Release
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,
@@ -113,11 +124,10 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         seen += _if_faulted(before, recovered[0])
         state, reason = _without_backoffs(recovered[0]), recovered[1]
     state, inhibited = inhibition.update(state, obs, policy)
-    state = ahead.update(state, obs, policy)
-    state, held = holding.noted(filling.noted(state, obs, policy), obs, policy)
-    reason = inhibited or reason or _why_failed_clean(before, state) or held
+    state, wish = review(state, obs, policy)
+    reason = inhibited or reason or _why_failed_clean(before, state) or wish.note
     state, new_fault = _with_current_fault(state, obs, seen)
-    state, detected = _moved(state, _detect(state, obs, policy), obs, policy, seen)
+    state, detected = _moved(state, _detect(state, obs, policy, wish.release), obs, policy, seen)
     policy = money.in_force(configured, state.cycle)
     state, answers, ordered = _answer(state, obs, policy, seen)
     reason = ordered or detected or new_fault or reason
@@ -178,9 +188,9 @@ def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> 
 # --- transitions -----------------------------------------------------------------------------------------
 
 
-def _detect(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+def _detect(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
     danger = None if state.phase is Phase.FAULTED else detection.danger(state, obs)
-    return danger or detection.DETECTORS[state.phase](state, obs, policy)
+    return danger or detection.DETECTORS[state.phase](state, obs, policy, release)
 
 
 def _with_current_fault(state: AgentState, obs: Observation, seen: list[Transition]) -> tuple[AgentState, str]:
@@ -256,7 +266,7 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case Event.BOOST_ABANDONED:
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
-            state = replace(learning.with_cutoff(ahead.with_attach_time(state)), failures=0)
+            state = replace(_with_attached(state), failures=0)
         case (
             Event.BOOST_WITHDRAWN
             | Event.WENT_QUIET
@@ -272,6 +282,14 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case _:
             assert_never(detected.event)
     return _with_stamps(state, detected, obs)
+
+
+def _with_attached(state: AgentState) -> AgentState:
+    """The state once the cache of its cycle is attached."""
+    cycle = state.cycle
+    if cycle is None:
+        return state
+    return replace(state, memory=attached(state.memory, cycle), appear_s=drain.with_appear_time(state.appear_s, cycle))
 
 
 def _put_off(state: AgentState, event: Event, obs: Observation) -> AgentState:
@@ -309,9 +327,7 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
     """The state after the end of a cycle: its lesson, the cool-down, and a new list of the cloud."""
     cycle = state.cycle
     if cycle is not None:
-        past = waste.after_cycle(state, cycle, obs.wall, policy)
-        memory = _with_lesson(caps.with_release_time(state.memory, cycle), cycle, policy)
-        state = replace(state, memory=replace(memory, waste=past))
+        state = replace(state, memory=released(state, cycle, obs.wall, policy))
     gone = cycle.volume_id if cycle else None
     return replace(
         state,
@@ -321,20 +337,6 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
         listed_at=None,  # only a new list, not the answer to the deletion, proves that nothing is left
         list_backoff=Backoff(0, obs.now + polling.SETTLE_S),
     )
-
-
-def _with_lesson(memory: Memory, cycle: Cycle, policy: Policy) -> Memory:
-    """The memory with the lesson of this cycle, if it is one.
-
-    A boost that was abandoned teaches nothing, even if its cache was attached in the end. Nor does a useless boost: it
-    would make the cache too small for the boosts that are useful.
-    """
-    updates_learned_size = cycle.updates_learned_size and cycle.times.boosted is not None and not cycle.failure
-    lesson = learning.lesson_of(cycle, policy) if updates_learned_size and cycle.trigger is not Trigger.ORPHAN else None
-    if lesson is None or (memory.lessons and not waste.was_useful(cycle, policy)):
-        return memory
-    learned = learning.with_lesson(memory.lessons, lesson)
-    return replace(memory, lessons=learned, learned_size_bytes=learning.learned_bytes(learned, cycle, policy))
 
 
 def _cool_down_s(state: AgentState, policy: Policy) -> float:

@@ -133,15 +133,9 @@ def lead_s(memory: Memory, policy: Policy) -> float:
     return MARGIN * max(memory.attach_s) + MARGIN_S if memory.attach_s else policy.lead_s
 
 
-def with_attach_time(state: AgentState) -> AgentState:
-    """The state with the times that the cache of its cycle took: until its disk appeared, and until it was attached."""
-    times = state.cycle.times if state.cycle else None
-    if times is None or times.decided is None or times.boosted is None:
-        return state
-    appear_s = () if times.appeared is None else (times.appeared - times.decided,)
-    attach_s = (*state.memory.attach_s, times.boosted - times.decided)[-KEPT:]
-    memory = replace(state.memory, attach_s=attach_s)
-    return replace(state, memory=memory, appear_s=(*state.appear_s, *appear_s)[-KEPT:])
+def with_attach_time(memory: Memory, took_s: float) -> Memory:
+    """The memory with the time that a cache took, from the decision until it was attached."""
+    return replace(memory, attach_s=(*memory.attach_s, took_s)[-KEPT:])
 
 
 def size_for(burst: Forecast, memory: Memory, policy: Policy) -> int:

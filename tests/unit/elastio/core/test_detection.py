@@ -132,7 +132,7 @@ def test_a_device_that_is_dropped_without_a_cache_of_ours_is_not_a_fault() -> No
 @pytest.mark.parametrize("of", [cycle(times=Timestamps()), cycle(times=Timestamps(installing=NOW - 1), cache_set=None)])
 def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again(of: Cycle) -> None:
     """Also where the answer is lost, and the kernel has gone on without the cache before anybody looked."""
-    found = present(in_attaching(state(Phase.ATTACHING, of), seen(host(FAILED_CLEAN)), POLICY))
+    found = present(in_attaching(state(Phase.ATTACHING, of), seen(host(FAILED_CLEAN)), POLICY, None))
     assert (found.event, found.failure) == (Event.BOOST_ABANDONED, FailureKind.LOST)
 
 
@@ -232,9 +232,9 @@ def test_nothing_is_boosted_with_it() -> None:
     boosting, flushing = (state(phase, boosted(), failed_clean_set=SET) for phase in (Phase.BOOSTING, Phase.FLUSHING))
     loaded = replace(flushing, load=HIGH)
     asked = seen(host(cached()), sample=busy_sample(), requests=(Request(RequestKind.BOOST),))
-    assert in_flushing(replace(loaded, failed_clean_set=""), asked, POLICY) is not None
-    assert in_flushing(loaded, asked, POLICY) is None
-    found = present(in_boosting(boosting, seen(host(cached())), POLICY))
+    assert in_flushing(replace(loaded, failed_clean_set=""), asked, POLICY, None) is not None
+    assert in_flushing(loaded, asked, POLICY, None) is None
+    found = present(in_boosting(boosting, seen(host(cached())), POLICY, None))
     assert found.event is Event.WENT_QUIET
     assert must_end(flushing, boosted(), NOW, POLICY)
     enter = (EnterPhase1(flush_mb_s=None),)

@@ -20,6 +20,7 @@ from elastio.core.state import (
 )
 from elastio.strategy.ahead import expect, lead_s, size_for, update
 from elastio.strategy.memory import Lesson, Memory
+from elastio.strategy.review import release
 from elastio.units import GB, GIB
 from tests import values
 from tests.values import NOW, present
@@ -172,10 +173,11 @@ def test_a_cache_that_waited_for_its_burst_in_vain_is_released_when_its_time_is_
     """Attached 2 s ago: an inactivity delay after that would be paid for nothing."""
     bought = values.cycle(trigger=Trigger.FORECAST, chance_until=NOW - 1, times=Timestamps(boosted=NOW - 2))
     state = values.state(Phase.BOOSTING, cycle=bought, load=AT_REST)
-    found = detection.in_boosting(state, values.seen(values.host(values.backing())), policy())
+    seen = values.seen(values.host(values.backing()))
+    found = detection.in_boosting(state, seen, policy(), release(state, seen, policy()))
     assert present(found).event is detection.Event.WENT_QUIET
     waiting = replace(state, cycle=replace(bought, chance_until=NOW + 1))
-    assert detection.in_boosting(waiting, values.seen(values.host(values.backing())), policy()) is None
+    assert release(waiting, seen, policy()) is None
 
 
 def test_a_burst_that_is_late_is_no_longer_bought_ahead_of() -> None:

@@ -15,6 +15,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.strategy import filling
 from elastio.strategy.market import Choice
+from elastio.strategy.review import release
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, by_money
@@ -127,7 +128,7 @@ def test_by_agbs_nothing_is_noted() -> None:
 
 def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_again() -> None:
     before = loaded(boosted(), KEPT_S + 1)
-    detected = in_boosting(before, shown(), MONEY)
+    detected = in_boosting(before, shown(), MONEY, release(before, shown(), MONEY))
     assert detected is not None
     assert detected.event is Event.FILLED_UP
     after = decide(before, shown(sample=replace(busy_sample(), at=NOW)), MONEY).state

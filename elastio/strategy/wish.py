@@ -1,0 +1,28 @@
+"""What the strategy wants of the mechanism. The mechanism decides when that is safe, and never asks why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastio.strategy.memory import Capped
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The cache that is there, or on its way, is to be released, for the reason in this sentence.
+
+    `capped`: a cap ends it, and no boost follows in its day or month. `is_filled`: its load goes on, and is to fill no
+    other cache.
+    """
+
+    reason: str
+    capped: Capped | None = None
+    is_filled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """`release` None: the cache is kept. `note` is a sentence for people, or empty."""
+
+    release: Release | None = None
+    note: str = ""
