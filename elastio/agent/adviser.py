@@ -28,7 +28,7 @@ READ_RUNS = 10_000
 # Bursts that are replayed with each sample: some microseconds each.
 REPLAYS_PER_SAMPLE = 160
 
-_Question: TypeAlias = tuple[tuple[PastBurst, ...], Policy, float]
+_Question: TypeAlias = tuple[tuple[PastBurst, ...], Policy, tuple[float, ...]]
 _Judged: TypeAlias = tuple[tuple[str, VolumeSpec, float | None] | None, Plan | None]
 
 
@@ -46,6 +46,7 @@ class HindsightAdviser:
         self._pauses: tuple[Pause, ...] = ()
         self._judged: _Judged | None = None
         self._slow_cost = math.inf
+        self._met_ahead = 0.0
 
     def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
         """See `ports.Adviser`."""
@@ -55,7 +56,7 @@ class HindsightAdviser:
         self._take_in(sample, state, policy, offset_s)
         if policy.market is None:
             return None
-        question = (self._watch.bursts, policy, money.late_s(state.memory.attach_s, policy))
+        question = (self._watch.bursts, policy, state.memory.attach_s)
         if question != self._question:
             self._ask(question)
         self._go_on()
@@ -77,18 +78,21 @@ class HindsightAdviser:
         self._watch = bursts.with_run(self._watch, run, policy.backing_bandwidth_mb_s, high, low)
 
     def _ask(self, question: _Question) -> None:
-        """Begin again: by the formulas at once where few bursts are known, else by trying plans."""
-        ended, policy, late = self._question = question
-        market = policy.market
+        """Begin again to try plans; with the first guess where no burst is known."""
+        ended, policy, attach_s = self._question = question
+        market, late = policy.market, money.late_s(attach_s, policy)
         if market is None:
             return
-        self._past = bursts.past_loads(ended, policy.backing_bandwidth_mb_s, policy.cache_bandwidth_mb_s)
-        pauses = bursts.pauses(ended)
+        speeds = policy.backing_bandwidth_mb_s, policy.cache_bandwidth_mb_s
+        past = bursts.past_loads(ended, *speeds)
+        pauses = bursts.pauses(self._watch, *speeds)
         self._pauses, self._search, self._best, self._judged = pauses, None, None, None
-        if len(self._past) < money.LEAST_BURSTS:
-            self._advice = money.advised(market, policy, self._past, pauses, late)
+        if not past:
+            self._advice = money.unadvised(market, policy, late)
             return
-        terms = money.terms_of(market, policy, late)
+        self._past = hindsight.supposed(past, policy.backing_bandwidth_mb_s)
+        self._met_ahead = money.met_ahead(market, policy, ended, pauses, late)
+        terms = money.terms_of(market, policy, late, self._met_ahead)
         bounds = money.bounds_of(market, policy)
         self._slow_cost = hindsight.slow_cost(terms, self._past)
         self._search = hindsight.plans(terms, market.offer, self._past, bounds, pauses)
@@ -106,7 +110,7 @@ class HindsightAdviser:
             return
         self._judged = (volume, self._advice.plan)
         plan, past, pauses = self._advice.plan, self._past, self._pauses
-        owned = None if cycle is None else money.judged(market, policy, cycle, plan, past, pauses)
+        owned = None if cycle is None else money.judged(market, policy, cycle, plan, past, pauses, self._met_ahead)
         self._advice = replace(self._advice, owned=owned)
 
     def _go_on(self) -> None:
@@ -125,9 +129,10 @@ class HindsightAdviser:
         best, self._search = self._best, None
         if best is not None and best.cost >= self._slow_cost:
             best = None
-        largest = max(load.written_mb for load in self._past)
+        known = self._past[:-1]
+        largest = max(load.written_mb for load in known)
         self._advice = Advice(
-            len(self._past), largest, best, len(self._pauses), None if self._advice is None else self._advice.owned
+            len(known), largest, best, len(self._pauses), None if self._advice is None else self._advice.owned
         )
 
 

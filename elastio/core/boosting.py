@@ -62,7 +62,7 @@ def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy
     is_advised = obs.advice is not None and obs.advice.bursts > 0
     if ahead_of is not None and ahead_of.written_bytes > 0 and (ahead_of.is_announced or not is_advised):
         written_mb = ahead_of.written_bytes / MB
-        plan = money.formula_plan(market, policy, written_mb, (), 0.0)
+        plan = money.formula_plan(market, policy, written_mb, 0.0)
         how = "announced" if ahead_of.is_announced else "expected"
         reason = f"best for the {how} {format_size(ahead_of.written_bytes)}"
         if plan is not None:
@@ -86,7 +86,7 @@ def _as_advised(
         choice = money.planned(advice.plan, market, money.plan_reason(advice))
         return None if is_early else _Bought(advice.plan.spec.size_bytes, choice)
     written_mb = None if ahead_of is not None else money.outlasted_mb(state, advice, obs.now, policy)
-    plan = None if written_mb is None else money.formula_plan(market, policy, written_mb, (), late)
+    plan = None if written_mb is None else money.formula_plan(market, policy, written_mb, late)
     if plan is not None:
         return _Bought(plan.spec.size_bytes, money.planned(plan, market, "this burst outlasts all known ones"))
     return _Bought(declined=money.why_declined(market, policy, advice, late))
@@ -115,7 +115,9 @@ def _described(choice: Choice | None) -> str:
 
 
 def _is_like_useless(trigger: Trigger, state: AgentState, obs: Observation, policy: Policy) -> bool:
-    """Boosts for such loads gained nothing of late. Whoever announces a burst knows better."""
+    """Boosts for such loads gained nothing of late. Who announces a burst, or replayed the last ones, knows better."""
+    if policy.model is Model.MONEY and obs.advice is not None and obs.advice.bursts > 0:
+        return False
     if trigger is Trigger.LOAD:
         return waste.must_wait(state.memory.waste, state.load, obs.now, obs.wall)
     is_learned = trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED

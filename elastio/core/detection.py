@@ -116,7 +116,7 @@ class Detection:
     failure: FailureKind | None = None
     plan: BoostPlan | None = None
     capped: Capped | None = None
-    is_ordered: bool = False  # an operator asked for it: it is carried out whatever the load
+    is_ordered: bool = False  # an operator asked for it, or it pays: it is carried out whatever the load
 
     @property
     def is_capped(self) -> bool:
@@ -286,7 +286,8 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy, release: Re
         return None
     if release.capped is not None:
         return Detection(Event.CAP_REACHED, release.reason, capped=release.capped)
-    return Detection(Event.FILLED_UP if release.is_filled else Event.WENT_QUIET, release.reason)
+    event = Event.FILLED_UP if release.is_filled else Event.WENT_QUIET
+    return Detection(event, release.reason, is_ordered=release.is_ordered)
 
 
 def in_flushing(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:

@@ -31,6 +31,8 @@ OWN_RATE = 0.8
 KEPT_RATES = 3
 # Samples of a steady load differ by less.
 STEADY = 0.9
+# A volume that gives this share of its bandwidth throughout is the limit. Samples under load take a second.
+SATURATED, SAMPLE_S = 0.97, 1.0
 # Samples of this length or more show a rate.
 LEAST_SAMPLE_S = 0.5
 # Without samples for so long, or after the clock was set back, nobody saw how a burst went on.
@@ -72,10 +74,14 @@ class PastBurst:
 
 @dataclass(frozen=True, slots=True)
 class BurstWatch:
-    """The bursts that have ended, oldest first, and the one that goes on. `seen_wall`: the end of the last run."""
+    """The bursts that have ended, oldest first, and the one that goes on.
+
+    `since_wall`: the begin of the first run; None: there was none. `seen_wall`: the end of the last run.
+    """
 
     bursts: tuple[PastBurst, ...] = ()
     current: PastBurst | None = None
+    since_wall: float | None = None
     seen_wall: float = -math.inf
 
 
@@ -87,11 +93,12 @@ def with_run(
         return watch
     if not -SET_BACK_S <= run.begun_wall - watch.seen_wall <= UNSEEN_S:
         watch = _ended(watch)
+    since = run.begun_wall if watch.since_wall is None else watch.since_wall
     used = run.moved_mb / run.seconds / backing_mb_s
     current = watch.current
     if used >= threshold and current is None:
         current = PastBurst(run.begun_wall, run.begun_wall, 0.0, 0.0)
-    watch = replace(watch, current=current, seen_wall=run.ended_wall)
+    watch = replace(watch, current=current, since_wall=since, seen_wall=run.ended_wall)
     if current is None:
         return watch
     if used < release_threshold:
@@ -150,9 +157,10 @@ def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) ->
                 for found, other in zip(known, kept, strict=True)
                 if found is not None and other.offered_mb_s > burst.offered_mb_s
             ]
-            return max(faster, default=math.inf)
-        seen = own_rate(burst.peak_mb_s, backing_mb_s, cache_mb_s)
-        return min(seen, max(usual, min(burst.peak_mb_s, backing_mb_s)))
+            return max(*faster, burst.cached_mb_s[1] / OWN_RATE) if faster else math.inf
+        seen = own_rate(burst.peak_mb_s, backing_mb_s, burst.offered_mb_s or cache_mb_s)
+        least = backing_mb_s / OWN_RATE if _is_saturated(burst, backing_mb_s) else min(burst.peak_mb_s, backing_mb_s)
+        return min(seen, max(usual, least))
 
     return [rate_of(burst, rate) for burst, rate in zip(kept, known, strict=True)]
 
@@ -175,6 +183,12 @@ def _is_limited(burst: PastBurst) -> bool:
     return len(rates) == KEPT_RATES and rates[1] >= OWN_RATE * burst.offered_mb_s
 
 
+def _is_saturated(burst: PastBurst, backing_mb_s: float) -> bool:
+    """The application used all of the backing volume, from the second to the last but one sample."""
+    lasted_s = burst.ended_wall - burst.begun_wall
+    return burst.written_mb >= SATURATED * backing_mb_s * max(0.0, lasted_s - 2 * SAMPLE_S)
+
+
 def own_rate(peak_mb_s: float, backing_mb_s: float, cache_mb_s: float) -> float:
     """The application's own rate in MB/s; infinite where the device was the limit, or may have been."""
     is_slow = peak_mb_s < OWN_RATE * backing_mb_s
@@ -182,9 +196,13 @@ def own_rate(peak_mb_s: float, backing_mb_s: float, cache_mb_s: float) -> float:
     return peak_mb_s if peak_mb_s > 0 and (is_slow or is_between) else math.inf
 
 
-def pauses(bursts: Sequence[PastBurst]) -> tuple[Pause, ...]:
-    """The pauses between all of them, oldest first."""
-    return tuple(
-        Pause(max(0.0, after.begun_wall - before.ended_wall), before.written_mb, before.ended_wall - before.begun_wall)
-        for before, after in pairwise(bursts)
+def pauses(watch: BurstWatch, backing_mb_s: float, cache_mb_s: float) -> tuple[Pause, ...]:
+    """The pauses before all of them, oldest first. Of the first one nobody knows how much longer it was."""
+    bursts, since = watch.bursts, watch.since_wall
+    between = tuple(
+        Pause(max(0.0, after.begun_wall - b.ended_wall), b.written_mb, b.ended_wall - b.begun_wall, rate)
+        for (b, after), rate in zip(pairwise(bursts), _rates(bursts, backing_mb_s, cache_mb_s), strict=False)
     )
+    if since is None or not 0 < len(bursts) < KEPT:
+        return between
+    return Pause(max(0.0, bursts[0].begun_wall - since), 0.0, 0.0), *between

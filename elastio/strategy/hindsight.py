@@ -30,6 +30,10 @@ from elastio.units import MB
 
 # Sizes that are tried for each speed, as quantiles of what the bursts needed.
 SIZE_QUANTILES = (0.5, 0.75, 1.0)
+# Share of a cache's bandwidth that applications and the flush use together: what they leave flows back (`governor`).
+SPARE_UP_TO = 0.8
+# How much more than the largest known burst one that nobody knows writes, and how much faster, if that shows.
+LARGER, FASTER = 2.0, 1.25
 
 
 class PastLoad(NamedTuple):
@@ -44,11 +48,12 @@ class PastLoad(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """The time from a burst to the next one, and what was written in the seconds that the burst lasted."""
+    """The time from a burst to the next one, what was written in the seconds that it lasted, and the own rate."""
 
     pause_s: float
     written_mb: float
     lasted_s: float
+    rate_mb_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,16 @@ def best_plan(
     return best if best is not None and best.cost < nothing else None
 
 
+def supposed(past: Sequence[PastLoad], backing_mb_s: float) -> tuple[PastLoad, ...]:
+    """These bursts and one that is larger than all of them: of n + 1 bursts that one is the last with 1/(n + 1).
+
+    It is also faster, where the known rates are above the backing volume's: below, no cache would gain anything.
+    """
+    largest, fastest = max(load.written_mb for load in past), max(load.rate_mb_s for load in past)
+    rate = FASTER * fastest if fastest > backing_mb_s else fastest
+    return (*past, PastLoad(LARGER * largest, rate, math.inf))
+
+
 def gaps_s(terms: Terms, pauses: Sequence[Pause], app_mb_s: float, drain_mb_s: float) -> tuple[float, ...]:
     """From clean to the next burst after each of these bursts, in seconds, with a cache of this speed and drain."""
     return tuple(
@@ -95,12 +110,14 @@ def gaps_s(terms: Terms, pauses: Sequence[Pause], app_mb_s: float, drain_mb_s: f
 def _left_mb(terms: Terms, burst: Pause, app_mb_s: float, drain_mb_s: float) -> float:
     """What is still to be flushed at the end of the burst.
 
-    The backing volume takes b of it until the cache is there. Afterwards the drain flows back, for as long as the burst
-    lasts at the cache's speed or at the application's own.
+    The backing volume takes b of it until the cache is there. Afterwards data flows back for as long as the rest takes
+    at the cache's speed or at the application's own, but no longer than the burst lasted.
     """
     early_mb = min(burst.written_mb, terms.backing_mb_s * min(burst.lasted_s, terms.late_s))
-    cached_s = min(max(0.0, burst.lasted_s - terms.late_s), (burst.written_mb - early_mb) / app_mb_s)
-    return max(0.0, burst.written_mb - early_mb - min(drain_mb_s, terms.backing_mb_s) * cached_s)
+    rate = min(burst.rate_mb_s, app_mb_s)
+    cached_s = min(max(0.0, burst.lasted_s - terms.late_s), (burst.written_mb - early_mb) / rate)
+    flushed = _flush_mb_s(terms, app_mb_s, drain_mb_s, rate) * cached_s
+    return max(0.0, burst.written_mb - early_mb - flushed)
 
 
 def slow_cost(terms: Terms, past: Sequence[PastLoad]) -> float:
@@ -193,7 +210,7 @@ def _burst(terms: Terms, plan: Plan, load: PastLoad, volume: _Volume | None) -> 
         written -= waited_s * min(load.rate_mb_s, terms.backing_mb_s)
         volume = _Volume(0.0, 0.0, 0.0)
     rate = min(load.rate_mb_s, plan.app_mb_s)
-    growth = rate - min(plan.drain_mb_s, terms.backing_mb_s)
+    growth = rate - _flush_mb_s(terms, plan.app_mb_s, plan.drain_mb_s, rate)
     room = max(0.0, terms.cutoff * plan.spec.size_bytes / MB - volume.dirty_mb)
     absorbed = written if growth <= 0 else min(written, room / growth * rate)
     fast_s = absorbed / rate
@@ -202,11 +219,17 @@ def _burst(terms: Terms, plan: Plan, load: PastLoad, volume: _Volume | None) -> 
     return waited_s + seconds, 0.0, _Volume(dirty, volume.age_s + seconds, volume.absorbed_mb + absorbed)
 
 
+def _flush_mb_s(terms: Terms, app_mb_s: float, drain_mb_s: float, rate_mb_s: float) -> float:
+    """MB/s that flow back while the application writes: the drain, or what it leaves of the cache's bandwidth."""
+    return min(terms.backing_mb_s, max(drain_mb_s, SPARE_UP_TO * (app_mb_s + drain_mb_s) - rate_mb_s))
+
+
 def _pause(terms: Terms, plan: Plan, load: PastLoad, volume: _Volume) -> tuple[float, _Volume | None]:
     """The bill if the volume is released in the pause, and the volume if it is not."""
     clean_s = volume.dirty_mb / terms.backing_mb_s
     age_s = volume.age_s + clean_s
-    until_s = clean_s + release_in_s(terms.tariff.billing, age_s, terms.overhead_s, plan.holding_s)
+    hold = 0.0 if math.isinf(load.pause_s) else plan.holding_s
+    until_s = clean_s + release_in_s(terms.tariff.billing, age_s, terms.overhead_s, hold)
     if load.pause_s <= until_s and not math.isinf(load.pause_s):
         dirty = max(0.0, volume.dirty_mb - load.pause_s * terms.backing_mb_s)
         return 0.0, volume._replace(dirty_mb=dirty, age_s=volume.age_s + load.pause_s)

@@ -58,7 +58,7 @@ def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     if capped:
         return f"nothing is written, and {capped}: the cache is not held"
     known = known_of(cycle, obs)
-    if known is not None and known.is_hindrance:
+    if is_hindrance(cycle, obs):
         return "another cache would have been cheaper for the last bursts, even beside this one: it is not held"
     if known is not None and known.is_outdated:
         choice = replace(choice, holding_s=0.0)
@@ -71,6 +71,12 @@ def known_of(cycle: Cycle, obs: Observation) -> OwnedCache | None:
     """What the past bursts teach about the cache of this cycle; None: nothing is known."""
     known = None if obs.advice is None else obs.advice.owned
     return known if known is not None and known.token == cycle.token else None
+
+
+def is_hindrance(cycle: Cycle, obs: Observation) -> bool:
+    """Another cache would be cheaper even if the load had to wait for the flush of this one: it is carried out."""
+    known = known_of(cycle, obs)
+    return known is not None and known.is_hindrance
 
 
 def _as_known_now(cycle: Cycle, choice: Choice, obs: Observation) -> Choice:

@@ -23,13 +23,13 @@ Nothing is kept but the ledger and the measured times, so an agent that was rest
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
 
 from elastio.core.model import Forecast, VolumeSpec
-from elastio.core.policy import Model, Policy
+from elastio.core.policy import Ahead, Model, Policy
 from elastio.strategy import forecast as forecasts
 from elastio.strategy.forecast import Burst
 from elastio.strategy.lead import Expectation, lead_s
@@ -108,6 +108,15 @@ def tolerance_s(attach_s: float, late_per_s: float, hold_per_s: float, policy: P
     """How much later or earlier than expected a burst may begin for the forecast to have been right, in seconds."""
     pays_s = attach_s * late_per_s / hold_per_s if hold_per_s > 0 else math.inf
     return max(LEAST_TOLERANCE_S, min(pays_s, policy.inactivity_delay_s))
+
+
+def met_ahead(bursts: Sequence[Burst], kept_s: float, policy: Policy) -> float:
+    """The share of the next bursts that a cache is bought ahead of, 0 to 1: the confidence of a forecast."""
+    kept = bursts[-forecasts.KEPT_BURSTS :]
+    if policy.ahead is not Ahead.LEARNED or not kept:
+        return 0.0
+    expected = forecasts.forecast(kept, kept[-1].ended_at, kept_s, LEAST_INTERVALS)
+    return expected.confidence if expected is not None and expected.confidence >= policy.least_confidence else 0.0
 
 
 def next_burst(past: Past, at: Situation, wall: float) -> Forecast | None:

@@ -3,8 +3,7 @@
 The answer comes from what is known, the best of these:
 
 - a burst of a known size is announced: the cache that `speed` finds for it;
-- LEAST_BURSTS or more past bursts: the plan that would have been the cheapest for them (`hindsight`, see `Advice`);
-- fewer: the cache that `speed` finds for the largest of them;
+- past bursts: the plan that would have been the cheapest for them (`hindsight`, see `Advice`);
 - none: the cache that is right on average for bursts of every magnitude (`first_guess`); the configured size and
   bandwidth, as long as nobody has looked for that.
 
@@ -27,23 +26,25 @@ from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState
-from elastio.strategy import speed
+from elastio.strategy import learned, speed
+from elastio.strategy.bursts import PastBurst
 from elastio.strategy.first_guess import SIZES_MB, first_plan
+from elastio.strategy.forecast import Burst
 from elastio.strategy.hindsight import PastLoad, Pause, Plan, gaps_s, plan_cost, slow_cost
-from elastio.strategy.hold import LEAST_GAPS, holding_s
+from elastio.strategy.hold import holding_s
 from elastio.strategy.market import MOST_HELD_S, Advice, Choice, Market, OwnedCache
 from elastio.strategy.memory import Memory
 from elastio.strategy.speed import Bounds
 from elastio.strategy.tariff import Tariff
-from elastio.strategy.worth import Terms, hold_per_s, rebuy_price
+from elastio.strategy.worth import Terms, hold_per_s, late_per_s, rebuy_price
 from elastio.units import MB, format_duration, format_size
 
-# Past bursts from which on they are replayed.
-LEAST_BURSTS = 3
 # A burst that lasts longer than every known one by this factor is of another kind, and may write as much again.
 BEYOND, AGAIN = 1.25, 2.0
 # A load is over when it was low for this long. The hold makes sure that a short pause does not release the cache.
 QUIET_S = 2.0
+# Another cache must have been cheaper by so many times what it costs to change.
+CHANGE = 2.0
 # From the beginning of a burst to the sample that shows it.
 SEEN_S = 1.0
 
@@ -68,14 +69,30 @@ def usable_share(policy: Policy) -> float:
     return governor.NEARLY_FULL * policy.cutoff
 
 
-def terms_of(market: Market, policy: Policy, late_s: float) -> Terms:
-    """The terms of this device in the market."""
-    return market.terms(policy.backing_bandwidth_mb_s, usable_share(policy), late_s)
+def terms_of(market: Market, policy: Policy, late_s: float, met_ahead: float = 0.0) -> Terms:
+    """The terms of this device in the market. `met_ahead`: the share of bursts that find their cache there."""
+    terms = market.terms(policy.backing_bandwidth_mb_s, usable_share(policy), late_s)
+    return replace(terms, late_s=(1 - met_ahead) * late_s)
 
 
 def late_s(attach_s: Sequence[float], policy: Policy) -> float:
     """Seconds from the beginning of a burst to its cache, as boosts of late took; else the policy's lead."""
     return SEEN_S + median(attach_s) if attach_s else policy.lead_s
+
+
+def met_ahead(market: Market, policy: Policy, past: Sequence[PastBurst], pauses: Sequence[Pause], late: float) -> float:
+    """The share of bursts that the agent will be ahead of, by its own forecasts: see `learned`.
+
+    None where the usual gap is too short to release one cache and to attach another.
+    """
+    terms, spec = terms_of(market, policy, late), VolumeSpec(policy.initial_size_bytes, policy.bought_bandwidth_mb_s)
+    gaps = gaps_s(terms, pauses, policy.cache_bandwidth_mb_s, policy.drain_bandwidth_mb_s)
+    if not gaps or median(gaps) < terms.overhead_s:
+        return 0.0
+    late_price = late_per_s(terms, policy.cache_bandwidth_mb_s)
+    kept_s = learned.tolerance_s(late, late_price, hold_per_s(terms, spec), policy)
+    known = [Burst(b.begun_wall, b.ended_wall, int(b.written_mb * MB)) for b in past]
+    return learned.met_ahead(known, kept_s, policy)
 
 
 def bounds_of(market: Market, policy: Policy) -> Bounds:
@@ -87,19 +104,12 @@ def bounds_of(market: Market, policy: Policy) -> Bounds:
 # --- what to buy -----------------------------------------------------------------------------------------
 
 
-def advised(
-    market: Market, policy: Policy, past: Sequence[PastLoad], pauses: Sequence[Pause], late: float
-) -> Advice | None:
-    """What fewer than LEAST_BURSTS bursts teach, by the formulas; without any, the first guess."""
-    if not past:
-        return Advice(0, 0.0, first_plan(terms_of(market, policy, late), market.offer, bounds_of(market, policy)))
-    largest = max(load.written_mb for load in past)
-    return Advice(len(past), largest, formula_plan(market, policy, largest, pauses, late), len(pauses))
+def unadvised(market: Market, policy: Policy, late: float) -> Advice:
+    """What is bought before any burst is known: the first guess."""
+    return Advice(0, 0.0, first_plan(terms_of(market, policy, late), market.offer, bounds_of(market, policy)))
 
 
-def formula_plan(
-    market: Market, policy: Policy, written_mb: float, pauses: Sequence[Pause], late: float
-) -> Plan | None:
+def formula_plan(market: Market, policy: Policy, written_mb: float, late: float) -> Plan | None:
     """The best cache for one burst; None: none is worth its price. A larger one than allowed gets what is allowed."""
     terms = terms_of(market, policy, late)
     fitting_mb = min(written_mb, market.offer.most_bytes / MB * usable_share(policy))
@@ -107,8 +117,7 @@ def formula_plan(
     if found is None:
         return None
     price = rebuy_price(terms, found.spec, found.app_mb_s, found.held_s)
-    gaps = gaps_s(terms, pauses, found.app_mb_s, found.drain_mb_s)
-    hold = holding_s(gaps, hold_per_s(terms, found.spec), price)
+    hold = holding_s((), hold_per_s(terms, found.spec), price)
     return Plan(found.spec, found.app_mb_s, found.drain_mb_s, max(0.0, found.late_s - late), hold, found.cost)
 
 
@@ -149,9 +158,7 @@ def plan_reason(advice: Advice) -> str:
     if not advice.bursts:
         sizes = f"{format_size(int(SIZES_MB[0] * MB))} to {format_size(int(SIZES_MB[-1] * MB))}"
         return f"no burst is known yet: best on average for bursts of {sizes}"
-    if advice.bursts < LEAST_BURSTS:
-        return f"best for a burst of {format_size(int(advice.largest_mb * MB))}, the largest of {advice.bursts} known"
-    by = f"{advice.gaps} known pauses" if advice.gaps >= LEAST_GAPS else "what buying again costs"
+    by = f"{advice.gaps} known pauses" if advice.gaps else "what buying again costs"
     return f"cheapest for the last {advice.bursts} bursts, the hold by {by}"
 
 
@@ -159,7 +166,13 @@ def plan_reason(advice: Advice) -> str:
 
 
 def judged(
-    market: Market, policy: Policy, cycle: Cycle, best: Plan | None, past: Sequence[PastLoad], pauses: Sequence[Pause]
+    market: Market,
+    policy: Policy,
+    cycle: Cycle,
+    best: Plan | None,
+    past: Sequence[PastLoad],
+    pauses: Sequence[Pause],
+    met_ahead: float = 0.0,
 ) -> OwnedCache | None:
     """What the past says of the cache of this cycle; None: an operator wants it, or nothing was chosen or is known.
 
@@ -174,7 +187,7 @@ def judged(
     if choice is None or not past or cycle.trigger is Trigger.OPERATOR:
         return None
     late = (cycle.times.boosted or cycle.started_at) - cycle.started_at
-    terms, spec = terms_of(market, policy, SEEN_S + late), cycle.provisioned
+    terms, spec = terms_of(market, policy, SEEN_S + late, met_ahead), cycle.provisioned
     held_s = terms.overhead_s + past[-1].written_mb / terms.backing_mb_s
     price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)
     gaps = gaps_s(terms, pauses, choice.cache_mb_s, choice.drain_mb_s)
@@ -183,10 +196,19 @@ def judged(
     cost = plan_cost(terms, owned, past)
     if best is None:
         return OwnedCache(cycle.token, hold, cost > slow_cost(terms, past))
-    least = plan_cost(terms, best, past) + rebuy_price(terms, best.spec, best.app_mb_s, held_s)
+    late_terms = replace(terms, late_s=SEEN_S + late)
+    least = plan_cost(terms, best, past) + CHANGE * rebuy_price(late_terms, best.spec, best.app_mb_s, held_s)
     free = replace(terms, tariff=Tariff(terms.tariff.currency))
     waiting = plan_cost(free, replace(owned, holding_s=math.inf), past)
-    return OwnedCache(cycle.token, hold, is_outdated=cost > least, is_hindrance=waiting > least)
+    leaving = terms.waiting_per_s * flush_under_load_s(terms, owned, past, pauses)
+    return OwnedCache(cycle.token, hold, is_outdated=cost > least, is_hindrance=waiting > least + leaving)
+
+
+def flush_under_load_s(terms: Terms, owned: Plan, past: Sequence[PastLoad], pauses: Sequence[Pause]) -> float:
+    """For how long the next burst would find this cache being flushed, after a pause as usual."""
+    usual_s = median(pause.pause_s for pause in pauses) if pauses else math.inf
+    dirty_mb = min(max(load.written_mb for load in past), terms.cutoff * owned.spec.size_bytes / MB)
+    return max(0.0, dirty_mb / terms.backing_mb_s - usual_s)
 
 
 # --- whether at all --------------------------------------------------------------------------------------

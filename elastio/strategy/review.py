@@ -31,7 +31,7 @@ def release(state: AgentState, obs: Observation, policy: Policy) -> Release | No
     if full := filling.why_over(state, cycle, obs, policy):
         return Release(full, is_filled=True)
     over = holding.why_over(state, cycle, obs, policy)
-    return Release(over) if over else None
+    return Release(over, is_ordered=holding.is_hindrance(cycle, obs)) if over else None
 
 
 def attached(memory: Memory, cycle: Cycle) -> Memory:

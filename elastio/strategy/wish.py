@@ -12,12 +12,13 @@ class Release:
     """The cache that is there, or on its way, is to be released, for the reason in this sentence.
 
     `capped`: a cap ends it, and no boost follows in its day or month. `is_filled`: its load goes on, and is to fill no
-    other cache.
+    other cache. `is_ordered`: it pays even if the load has to wait for the flush, which is carried out then.
     """
 
     reason: str
     capped: Capped | None = None
     is_filled: bool = False
+    is_ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,9 @@ def hold_per_s(terms: Terms, spec: VolumeSpec) -> float:
 def rebuy_price(terms: Terms, spec: VolumeSpec, app_mb_s: float, held_s: float) -> float:
     """c_b: what it costs to release this cache and to buy an equal one for the next burst, instead of holding it.
 
-    The next burst waits for `late_s`, calls are made, and a volume is billed for `overhead_s` and up to its least
-    billed time: `held_s` is how long the next boost lasts by itself, overhead included.
+    The next burst waits for `late_s`, hardly where caches are bought ahead of most. Calls are made, and a volume is
+    billed for `overhead_s` and up to its least billed time: `held_s` is how long the next boost lasts by itself,
+    overhead included.
     """
     needed_s = max(0.0, held_s - terms.overhead_s)
     again = terms.tariff.cost(spec, held_s) - hold_per_s(terms, spec) * needed_s

@@ -7,7 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.strategy.bursts import KEPT, BurstWatch, LoadRun, PastBurst, own_rate, past_loads, pauses, with_run
+from elastio.strategy.bursts import (
+    KEPT,
+    OWN_RATE,
+    BurstWatch,
+    LoadRun,
+    PastBurst,
+    own_rate,
+    past_loads,
+    pauses,
+    with_run,
+)
 from elastio.strategy.hindsight import Pause
 from tests.values import present
 
@@ -105,16 +115,32 @@ def test_a_burst_that_the_backing_volume_limited_is_as_fast_as_the_fastest_on_a_
     own = [replace(CACHED, cached_mb_s=(rate,) * 3) for rate in (24.0, 30.0)]
     assert [load.rate_mb_s for load in past_loads([*own, limited, slow], BACKING, 80)] == [24, 30, 30, 9]
     small = PastBurst(0.0, 10.0, 60.0, 6.0, (6.0,) * 3, 80.0)
-    assert [load.rate_mb_s for load in past_loads([small, limited], BACKING, 80)] == [6, 20]
+    busy_in_part = replace(limited, written_mb=120.0)
+    assert [load.rate_mb_s for load in past_loads([small, busy_in_part], BACKING, 80)] == [6, 20]
 
 
-def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache() -> None:
+def test_a_volume_that_was_used_throughout_does_not_show_how_fast_the_application_is() -> None:
+    """It may be as much faster as a rate that shows is at the least."""
+    small, limited = PastBurst(0.0, 10.0, 60.0, 6.0, (6.0,) * 3, 80.0), PastBurst(20.0, 30.0, 200.0, 20.0)
+    assert [load.rate_mb_s for load in past_loads([small, limited], BACKING, 80)] == [6, 25]
+
+
+def test_a_peak_is_compared_with_the_cache_that_it_was_seen_on() -> None:
+    """40 MB/s on a cache of 40 may be its limit, though caches of 80 are bought now."""
+    short = PastBurst(0.0, 5.0, 120.0, 40.0, (40.0, 38.0))
+    assert past_loads([replace(short, offered_mb_s=80.0)], BACKING, 80)[0].rate_mb_s == 40
+    assert past_loads([replace(short, offered_mb_s=40.0)], BACKING, 80)[0].rate_mb_s == math.inf
+
+
+def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache_or_a_little_faster_than_it_was() -> None:
     """Else the small cache that fits would be followed by a fast one, and that by a small one again."""
     on_fast, on_small = (
         replace(CACHED, cached_mb_s=(24.0,) * 3),
         replace(CACHED, cached_mb_s=(24.0,) * 3, offered_mb_s=25),
     )
-    assert [load.rate_mb_s for load in past_loads([on_fast, on_small], BACKING, 80)] == [24, 24]
+    assert [load.rate_mb_s for load in past_loads([on_fast, on_small], BACKING, 80)] == [24, 24 / OWN_RATE]
+    faster = replace(on_fast, cached_mb_s=(45.0,) * 3)
+    assert [load.rate_mb_s for load in past_loads([faster, on_small], BACKING, 80)] == [45, 45]
     assert past_loads([on_small], BACKING, 80)[0].rate_mb_s == math.inf
     on_slower = PastBurst(0.0, 10.0, 60.0, 14.0, (14.0,) * 3, 20.0)
     assert [load.rate_mb_s for load in past_loads([on_slower, on_small], BACKING, 80)] == [14, math.inf]
@@ -134,12 +160,25 @@ def test_a_burst_keeps_its_fastest_whole_samples_on_a_cache() -> None:
 
 
 def test_pauses_and_gaps_follow_their_bursts() -> None:
-    found = watched((10, 20), (20, 0), (10, 20), (40, 0), (10, 20), (5, 0)).bursts
+    watch = watched((10, 20), (20, 0), (10, 20), (40, 0), (10, 20), (5, 0))
+    found = watch.bursts
     assert [load.pause_s for load in past_loads(found, BACKING, 80)] == [20, 40, 30]
-    assert pauses(found) == (Pause(20, 200, 10), Pause(40, 200, 10))
+    assert pauses(watch, BACKING, 80) == (Pause(0, 0, 0), Pause(20, 200, 10), Pause(40, 200, 10))
     assert math.isinf(past_loads(found[:1], BACKING, 80)[0].pause_s)
 
 
 def test_nothing_is_known_of_no_burst() -> None:
     assert past_loads((), BACKING, 80) == ()
-    assert pauses(()) == ()
+    assert pauses(watched((30, 0)), BACKING, 80) == ()
+
+
+def test_the_time_before_the_first_burst_is_a_pause_as_far_as_it_was_seen() -> None:
+    watch = watched((600, 0), (10, 24), (5, 0))
+    assert pauses(watch, BACKING, 80) == (Pause(600, 0, 0),)
+    many = watched(*((2, 20), (10, 0)) * (KEPT + 5))
+    assert len(pauses(many, BACKING, 80)) == KEPT - 1, "the first burst is forgotten"
+
+
+def test_a_pause_knows_the_own_rate_of_the_burst_before_it() -> None:
+    watch = watched((10, 9), (20, 0), (10, 9), (5, 0))
+    assert [pause.rate_mb_s for pause in pauses(watch, BACKING, 80)] == [math.inf, 9]

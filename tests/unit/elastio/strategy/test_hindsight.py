@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastio.core.model import VolumeSpec
-from elastio.strategy.hindsight import PastLoad, Pause, Plan, best_plan, candidates, gaps_s, plan_cost
-from elastio.strategy.hold import LEAST_GAPS
+from elastio.strategy.hindsight import PastLoad, Pause, Plan, best_plan, candidates, gaps_s, plan_cost, supposed
 from elastio.strategy.speed import Bounds, Offer, best_choice, in_ratio
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.strategy.worth import Terms
@@ -56,7 +55,9 @@ def test_a_burst_that_ends_before_the_cache_serves_pays_for_it_in_vain() -> None
 
 
 def test_an_application_that_writes_at_its_own_rate_gains_no_more_than_that() -> None:
-    assert cost(PastLoad(2900, 200, FOREVER)) == pytest.approx(5 + 12 + (12 + 24 + 10) * PER_S)
+    """What it leaves of 80 % of the cache, up to what the backing volume takes, flows back meanwhile."""
+    assert cost(PastLoad(2900, 200, FOREVER)) == pytest.approx(5 + 12 + (12 + 12 + 10) * PER_S)
+    assert cost(PastLoad(4100, 360, FOREVER)) == pytest.approx(5 + 10 + (10 + 32 + 10) * PER_S)
 
 
 def test_a_burst_that_comes_before_the_flush_is_done_finds_the_cache() -> None:
@@ -75,7 +76,8 @@ def test_a_cache_is_held_as_long_as_the_plan_says() -> None:
     bursts = (PastLoad(2500, FOREVER, 50), PastLoad(2500, FOREVER, FOREVER))
     released = 2 * (9 + 34 * PER_S)
     assert cost(*bursts) == pytest.approx(released)
-    assert cost(*bursts, holding_s=31) == pytest.approx(9 + 5 + (4 + 50 + 5 + 25 + 31 + 10) * PER_S)
+    held = cost(*bursts, holding_s=31)
+    assert held == pytest.approx(9 + 5 + (4 + 50 + 5 + 25 + 10) * PER_S), "after the last one nothing is known to come"
 
 
 @STEADILY
@@ -102,6 +104,12 @@ def test_no_other_plan_of_one_speed_and_size_is_much_cheaper(
     assert found <= nothing
 
 
+def test_one_more_burst_is_supposed_that_exceeds_all_known_ones() -> None:
+    known = (PastLoad(2000, 120, 10), PastLoad(1000, 200, 20))
+    assert supposed(known, 100) == (*known, PastLoad(4000, 250, FOREVER))
+    assert supposed(known[:1], 150)[-1].rate_mb_s == 120, "a cache would gain nothing"
+
+
 @pytest.mark.parametrize(
     ("lasted_s", "app_mb_s", "drain_mb_s", "gap_s"),
     [
@@ -122,8 +130,14 @@ def test_what_flows_back_during_a_burst_is_clean_before_the_next_one(
     assert found == pytest.approx(max(0.0, gap_s))
 
 
+def test_what_an_application_leaves_of_its_cache_flows_back_before_the_gap() -> None:
+    terms = replace(AGBS, late_s=10.0)
+    (found,) = gaps_s(terms, [Pause(100.0, 4000.0, 46.7, 50.0)], 100, 0)
+    assert found == pytest.approx(100 - (4000 - 330 - (0.8 * 100 - 50) * 36.7) / 33)
+
+
 def test_for_one_burst_it_is_the_best_choice() -> None:
-    never_soon = [Pause(1e6, 4000, 60)] * LEAST_GAPS
+    never_soon = [Pause(1e6, 4000, 60)]
     plan = present(best_plan(AGBS, SOLD, [PastLoad(4000, FOREVER, FOREVER)], pauses=never_soon))
     choice = present(best_choice(AGBS, SOLD, 4 * GB))
     assert plan.cost == pytest.approx(choice.cost, rel=0.02)

@@ -169,6 +169,12 @@ def test_a_cache_that_hinders_goes_at_once_but_never_under_a_load() -> None:
     assert not why(boosting(held(by_hour, clean_s=None), quiet_s=None), hinders)
 
 
+def test_the_flush_of_a_cache_that_hinders_is_carried_out_whatever_the_load() -> None:
+    for known, is_forced in ((taught(is_hindrance=True), True), (taught(is_outdated=True), False)):
+        after = decide(boosting(held()), known, MONEY).state
+        assert (after.phase, present(after.cycle).forced) == (Phase.FLUSHING, is_forced)
+
+
 def test_what_is_known_of_another_cycle_says_nothing() -> None:
     assert not why(boosting(held()), taught(token="other", is_outdated=True, is_hindrance=True))
 

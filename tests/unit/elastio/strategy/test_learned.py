@@ -9,7 +9,7 @@ from itertools import accumulate
 import pytest
 
 from elastio.core.model import Forecast, VolumeSpec
-from elastio.core.policy import Model
+from elastio.core.policy import Ahead, Model
 from elastio.strategy.forecast import Burst
 from elastio.strategy.learned import (
     DECIDES_S,
@@ -21,6 +21,7 @@ from elastio.strategy.learned import (
     allowance,
     in_vain,
     is_affordable,
+    met_ahead,
     next_burst,
     prices,
     tolerance_s,
@@ -75,6 +76,16 @@ def test_errors_of_past_forecasts_make_the_lead_longer() -> None:
     of = past([300.0, 300.0, 300.0, 292.0, 300.0, 292.0, 300.0], agbs=IN_AGBS._replace(per_s=400.0))
     found = present(next_burst(of, AT, of.bursts[-1].ended_at + 1))
     assert present(found.lead_s) > 15
+
+
+def test_a_load_with_a_rhythm_is_met_ahead_and_any_other_is_not() -> None:
+    learns = replace(POLICY, ahead=Ahead.LEARNED)
+    assert met_ahead(bursts([300.0] * 6), 10.0, learns) == 1.0
+    assert met_ahead(bursts([300.0]), 10.0, learns) == 1.0
+    for unsure in (bursts([]), (), bursts([300.0, 900.0, 40.0, 500.0, 70.0, 1200.0])):
+        assert met_ahead(unsure, 10.0, learns) == 0.0
+    assert met_ahead(bursts([300.0, 300.0, 300.0, 400.0, 300.0]), 10.0, learns) == 0.0, "two of four were missed"
+    assert met_ahead(bursts([300.0] * 6), 10.0, POLICY) == 0.0, "nothing is bought ahead"
 
 
 def test_the_cache_waits_as_long_as_waiting_costs_less_than_buying_again() -> None:

@@ -13,12 +13,16 @@ from elastio.core.detection import Detection, Event
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, Rates, RequestKind, Spend
 from elastio.core.observation import Observation
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Ahead, Caps, Policy
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.strategy import money
+from elastio.strategy.bursts import PastBurst
 from elastio.strategy.first_guess import first_plan
 from elastio.strategy.hindsight import PastLoad, Pause, Plan, best_plan
 from elastio.strategy.market import Advice, Choice, OwnedCache
+from elastio.strategy.memory import Memory, UselessBoost, Waste
+from elastio.strategy.waste import FREE
+from elastio.strategy.worth import hold_per_s, rebuy_price
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, by_money
 from tests.values import (
@@ -27,6 +31,7 @@ from tests.values import (
     HIGH,
     NOW,
     POLICY,
+    WALL,
     asked,
     backing,
     busy_sample,
@@ -110,20 +115,14 @@ def test_a_plan_that_waits_before_it_buys_is_waited_for() -> None:
     assert present(wanted(MONEY, loaded(late), after)).event is Event.BOOST_WANTED
 
 
-def test_few_bursts_are_answered_by_the_formulas() -> None:
-    few = present(money.advised(MARKET, MONEY, PAST[:2], (Pause(300.0, 4000.0, 60.0),), LATE_S))
-    assert few.bursts == 2
-    assert present(few.plan).spec.bandwidth_mb_s <= POLICY.bought_bandwidth_mb_s
-
-
 def test_before_any_burst_the_first_guess_is_bought() -> None:
     terms, bounds = money.terms_of(DEARLY_AWAITED, MONEY, LATE_S), money.bounds_of(DEARLY_AWAITED, MONEY)
     guess = present(first_plan(terms, DEARLY_AWAITED.offer, bounds))
-    none_known = present(money.advised(DEARLY_AWAITED, MONEY, (), (), LATE_S))
+    none_known = present(money.unadvised(DEARLY_AWAITED, MONEY, LATE_S))
     assert (none_known.bursts, none_known.plan) == (0, guess)
     found = present(wanted(by_money(POLICY, DEARLY_AWAITED), loaded(none_known)))
     assert present(found.plan).size_bytes == guess.spec.size_bytes
-    assert present(wanted(DEAR, loaded(money.advised(present(DEAR.market), DEAR, (), (), LATE_S)))).event is (
+    assert present(wanted(DEAR, loaded(money.unadvised(present(DEAR.market), DEAR, LATE_S)))).event is (
         Event.BOOST_DECLINED
     )
 
@@ -239,6 +238,53 @@ def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too
     dearly = by_money(POLICY, DEARLY_AWAITED)
     found = present(money.judged(DEARLY_AWAITED, dearly, owned(1), advice(dearly, huge).plan, huge, ()))
     assert (found.is_outdated, found.is_hindrance) == (True, True)
+
+
+def test_a_cache_is_outdated_only_if_another_one_saves_twice_what_it_costs_to_change() -> None:
+    """Each second of a long hold costs more than with the best one."""
+    best = replace(present(advice().plan), holding_s=math.inf)
+    larger, terms = owned(2 * best.spec.size_bytes // GIB), money.terms_of(MARKET, MONEY, LATE_S)
+    once = rebuy_price(terms, best.spec, best.app_mb_s, 1e9)
+    per_s = hold_per_s(terms, larger.provisioned) - hold_per_s(terms, best.spec)
+    fair_s = 2 * once / per_s
+    for pause_s, is_outdated in ((0.7 * fair_s, False), (1.3 * fair_s, True)):
+        past = (PastLoad(2000.0, math.inf, pause_s), PastLoad(2000.0, math.inf, math.inf))
+        assert present(judged(larger, best, past)).is_outdated is is_outdated
+
+
+def test_a_cache_that_would_have_to_be_flushed_under_the_load_hinders_only_if_that_pays() -> None:
+    market = replace(DEARLY_AWAITED, offer=replace(MARKET.offer, most_bytes=100 * GIB))
+    dearly, past = by_money(POLICY, market), (PastLoad(5000.0, math.inf, 2000.0),) * 3
+    best, short, enough = advice(dearly, past).plan, (Pause(1.0, 5000.0, 1000.0),), (Pause(2000.0, 5000.0, 1000.0),)
+    found = [present(money.judged(market, dearly, owned(10), best, past, of)) for of in (short, enough)]
+    assert [of.is_hindrance for of in found] == [False, True]
+    terms, plan = money.terms_of(market, dearly, LATE_S), replace(present(best), spec=owned(10).provisioned)
+    dirty_mb = terms.cutoff * 10 * GIB / MB
+    assert money.flush_under_load_s(terms, plan, past, short) == pytest.approx(dirty_mb / terms.backing_mb_s - 1)
+    assert money.flush_under_load_s(terms, plan, past, enough) == 0.0
+    assert money.flush_under_load_s(terms, plan, past, ()) == 0.0, "no pause is known"
+
+
+def test_bursts_are_met_ahead_only_where_a_gap_is_long_enough_for_another_cache() -> None:
+    learns = replace(MONEY, ahead=Ahead.LEARNED)
+    for pause_s, expected in ((300.0, 1.0), (110.0, 0.0)):
+        bursts = [PastBurst(n * (pause_s + 20), n * (pause_s + 20) + 20, 2000.0, 80.0) for n in range(6)]
+        pauses = (Pause(pause_s, 2000.0, 20.0),) * 5
+        assert money.met_ahead(MARKET, learns, bursts, pauses, LATE_S) == expected
+    assert money.met_ahead(MARKET, learns, bursts, (), LATE_S) == 0.0
+
+
+def test_what_is_met_ahead_waits_for_no_cache_but_pays_for_one() -> None:
+    late, ahead = (money.terms_of(MARKET, MONEY, LATE_S, share) for share in (0.0, 1.0))
+    assert (ahead.late_s, ahead.overhead_s) == (0.0, late.overhead_s)
+
+
+def test_known_bursts_decide_whether_a_boost_is_worth_it_and_useless_ones_do_not() -> None:
+    useless = Waste(useless=(UselessBoost(1.0, 1000.0, WALL - 1),) * FREE)
+    before = replace(idle(), memory=Memory(waste=useless))
+    assert present(wanted(MONEY, loaded(advice()), before)).event is Event.BOOST_WANTED
+    assert wanted(MONEY, loaded(), before) is None, "no burst is known"
+    assert wanted(POLICY, loaded(advice()), before) is None
 
 
 def test_without_a_cache_that_would_have_been_worth_it_the_owned_one_is_outdated() -> None:
