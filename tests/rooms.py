@@ -12,7 +12,7 @@ from .limits import ROOT
 
 CORE, STRATEGY = ROOT / "elastio" / "core", "elastio.strategy"
 # May only become less. The last step is one call a decision, of `review`.
-MOST = 41
+MOST = 20
 
 
 def calls() -> Iterator[str]:

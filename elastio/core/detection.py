@@ -8,15 +8,14 @@ from enum import StrEnum
 from elastio.core import fault_texts, inhibition
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind, Trigger
-from elastio.core.model import BackingView, CacheState, Forecast, HostView, VolumeState
+from elastio.core.model import BackingView, CacheState, HostView, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quiet
 from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
-from elastio.strategy.market import Choice
 from elastio.strategy.memory import Capped
-from elastio.strategy.wish import Release
+from elastio.strategy.wish import BoostPlan, Release
 from elastio.units import format_duration
 
 MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more
@@ -86,20 +85,6 @@ _MEANINGS = {
     "accepted the loss of what this cache holds and the device "
     "runs without it, or an operator resumed and the danger is over.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class BoostPlan:
-    """What a boost buys, and why. `forecast` is the burst that it is bought ahead of; None: the load is here.
-
-    `choice` is what was decided by money; None: the settings apply. `asked_by` is the uid of an operator who asked.
-    """
-
-    trigger: Trigger
-    size_bytes: int
-    forecast: Forecast | None = None
-    choice: Choice | None = None
-    asked_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

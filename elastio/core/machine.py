@@ -25,7 +25,7 @@ so the same input gives the same decision and a journal can be replayed. It is c
 3. `strategy.review` takes the observation into its memory, and says whether the cache is to be released.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
 5. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
-6. In IDLE, `boosting.wanted` decides whether to buy.
+6. In IDLE, `boosting.wanted` asks the strategy what to buy, if a boost may begin.
 7. `planner.next_action` returns at most one action: the next one that is safe. It is called at every decision, so an
    action that failed, or whose answer was lost, needs no bookkeeping: the next scan shows what is left to do.
 8. `invariants.check` checks the decision against the safety rules, with code of its own. A decision that breaks one is
@@ -68,7 +68,7 @@ from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
 from elastio.core.state import AgentState, Fault, Phase
 from elastio.errors import InvariantError
-from elastio.strategy import backing_credits, learning, money
+from elastio.strategy import backing_credits, buying, learning, money
 from elastio.strategy.review import attached, released, review
 from elastio.strategy.wish import Release
 
@@ -293,17 +293,10 @@ def _with_attached(state: AgentState) -> AgentState:
 
 
 def _put_off(state: AgentState, event: Event, obs: Observation) -> AgentState:
-    """The state after a boost that is not bought: a cap is asked again soon; a load that is not worth it, no more."""
-    memory = state.memory
-    if event is Event.BOOST_DECLINED:
-        memory = replace(
-            memory, declined_for=boosting.beginning(state, obs), declined_boosts=memory.declined_boosts + 1
-        )
-        return replace(state, memory=memory)
-    cool_until = obs.now + FAILED_COOL_DOWN_S
-    return replace(
-        state, cycle=None, cool_until=cool_until, memory=replace(memory, capped_boosts=memory.capped_boosts + 1)
-    )
+    """The state after a boost that is not bought."""
+    is_capped = event is Event.BOOST_CAPPED
+    state = replace(state, memory=buying.declined(state, is_capped=is_capped))
+    return replace(state, cycle=None, cool_until=obs.now + FAILED_COOL_DOWN_S) if is_capped else state
 
 
 def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:

@@ -16,10 +16,11 @@ from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
 from elastio.core.model import CacheState, Forecast, Request, RequestKind
 from elastio.core.observation import Answer, Observation
-from elastio.core.policy import Ahead, Policy, StopPolicy, next_size
+from elastio.core.policy import Ahead, Policy, StopPolicy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
-from elastio.strategy import ahead, caps
+from elastio.strategy import ahead, buying, caps
 from elastio.strategy.memory import Waste
+from elastio.strategy.wish import Decline
 from elastio.units import format_duration, format_size
 
 Answered = tuple[AgentState, Answer]
@@ -87,15 +88,13 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
     if state.phase is not Phase.IDLE:
         return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle", "agent.busy")
-    size = next_size(state.memory.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
     if obstacle := boosting.obstacle(state, obs, policy):
         return state, Answer(request, False, obstacle, "boost.obstacle")
-    if refused := caps.refusal(size, state, obs, policy):
-        return state, Answer(request, False, refused, "caps")
-    text = f"buying a cache of {format_size(size)}"
-    plan, warning = boosting.for_operator(size, state, obs, policy)
-    state = move(state, Detection(Event.BOOST_WANTED, text, plan=replace(plan, asked_by=request.asked_by)))
-    return state, Answer(request, True, f"{text}, although {warning}" if warning else text)
+    plan, warning = buying.for_operator(request.size_bytes, state, obs, policy)
+    if isinstance(plan, Decline):
+        return state, Answer(request, False, plan.reason, "caps")
+    state = move(state, Detection(Event.BOOST_WANTED, plan.reason, plan=replace(plan, asked_by=request.asked_by)))
+    return state, Answer(request, True, f"{plan.reason}, although {warning}" if warning else plan.reason)
 
 
 def flush(state: AgentState, request: Request, move: Move) -> Answered:

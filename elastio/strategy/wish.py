@@ -4,7 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elastio.core.cycle import Trigger
+from elastio.core.model import Forecast
+from elastio.strategy.market import Choice
 from elastio.strategy.memory import Capped
+
+
+@dataclass(frozen=True, slots=True)
+class BoostPlan:
+    """What a boost buys, and why. `forecast` is the burst that it is bought ahead of; None: the load is here.
+
+    `choice` is what was decided by money; None: the settings apply. `asked_by` is the uid of an operator who asked,
+    `reason` a sentence for people.
+    """
+
+    trigger: Trigger
+    size_bytes: int
+    forecast: Forecast | None = None
+    choice: Choice | None = None
+    asked_by: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """No boost is bought, for the reason in this sentence: it is not worth its price, or a cap forbids it."""
+
+    reason: str
+    is_capped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

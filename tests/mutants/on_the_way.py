@@ -40,7 +40,7 @@ ON_THE_WAY = (
     on_the_way(
         "the same load fills the next cache",
         "no other cache is bought for the load that filled one",
-        "elastio/core/boosting.py",
+        "elastio/strategy/buying.py",
         "if trigger is Trigger.LOAD and state.memory.has_filled:",
         "if False:",
         first=FILLED,

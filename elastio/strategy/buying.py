@@ -1,0 +1,160 @@
+"""When a boost begins, and what it buys. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from elastio.core.cycle import Trigger
+from elastio.core.model import Forecast
+from elastio.core.observation import Observation
+from elastio.core.policy import Ahead, Model, Policy, is_load_high, next_size
+from elastio.core.state import AgentState
+from elastio.strategy import ahead, caps, money, waste
+from elastio.strategy.market import Advice, Choice, Market
+from elastio.strategy.memory import Memory
+from elastio.strategy.wish import BoostPlan, Decline
+from elastio.units import MB, format_duration, format_size
+
+
+def wanted(state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | Decline | None:
+    """What a load or an expected burst asks to buy, or why it is not bought; None: nothing asks for a boost."""
+    trigger, ahead_of = _trigger(state, obs, policy)
+    if trigger is Trigger.LOAD and state.memory.has_filled:
+        return None  # the same load would fill the next cache as well
+    if trigger is None or state.memory.waste.stopped or _is_like_useless(trigger, state, obs, policy):
+        return None
+    bought = _what(ahead_of, state, obs, policy)
+    if bought is None:
+        return None
+    if bought.declined:
+        text = f"no boost: {bought.declined}"
+        return None if state.memory.declined_for == _beginning(state) else Decline(text)
+    size, choice = bought.size_bytes, bought.choice
+    refused = caps.refusal(size, state, obs, policy if choice is None else money.with_choice(policy, choice))
+    if refused:
+        return Decline(f"no boost: {refused}", is_capped=True)
+    reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}{_described(choice)}"
+    return BoostPlan(trigger, size, ahead_of, choice, reason=reason)
+
+
+class _Bought(NamedTuple):
+    """What a boost would buy; `declined`: why it is not worth it, or empty."""
+
+    size_bytes: int = 0
+    choice: Choice | None = None
+    declined: str = ""
+
+
+def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy: Policy) -> _Bought | None:
+    """What to buy, or why not to; None: not yet."""
+    memory = state.memory
+    size = (
+        next_size(memory.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, memory, policy)
+    )
+    if policy.model is not Model.MONEY:
+        return _Bought(size)
+    market, policy = policy.market, money.measured(policy, memory)
+    if market is None:
+        return None  # prices that are not known are not guessed
+    is_advised = obs.advice is not None and obs.advice.bursts > 0
+    if ahead_of is not None and ahead_of.written_bytes > 0 and (ahead_of.is_announced or not is_advised):
+        written_mb = ahead_of.written_bytes / MB
+        plan = money.formula_plan(market, policy, written_mb, 0.0)
+        how = "announced" if ahead_of.is_announced else "expected"
+        reason = f"best for the {how} {format_size(ahead_of.written_bytes)}"
+        if plan is not None:
+            return _Bought(plan.spec.size_bytes, money.planned(plan, market, reason))
+        refused = money.bill_refusal(market, policy, written_mb, 0.0)
+        return _Bought(declined=refused or f"no cache would be worth its price for the {how} burst")
+    if obs.advice is None:
+        late = money.late_s(memory.attach_s, policy)
+        return _Bought(size, money.configured(market, policy, size, late, "as configured: no burst is known yet"))
+    return _as_advised(obs.advice, market, ahead_of, state, obs, policy)
+
+
+def _as_advised(
+    advice: Advice, market: Market, ahead_of: Forecast | None, state: AgentState, obs: Observation, policy: Policy
+) -> _Bought | None:
+    """What the past bursts teach to buy, or that none of them was worth a cache."""
+    late = money.late_s(state.memory.attach_s, policy)
+    if advice.plan is not None:
+        since = state.load.above_since
+        is_early = ahead_of is None and since is not None and obs.now - since < advice.plan.delay_s
+        choice = money.planned(advice.plan, market, money.plan_reason(advice))
+        return None if is_early else _Bought(advice.plan.spec.size_bytes, choice)
+    written_mb = None if ahead_of is not None else money.outlasted_mb(state, advice, obs.now, policy)
+    plan = None if written_mb is None else money.formula_plan(market, policy, written_mb, late)
+    if plan is not None:
+        return _Bought(plan.spec.size_bytes, money.planned(plan, market, "this burst outlasts all known ones"))
+    return _Bought(declined=money.why_declined(market, policy, advice, late))
+
+
+def _beginning(state: AgentState) -> float | None:
+    """When the load began, or the awaited burst is expected: by this a declined boost is known again."""
+    burst = state.memory.awaited
+    return state.load.above_since if state.load.above_since is not None or burst is None else burst.begins_at
+
+
+def declined(state: AgentState, *, is_capped: bool) -> Memory:
+    """The memory after a boost that is not bought: a cap is asked again soon; a load that is not worth it, no more."""
+    memory = state.memory
+    if is_capped:
+        return replace(memory, capped_boosts=memory.capped_boosts + 1)
+    return replace(memory, declined_for=_beginning(state), declined_boosts=memory.declined_boosts + 1)
+
+
+def for_operator(
+    size_bytes: int | None, state: AgentState, obs: Observation, policy: Policy
+) -> tuple[BoostPlan | Decline, str]:
+    """What an operator's boost buys, None: of the size that is bought next; or the cap that forbids it.
+
+    Beside it a sentence if it is not worth its price; empty: it is, or nobody knows.
+    """
+    size = next_size(state.memory.learned_size_bytes, policy) if size_bytes is None else size_bytes
+    if refused := caps.refusal(size, state, obs, policy):
+        return Decline(refused, is_capped=True), ""
+    plan = BoostPlan(Trigger.OPERATOR, size, reason=f"buying a cache of {format_size(size)}")
+    market = policy.market
+    if policy.model is not Model.MONEY or market is None:
+        return plan, ""
+    policy, late = money.measured(policy, state.memory), money.late_s(state.memory.attach_s, policy)
+    choice = money.configured(market, policy, size, late, "as configured: an operator asked")
+    known = obs.advice
+    warning = "" if known is None or not known.bursts else money.bill_refusal(market, policy, known.largest_mb, late)
+    return replace(plan, choice=choice), warning
+
+
+def _described(choice: Choice | None) -> str:
+    return "" if choice is None else f" at {round(choice.cache_mb_s, 1):g} MB/s ({choice.reason})"
+
+
+def _is_like_useless(trigger: Trigger, state: AgentState, obs: Observation, policy: Policy) -> bool:
+    """Boosts for such loads gained nothing of late. Who announces a burst, or replayed the last ones, knows better."""
+    if policy.model is Model.MONEY and obs.advice is not None and obs.advice.bursts > 0:
+        return False
+    if trigger is Trigger.LOAD:
+        return waste.must_wait(state.memory.waste, state.load, obs.now, obs.wall)
+    is_learned = trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED
+    return is_learned and waste.must_wait_ahead(state.memory.waste, obs.wall)
+
+
+def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigger | None, Forecast | None]:
+    """What asks for a boost now, and the burst that it would be ahead of. The only place that decides when to boost.
+
+    An expected burst that is late no longer counts: from then on only the load does.
+    """
+    if is_load_high(state.load, obs.now, policy):
+        return Trigger.LOAD, None
+    burst = ahead.to_buy_for(state.memory)
+    if burst is None or burst.begins_at <= obs.now:
+        return None, None
+    return (Trigger.ANNOUNCED if burst.is_announced else Trigger.FORECAST), burst
+
+
+def _why(state: AgentState, ahead_of: Forecast | None, obs: Observation, policy: Policy) -> str:
+    if ahead_of is None:
+        return f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}"
+    of = f" of {format_size(ahead_of.written_bytes)}" if ahead_of.written_bytes else ""
+    wait = format_duration(ahead_of.begins_at - obs.now)
+    return f"a burst{of} is expected in {wait} ({ahead_of.confidence:.0%} sure)"
