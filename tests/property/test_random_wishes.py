@@ -1,0 +1,64 @@
+"""A strategy that wants anything at any time: the mechanism loses no data all the same, and leaves no volume behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from elastio.core import machine
+from elastio.core.cycle import Trigger
+from elastio.core.observation import Observation
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState
+from elastio.strategy import buying, review
+from elastio.strategy.memory import Capped
+from elastio.strategy.wish import BoostPlan, Release, Wish
+from elastio.units import GIB
+
+from .campaign import storm_with_ledger
+from .schedule import Schedule
+
+WEATHER = ((6, 0, 0), (0, 0, 7), (5, 2, 5), (0, 0, 0))
+# No agent that keeps a cap, for a strategy that knows none passes it; none whose machine has to be left in a boost.
+DRAWN = (Schedule.random(seed, *WEATHER[seed % len(WEATHER)], wild=seed % 5 == 0) for seed in range(60))
+SCHEDULES = tuple(schedule for schedule in DRAWN if schedule.cap is None and not schedule.moved)[:24]
+# Of all decisions: so many want the cache to be released, and so many under load want one.
+RELEASES, BUYS = 0.04, 0.5
+
+
+class Whim:
+    """Wishes that follow from the moment, and from nothing else."""
+
+    def __init__(self) -> None:
+        self.wishes: Counter[str] = Counter()
+
+    def review(self, state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, Wish]:
+        state, _ = review.review(state, obs, policy)  # its memory goes on
+        dice = Random(f"{obs.now} {obs.jitter}")
+        if state.cycle is None or dice.random() > RELEASES:
+            return state, Wish()
+        (kind,) = dice.choices(("capped", "filled", "unused"), (1, 5, 10))
+        self.wishes[kind] += 1
+        capped = Capped("caps.shared", 0.0, obs.spend.day) if kind == "capped" else None
+        return state, Wish(Release("a whim", capped, is_filled=kind == "filled"))
+
+    def wanted(self, state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | None:
+        dice = Random(f"{obs.now} {obs.jitter}")
+        # What a cap has ended, and what has filled its cache, is not bought for again: a promise of the strategy's own.
+        is_over = state.memory.capped is not None or state.memory.has_filled
+        if is_over or state.load.above_since is None or dice.random() > BUYS:
+            return None
+        self.wishes["buy"] += 1
+        trigger = dice.choice((Trigger.LOAD, Trigger.OPERATOR, Trigger.FORECAST))
+        return BoostPlan(trigger, dice.randint(1, 4) * GIB, reason="a whim")
+
+
+def test_whatever_the_strategy_wants_no_data_is_lost_and_no_volume_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    whim = Whim()
+    monkeypatch.setattr(machine, "review", whim.review)
+    monkeypatch.setattr(buying, "wanted", whim.wanted)
+    for schedule in SCHEDULES:
+        storm_with_ledger(schedule)
+    assert whim.wishes.keys() == {"capped", "filled", "unused", "buy"}
