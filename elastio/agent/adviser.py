@@ -90,7 +90,7 @@ class HindsightAdviser:
         if not past:
             self._advice = money.unadvised(market, policy, late)
             return
-        self._past = hindsight.supposed(past, policy.backing_bandwidth_mb_s)
+        self._past = hindsight.supposed(past)
         self._met_ahead = money.met_ahead(market, policy, ended, pauses, late)
         terms = money.terms_of(market, policy, late, self._met_ahead)
         bounds = money.bounds_of(market, policy)

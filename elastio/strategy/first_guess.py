@@ -3,10 +3,9 @@
 Theory of operation. Of the first burst nobody knows how much it writes, not even the order of magnitude. So every
 doubling from 2 to 64 GB counts as equally likely (the prior of ignorance of a scale, H. Jeffreys, *Theory of
 Probability*, 1939). The largest bursts would dominate a mean of costs, and the smallest a mean of what caches gain. So
-each size s is judged by what an owner would pay for it, the machine's own time included, in proportion to the best
-cache for it:
+each size s is judged by the waiting and the caches that an owner would pay for it, in proportion to the best cache:
 
-    r(plan, s) = (v own + cost(plan, s)) / (v own + least cost(s))        the plan of the least mean r is the guess
+    r(plan, s) = cost(plan, s) / least cost(s)        the plan of the least mean r is the guess
 
 Its bursts are replayed as those of the past are (`hindsight`): BURSTS of one size, PAUSE_S apart. So room that is cheap
 is bought for bursts that may come, and where room is dear hardly any. To buy nothing is judged in the same way.
@@ -32,9 +31,8 @@ def first_plan(terms: Terms, offer: Offer, bounds: Bounds = UNBOUNDED) -> Plan |
     """
     supposed = [_loads(size_mb) for size_mb in SIZES_MB]
     tried = [plan for past in supposed for plan in candidates(terms, offer, past[:1], bounds, late_shares=())]
-    own = terms.waiting_per_s * BURSTS * PAUSE_S
-    nothing = [own + slow_cost(terms, past) for past in supposed]
-    costs = [[own + plan_cost(terms, plan, past) for past in supposed] for plan in tried]
+    nothing = [slow_cost(terms, past) for past in supposed]
+    costs = [[plan_cost(terms, plan, past) for past in supposed] for plan in tried]
     least = [min(of_size) for of_size in zip(nothing, *costs, strict=True)]
 
     def ratio(of: list[float]) -> float:

@@ -32,7 +32,7 @@ from elastio.units import MB
 SIZE_QUANTILES = (0.5, 0.75, 1.0)
 # Share of a cache's bandwidth that applications and the flush use together: what they leave flows back (`governor`).
 SPARE_UP_TO = 0.8
-# How much more than the largest known burst one that nobody knows writes, and how much faster, if that shows.
+# How much more than the largest known burst one that nobody knows writes, and how much faster.
 LARGER, FASTER = 2.0, 1.25
 
 
@@ -90,14 +90,10 @@ def best_plan(
     return best if best is not None and best.cost < nothing else None
 
 
-def supposed(past: Sequence[PastLoad], backing_mb_s: float) -> tuple[PastLoad, ...]:
-    """These bursts and one that is larger than all of them: of n + 1 bursts that one is the last with 1/(n + 1).
-
-    It is also faster, where the known rates are above the backing volume's: below, no cache would gain anything.
-    """
+def supposed(past: Sequence[PastLoad]) -> tuple[PastLoad, ...]:
+    """These bursts and one that is larger and faster than all of them: of n + 1 the last one is with 1/(n + 1)."""
     largest, fastest = max(load.written_mb for load in past), max(load.rate_mb_s for load in past)
-    rate = FASTER * fastest if fastest > backing_mb_s else fastest
-    return (*past, PastLoad(LARGER * largest, rate, math.inf))
+    return (*past, PastLoad(LARGER * largest, FASTER * fastest, math.inf))
 
 
 def gaps_s(terms: Terms, pauses: Sequence[Pause], app_mb_s: float, drain_mb_s: float) -> tuple[float, ...]:

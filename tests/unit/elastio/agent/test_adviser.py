@@ -116,7 +116,7 @@ def test_many_bursts_lead_to_the_plan_that_hindsight_finds() -> None:
     watch = bursts.BurstWatch()
     for run in runs(6):
         watch = bursts.with_run(watch, run, 20, 0.3, 0.25)
-    past = hindsight.supposed(bursts.past_loads(watch.bursts, 20, 80), 20)
+    past = hindsight.supposed(bursts.past_loads(watch.bursts, 20, 80))
     pauses = bursts.pauses(watch, 20, 80)
     terms = money.terms_of(MARKET, MONEY, money.late_s((), MONEY))
     assert found.plan == best_plan(terms, MARKET.offer, past, money.bounds_of(MARKET, MONEY), pauses)
@@ -143,7 +143,7 @@ def past() -> tuple[hindsight.PastLoad, ...]:
     watch = bursts.BurstWatch()
     for run in runs(6):
         watch = bursts.with_run(watch, run, 20, 0.3, 0.25)
-    return hindsight.supposed(bursts.past_loads(watch.bursts, 20, 80), 20)
+    return hindsight.supposed(bursts.past_loads(watch.bursts, 20, 80))
 
 
 def test_until_the_search_is_over_the_advice_of_before_holds() -> None:

@@ -31,12 +31,12 @@ def bursts(size_mb: float) -> tuple[PastLoad, ...]:
 
 
 def mean_ratio(terms: Terms, offer: Offer, plan: Plan | None) -> float:
-    """What this plan costs over the best one for each size, with the machine's own time; None: nothing is bought."""
-    own, total = terms.waiting_per_s * BURSTS * PAUSE_S, 0.0
+    """What this plan costs over the best one for each size; None: nothing is bought."""
+    total = 0.0
     for past in map(bursts, SIZES_MB):
         best = best_plan(terms, offer, past)
         least = slow_cost(terms, past) if best is None else best.cost
-        total += (own + (slow_cost(terms, past) if plan is None else plan_cost(terms, plan, past))) / (own + least)
+        total += (slow_cost(terms, past) if plan is None else plan_cost(terms, plan, past)) / least
     return total / len(SIZES_MB)
 
 
