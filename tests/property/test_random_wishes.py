@@ -13,7 +13,6 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState
 from elastio.strategy import buying, review
-from elastio.strategy.memory import Capped
 from elastio.strategy.wish import BoostPlan, Release, Wish
 from elastio.units import GIB
 
@@ -21,7 +20,7 @@ from .campaign import storm_with_ledger
 from .schedule import Schedule
 
 WEATHER = ((6, 0, 0), (0, 0, 7), (5, 2, 5), (0, 0, 0))
-# No agent that keeps a cap, for a strategy that knows none passes it; none whose machine has to be left in a boost.
+# None with a cap, which is kept by the strategy; none whose machine has to be left in a boost.
 DRAWN = (Schedule.random(seed, *WEATHER[seed % len(WEATHER)], wild=seed % 5 == 0) for seed in range(60))
 SCHEDULES = tuple(schedule for schedule in DRAWN if schedule.cap is None and not schedule.moved)[:24]
 # Of all decisions: so many want the cache to be released, and so many under load want one.
@@ -39,16 +38,14 @@ class Whim:
         dice = Random(f"{obs.now} {obs.jitter}")
         if state.cycle is None or dice.random() > RELEASES:
             return state, Wish()
-        (kind,) = dice.choices(("capped", "filled", "unused"), (1, 5, 10))
+        kind = dice.choice(("filled", "unused", "ordered"))
         self.wishes[kind] += 1
-        capped = Capped("caps.shared", 0.0, obs.spend.day) if kind == "capped" else None
-        return state, Wish(Release("a whim", capped, is_filled=kind == "filled"))
+        return state, Wish(Release("a whim", is_filled=kind == "filled", is_ordered=kind == "ordered"))
 
     def wanted(self, state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | None:
         dice = Random(f"{obs.now} {obs.jitter}")
-        # What a cap has ended, and what has filled its cache, is not bought for again: a promise of the strategy's own.
-        is_over = state.memory.capped is not None or state.memory.has_filled
-        if is_over or state.load.above_since is None or dice.random() > BUYS:
+        # What has filled its cache is not bought for again: a promise of the strategy's own.
+        if state.memory.has_filled or state.load.above_since is None or dice.random() > BUYS:
             return None
         self.wishes["buy"] += 1
         trigger = dice.choice((Trigger.LOAD, Trigger.OPERATOR, Trigger.FORECAST))
@@ -61,4 +58,4 @@ def test_whatever_the_strategy_wants_no_data_is_lost_and_no_volume_left(monkeypa
     monkeypatch.setattr(buying, "wanted", whim.wanted)
     for schedule in SCHEDULES:
         storm_with_ledger(schedule)
-    assert whim.wishes.keys() == {"capped", "filled", "unused", "buy"}
+    assert whim.wishes.keys() == {"filled", "unused", "ordered", "buy"}
