@@ -11,7 +11,7 @@ What was learned is not kept by itself: at a start the bursts are read from the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from elastio.strategy import bursts, hindsight, money
 from elastio.strategy.bursts import BurstWatch, LoadRun, PastBurst
 from elastio.strategy.hindsight import PastLoad, Pause, Plan
 from elastio.strategy.market import Advice
+from elastio.strategy.worth import Terms
 
 # Samples that are read at a start.
 READ_RUNS = 10_000
@@ -47,6 +48,7 @@ class HindsightAdviser:
         self._judged: _Judged | None = None
         self._slow_cost = math.inf
         self._met_ahead = 0.0
+        self._terms: Terms | None = None
 
     def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
         """See `ports.Adviser`."""
@@ -94,7 +96,7 @@ class HindsightAdviser:
         self._met_ahead = money.met_ahead(market, policy, ended, pauses, late)
         terms = money.terms_of(market, policy, late, self._met_ahead)
         bounds = money.bounds_of(market, policy)
-        self._slow_cost = hindsight.slow_cost(terms, self._past)
+        self._terms, self._slow_cost = terms, hindsight.slow_cost(terms, self._past)
         self._search = hindsight.plans(terms, market.offer, self._past, bounds, pauses)
 
     def _judge(self, state: AgentState, policy: Policy) -> None:
@@ -131,9 +133,14 @@ class HindsightAdviser:
             best = None
         known = self._past[:-1]
         largest = max(load.written_mb for load in known)
-        self._advice = Advice(
-            len(known), largest, best, len(self._pauses), None if self._advice is None else self._advice.owned
-        )
+        owned = None if self._advice is None else self._advice.owned
+        self._advice = Advice(len(known), largest, best, len(self._pauses), owned, self._pays(best, known))
+
+    def _pays(self, plan: Plan | None, known: Sequence[PastLoad]) -> bool:
+        """Whether the plan would have paid for the known bursts alone."""
+        if plan is None or self._terms is None:
+            return False
+        return hindsight.plan_cost(self._terms, plan, known) < hindsight.slow_cost(self._terms, known)
 
 
 def _offered_mb_s(sample: Sample, state: AgentState, policy: Policy) -> float:

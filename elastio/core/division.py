@@ -19,7 +19,8 @@ queues, and the rule is right. Four things can be wrong with it, and each is set
 
 What was in flight before there were limits stands at the volume, and for long: limits leave only 3 % to drain it. Until
 then whoever has most of it gets most, and all wait. So limits that are new are lower (DRAIN) while requests take longer
-than QUEUED_S, for DRAIN_TURNS at most: large requests take that long by themselves.
+than QUEUED_S, for DRAIN_TURNS at most, as large requests take that long by themselves; and for REFILL of the turns
+without limits, as a load that pauses now and then would pay for each pause.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -51,7 +52,7 @@ EMPTY = 0.80
 CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
 STEP = 1.0625 * HYSTERESIS
-QUEUED_S, DRAIN, DRAIN_TURNS = 0.1, 0.3, 12
+QUEUED_S, DRAIN, DRAIN_TURNS, REFILL = 0.1, 0.3, 12, 0.25
 ROUNDING = 1e-9
 
 
@@ -69,7 +70,7 @@ class Division:
     amiss: int = 0
     lending: Lending = ALL_LENT
     spare: int = 0
-    drains: int = 0
+    drains: float = DRAIN_TURNS
 
     def turn(
         self,
@@ -87,10 +88,10 @@ class Division:
         they use counts. `waited`: the requests of the device of the kind that cgroups with a latency target had.
         `request_s`: what a request of the device took in this turn, a mean.
         """
-        drains = max(0, self.drains - 1) if request_s > QUEUED_S else 0
+        drains = max(0.0, self.drains - 1) if request_s > QUEUED_S else 0.0
         if not in_force_mb_s:
-            drains = DRAIN_TURNS
-        elif drains:
+            drains = min(DRAIN_TURNS, self.drains + REFILL)
+        elif drains >= 1:
             plan = replace(plan, capacity_mb_s=(1 - DRAIN) * plan.capacity_mb_s)
         division, limits = self._divided(moved_mb_s, weights, plan, in_force_mb_s, untouched, waited or {})
         return replace(division, drains=drains), limits

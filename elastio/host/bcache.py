@@ -89,7 +89,7 @@ class BcacheHost:
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         view = scan(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id, seen=self._seen)
-        view = replace(view, unsupported=self._unsupported)
+        view = replace(view, unsupported=self._unsupported or cache_disk.why_no_memory(self.sysfs))
         if view.backing is not None or view.duplicates:
             return view
         return replace(

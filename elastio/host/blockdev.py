@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -270,12 +271,12 @@ def register(sysfs: Sysfs, node: Path, is_registered: Callable[[], bool], wait: 
     By a process of its own: if the one that registers a cache set is killed at the wrong instant, the kernel dies (see
     `contiguous`), and this process is killed with the agent, or by it after a time-out.
     """
-    refused = ""
+    refused, end = "", time.monotonic() + seconds
     try:
         sysfs.write_apart(REGISTER, str(node), seconds)
     except HostError as error:
         refused = str(error)
-    if not wait(is_registered, seconds):
+    if not wait(is_registered, max(0.0, end - time.monotonic())):
         raise HostError(f"bcache did not register {node} within {seconds:g} s. {refused}", code="register.timeout")
 
 

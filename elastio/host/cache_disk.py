@@ -41,6 +41,12 @@ def make(sysfs: Sysfs, disk: Disk, cache_set: uuid.UUID, block_bytes: int) -> No
     superblock.write_cache(disk.node, cache_set, partial(blockdev.require_same, sysfs, disk), **sizes)
 
 
+def why_no_memory(sysfs: Sysfs) -> str:
+    """Why no cache should be bought now, or an empty string: not even the smallest buckets could be registered."""
+    has_memory = contiguous.has_memory(sysfs, superblock.SMALLEST_BUCKET_BYTES, contiguous.FREE_SUMS)
+    return "" if has_memory else "the kernel has no contiguous memory for a cache: see `elastio doctor`"
+
+
 def require_memory(sysfs: Sysfs, disk: Disk) -> None:
     """Raises HostError where the kernel would die of the registration of this set: see `contiguous`."""
     written = superblock.read(disk.node)

@@ -13,16 +13,21 @@ in reserve and one to sort in. A node is as large as a bucket, and at most 256 K
 from __future__ import annotations
 
 import os
+import re
 
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
 from elastio.units import KIB
 
-# Free blocks by zone, kind and order. In `buddyinfo` the kinds are one sum, with what atomic allocations have reserved.
-FREE_BLOCKS = "proc/pagetypeinfo"
+# Free blocks by zone, kind and order. The sum of all kinds takes no look at every block of memory to show, and contains
+# what atomic allocations have reserved.
+FREE_BLOCKS, FREE_SUMS = "proc/pagetypeinfo", "proc/buddyinfo"
 COMPACT = "proc/sys/vm/compact_memory"
 KINDS = ("Unmovable", "Movable", "Reclaimable")
-ZONES = ("DMA32", "Normal")  # where the kernel allocates for itself, but for the first 16 MiB
+# Where the kernel allocates for itself. DMA counts only where it is all that is below 4 GiB, as on arm64: on x86 it is
+# the first 16 MiB, which others do not get.
+DMA, DMA32, ZONES = "DMA", "DMA32", ("DMA", "DMA32", "Normal")
+ROW = re.compile(r"Node +\d+, zone +(\w+)(?:, type +(\w+))?((?: +>?\d+)+) *")
 NODES, NODE_BYTES = 25, 256 * KIB
 # Something else allocates, too.
 MARGIN = 2
@@ -44,27 +49,26 @@ def affordable_bucket(sysfs: Sysfs, wanted: tuple[int, ...]) -> int:
     raise HostError(f"{text}: free some memory, or use a VM with more", code="memory.fragmented")
 
 
-def has_memory(sysfs: Sysfs, bucket_bytes: int) -> bool:
+def has_memory(sysfs: Sysfs, bucket_bytes: int, shown: str = FREE_BLOCKS) -> bool:
     """Whether a cache set with buckets of that size can be registered now; also where this cannot be known."""
-    free = free_blocks(sysfs)
+    free = free_blocks(sysfs, shown)
     return free is None or _is_enough(free, bucket_bytes)
 
 
-def free_blocks(sysfs: Sysfs) -> tuple[int, ...] | None:
+def free_blocks(sysfs: Sysfs, shown: str = FREE_BLOCKS) -> tuple[int, ...] | None:
     """How many blocks of 1, 2, 4 ... pages are free for the kernel's own use; None where it does not show them."""
-    rows = [_counts(line) for line in sysfs.read_or(FREE_BLOCKS, "").splitlines()]
-    found = [row for row in rows if row]
-    return tuple(map(sum, zip(*found, strict=True))) if found else None
+    rows = [found for line in sysfs.read_or(shown, "").splitlines() if (found := ROW.fullmatch(line.strip()))]
+    kinds = KINDS if shown == FREE_BLOCKS else (None,)
+    zones = {row[1] for row in rows if row[2] in kinds and row[1] in ZONES}
+    if DMA32 in zones:
+        zones.discard(DMA)
+    counts = [_counts(row[3]) for row in rows if row[2] in kinds and row[1] in zones]
+    return tuple(map(sum, zip(*counts, strict=True))) if counts and len({*map(len, counts)}) == 1 else None
 
 
-def _counts(line: str) -> tuple[int, ...]:
-    """`Node 0, zone Normal, type Movable 3 1 0 ...`. The kernel stops counting at `>100000`."""
-    place, _, rest = line.partition(", type ")
-    kind, *counts = rest.split() or [""]
-    if kind not in KINDS or not place.endswith(ZONES):
-        return ()
-    numbers = [count.removeprefix(">") for count in counts]
-    return tuple(map(int, numbers)) if all(n.isdecimal() for n in numbers) else ()
+def _counts(text: str) -> list[int]:
+    """The kernel stops counting at `>100000`."""
+    return [int(count.removeprefix(">")) for count in text.split()]
 
 
 def _is_enough(free: tuple[int, ...], bucket_bytes: int) -> bool:

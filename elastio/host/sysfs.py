@@ -11,6 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,6 +22,7 @@ POLL_S = 0.02
 
 # Returns whether the condition became true within so many seconds: `wait_for`, or a test's stand-in for it.
 Wait = Callable[[Callable[[], bool], float], bool]
+_TIMED_OUT = errno.errorcode[errno.ETIMEDOUT]
 LOST = 255  # how a process ends whose error cannot be named
 
 
@@ -54,6 +56,7 @@ class Sysfs:
 
     def __init__(self, root: Path = Path("/"), owner: str = "") -> None:
         self.root, self.owner = root, owner
+        self._apart: list[int] = []  # processes that have not ended when their time was over
         self._prefix = f"{str(root).rstrip('/')}/"
 
     def path(self, name: str) -> Path:
@@ -99,22 +102,28 @@ class Sysfs:
         """Like `write`, by a process of its own, which lives on if this one is killed or gives up waiting.
 
         For what starts a thread of the kernel: with a SIGKILL pending that fails, and not every driver survives it.
-        Raises HostError with the kernel's reason, or `ETIMEDOUT` after that time: the write may still take effect.
+        Raises HostError with the kernel's reason, or `ETIMEDOUT` after that time: the write may still take effect, and
+        until that process has ended no other is started.
         """
+        late = f"the kernel has not taken {value!r} in /{name} for {seconds:g} s"
+        self._apart = [child for child in self._apart if _runs(child)]
+        if self._apart:
+            raise HostError(f"an earlier write still hangs in the kernel: {late}", code=_TIMED_OUT)
         try:
             child = os.fork()
+            if child == 0:
+                self._write_and_end(name, value)
+            self._apart.append(child)
+            descriptor = os.pidfd_open(child)
         except OSError as error:
             raise HostError(f"cannot start a process: {error.strerror}", code=_name_of(error)) from error
-        if child == 0:
-            self._write_and_end(name, value)
-        descriptor = os.pidfd_open(child)
         try:
             has_ended = select.select([descriptor], [], [], seconds)[0]
         finally:
             os.close(descriptor)
         if not has_ended:
-            text = f"the kernel has not taken {value!r} in /{name} for {seconds:g} s"
-            raise HostError(text, code=errno.errorcode[errno.ETIMEDOUT])
+            raise HostError(late, code=_TIMED_OUT)
+        self._apart.remove(child)
         number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if number:
             reason = os.strerror(number) if 0 < number < LOST else "the process that wrote it was killed"
@@ -129,6 +138,9 @@ class Sysfs:
                 signal.signal(sent, signal.SIG_IGN)
             os.setsid()
             close_all_but()
+            # The service manager kills what is left in a unit whose main process died.
+            with suppress(HostError):
+                self.write("sys/fs/cgroup/cgroup.procs", os.getpid())
             self.write(name, value)
             number = 0
         except HostError as error:
@@ -178,6 +190,13 @@ class Sysfs:
                 return tuple(sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False)))
         except OSError:
             return ()
+
+
+def _runs(child: int) -> bool:
+    try:
+        return os.waitpid(child, os.WNOHANG)[0] == 0
+    except ChildProcessError:
+        return False
 
 
 def _name_of(error: OSError) -> str:

@@ -131,7 +131,7 @@ def _described(choice: Choice | None) -> str:
 
 def _is_like_useless(trigger: Trigger, state: AgentState, obs: Observation, policy: Policy) -> bool:
     """Boosts for such loads gained nothing of late. Who announces a burst, or replayed the last ones, knows better."""
-    if policy.model is Model.MONEY and obs.advice is not None and obs.advice.bursts > 0:
+    if policy.model is Model.MONEY and obs.advice is not None and obs.advice.pays:
         return False
     if trigger is Trigger.LOAD:
         return waste.must_wait(state.memory.waste, state.load, obs.now, obs.wall)

@@ -60,8 +60,9 @@ class Advice:
     """What the last bursts of this device teach.
 
     `bursts` of them are known, the largest wrote `largest_mb`. `plan` would have been the cheapest for them; None: to
-    buy nothing would have been cheaper. `gaps` pauses between bursts are known. `owned` None: no cache is owned that
-    was chosen by money, or no burst is known.
+    buy nothing would have been cheaper. `pays`: also for the known bursts alone, without the larger and faster one that
+    is supposed beside them. `gaps` pauses between bursts are known. `owned` None: no cache is owned that was chosen by
+    money, or no burst is known.
     """
 
     bursts: int
@@ -69,6 +70,7 @@ class Advice:
     plan: Plan | None = None
     gaps: int = 0
     owned: OwnedCache | None = None
+    pays: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,18 @@ def test_one_burst_is_replayed_already_with_one_that_exceeds_it() -> None:
     assert present(found.plan).spec.size_bytes * usable > 1.5 * 1600e6
 
 
+def test_what_pays_for_a_supposed_burst_alone_does_not_pay_for_the_known_ones() -> None:
+    """Bursts that a cache of 80 MB/s has served: 19 MB/s are the application's own, and the backing volume takes 20."""
+    dearly = by_money(POLICY, replace(MARKET, waiting_per_s=1e-3))
+    below, above = (present(settled(HindsightAdviser(served(9, mb_s)), dearly)) for mb_s in (19.0, 60.0))
+    assert (below.plan is not None, below.pays) == (True, False)
+    assert (above.plan is not None, above.pays) == (True, True)
+
+
+def served(count: int, mb_s: float) -> tuple[LoadRun, ...]:
+    return tuple(replace(run, offered_mb_s=80.0) if run.written_mb else run for run in runs(count, mb_s, 60))
+
+
 def test_a_load_whose_bursts_are_met_ahead_waits_for_no_cache() -> None:
     late, ahead = (settled(HindsightAdviser(runs(6)), replace(MONEY, ahead=of)) for of in (Ahead.OFF, Ahead.LEARNED))
     assert present(present(ahead).plan).cost < present(present(late).plan).cost

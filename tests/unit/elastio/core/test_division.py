@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.core.division import DRAIN, DRAIN_TURNS, PATIENCE, QUEUED_S, STEP, Division
+from elastio.core.division import DRAIN, DRAIN_TURNS, PATIENCE, QUEUED_S, REFILL, STEP, Division
 from elastio.core.lending import ABSENT, LatencyTarget, Lending, Requests
 from elastio.core.shares import SharePlan
 
@@ -81,6 +81,21 @@ def test_new_limits_are_lower_while_a_queue_stands_at_the_volume_for_three_secon
     assert drained(0.5, 1) == drained(0.5, DRAIN_TURNS - 1) == pytest.approx(low)
     assert drained(0.5, DRAIN_TURNS) == pytest.approx(SHARES)
     assert drained(QUEUED_S, 1) == pytest.approx(SHARES)
+
+
+def test_limits_that_begin_again_soon_are_lower_for_a_part_of_the_pause_only() -> None:
+    division, limits, free = Division(), dict[str, float](), {DB: 1.0, ETL: 1.0}
+    for moved in ({DB: 30.0, ETL: 30.0}, *(SHARES,) * 2 * DRAIN_TURNS, *(free,) * (DRAIN_TURNS + PATIENCE)):
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits, request_s=0.5)
+    assert limits == {}
+    sums = []
+    for _ in range(2 * DRAIN_TURNS):
+        moved = limits or {DB: 30.0, ETL: 30.0}
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits, request_s=0.5)
+        sums.append(sum(limits.values()))
+    low = 60 * (1 - DRAIN)
+    assert 1 <= sum(each == pytest.approx(low) for each in sums) <= 1 + DRAIN_TURNS * REFILL
+    assert sums[-1] == pytest.approx(60.0)
 
 
 def test_limits_are_not_lower_again_when_requests_take_long_later() -> None:

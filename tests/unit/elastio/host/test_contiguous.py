@@ -9,7 +9,7 @@ import pytest
 
 from elastio.errors import HostError
 from elastio.host.bcache import BcacheHost
-from elastio.host.contiguous import COMPACT, FREE_BLOCKS, affordable_bucket, free_blocks
+from elastio.host.contiguous import COMPACT, FREE_BLOCKS, FREE_SUMS, affordable_bucket, free_blocks
 from elastio.host.superblock import buckets_bytes, read
 from elastio.host.sysfs import Sysfs
 from elastio.units import GIB, KIB
@@ -48,6 +48,24 @@ def test_only_blocks_that_the_kernel_may_have_are_counted(tmp_path: Path) -> Non
     rows += [row("Movable", {5: 100, 0: ">100000"}, node=1)]
     free = present(free_blocks(lay(tmp_path, *rows)))
     assert (len(free), free[0], free[5]) == (ORDERS, 100000, 3 + 10 + 100)
+
+
+@pytest.mark.parametrize(
+    ("zones", "counted"), [(("DMA", "DMA32", "Normal"), 2), (("DMA", "Normal"), 2), (("DMA",), 1), (("Movable",), None)]
+)
+def test_the_first_zone_counts_where_it_is_all_that_is_low(
+    tmp_path: Path, zones: tuple[str, ...], counted: int | None
+) -> None:
+    free = free_blocks(lay(tmp_path, *(row("Movable", {10: 1}, zone=zone) for zone in zones)))
+    assert (None if free is None else free[10]) == counted
+
+
+def test_the_sums_of_all_kinds_say_whether_to_buy(tree: Tree, host: BcacheHost) -> None:
+    assert host.scan(()).unsupported == ""
+    for order, is_enough in ((4, True), (3, False)):
+        counts = " ".join("54" if each == order else "0" for each in range(ORDERS))
+        tree.kernel.lay(FREE_SUMS, f"Node 0, zone      DMA {counts}\nNode 0, zone   Normal {counts}")
+        assert (host.scan(()).unsupported == "") is is_enough
 
 
 def test_nothing_is_known_without_the_file(tmp_path: Path) -> None:

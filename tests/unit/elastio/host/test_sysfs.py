@@ -106,6 +106,34 @@ def until_forked(process: int) -> None:
     assert wait_for(lambda: any(os.getsid(int(child)) == int(child) for child in children.read_text().split()), 10)
 
 
+def test_a_write_apart_leaves_the_unit_of_its_caller(sysfs: Sysfs) -> None:
+    own = "sys/fs/cgroup/cgroup.procs"
+    sysfs.path(own).parent.mkdir(parents=True)
+    sysfs.path(own).touch()
+    sysfs.write_apart("percent", 40, 10)
+    assert int(sysfs.read(own)) != os.getpid()
+
+
+def test_no_second_write_apart_begins_while_one_hangs(slow: Sysfs) -> None:
+    for _ in range(2):
+        with refused(HostError, "ETIMEDOUT"):
+            slow.write_apart("slow", "late", 0.05)
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    assert len([child for child in children.read_text().split() if os.getsid(int(child)) == int(child)]) == 1
+    assert slow.read("slow") == "late"
+    (slow.root / "next").touch()
+    assert wait_for(lambda: takes(slow), 10), "the one that has ended is reaped"
+    assert slow.read("next") == "1"
+
+
+def takes(kernel: Sysfs) -> bool:
+    try:
+        kernel.write_apart("next", 1, 10)
+    except HostError:
+        return False
+    return True
+
+
 def test_a_write_apart_may_take_effect_after_its_time(slow: Sysfs) -> None:
     ours, theirs = os.pipe()
     with refused(HostError, "ETIMEDOUT"):

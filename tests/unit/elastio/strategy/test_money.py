@@ -282,9 +282,12 @@ def test_what_is_met_ahead_waits_for_no_cache_but_pays_for_one() -> None:
 def test_known_bursts_decide_whether_a_boost_is_worth_it_and_useless_ones_do_not() -> None:
     useless = Waste(useless=(UselessBoost(1.0, 1000.0, WALL - 1),) * FREE)
     before = replace(idle(), memory=Memory(waste=useless))
-    assert present(wanted(MONEY, loaded(advice()), before)).event is Event.BOOST_WANTED
+    paying, supposing = replace(advice(), pays=True), replace(advice(), pays=False)
+    assert present(wanted(MONEY, loaded(paying), before)).event is Event.BOOST_WANTED
+    assert wanted(MONEY, loaded(supposing), before) is None, "only a burst that is supposed would have been worth it"
+    assert present(wanted(MONEY, loaded(supposing))).event is Event.BOOST_WANTED
     assert wanted(MONEY, loaded(), before) is None, "no burst is known"
-    assert wanted(POLICY, loaded(advice()), before) is None
+    assert wanted(POLICY, loaded(paying), before) is None
 
 
 def test_without_a_cache_that_would_have_been_worth_it_the_owned_one_is_outdated() -> None:
