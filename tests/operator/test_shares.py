@@ -133,10 +133,15 @@ def counters(lab: Lab) -> list[int]:
 
 
 def test_a_backup_is_lent_what_a_database_leaves_only_while_that_need_not_wait(target: Target) -> None:
-    """By a target that no volume can meet, and one that every volume meets."""
+    """By a target that no queue can meet, and one that every volume meets.
+
+    The kernel of user-mode Linux counts the time of requests in steps of 10 ms: those of a volume without a queue take
+    none. So not the whole of what the database leaves is withheld, but as much as makes requests wait.
+    """
     lab = target.lab
     share = {"enabled": "true", "may_boost": '["nobody.service"]'}
     seen: list[float] = []
+    waits_ms: list[float] = []
     configure(lab, **share)
     begin(lab, BACKUP, DIRECT)
     begin(lab, DATABASE, SMALL)
@@ -144,12 +149,13 @@ def test_a_backup_is_lent_what_a_database_leaves_only_while_that_need_not_wait(t
         configure(lab, **share, latency_ms=f'{{ "{DATABASE}.service" = {target_ms} }}')
         begun = counters(lab)
         seen.append(rates(lab, LONG_S)[1])
-        took_ms = mean_ms(begun, counters(lab))
-        print(f"target {target_ms} ms: backup {seen[-1]:.1f} MB/s, a write takes {took_ms:.1f} ms")
+        waits_ms.append(mean_ms(begun, counters(lab)))
+        print(f"target {target_ms} ms: backup {seen[-1]:.1f} MB/s, a write takes {waits_ms[-1]:.1f} ms")
     for name in (DATABASE, BACKUP):
         end(lab, name)
     share_mb_s = OF_BACKING * lab.scaled.backing_bytes_s / MB / 2
     before, withheld, after = seen
-    assert withheld == pytest.approx(share_mb_s, rel=0.15)
+    assert 0.85 * share_mb_s < withheld < min(before, after)
+    assert waits_ms[1] < 0.75 * min(waits_ms[0], waits_ms[2])
     assert min(before, after) > 0.8 * 2 * share_mb_s
     assert not lab.succeeds("sh", "-c", "grep -h 222 /sys/fs/cgroup/*/io.max /sys/fs/cgroup/*/*/io.max")
