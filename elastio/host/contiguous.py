@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
@@ -43,8 +44,9 @@ def affordable_bucket(sysfs: Sysfs, wanted: tuple[int, ...]) -> int:
         for bucket in wanted:
             if free is None or _is_enough(free, bucket):
                 return bucket
-        if compacts and sysfs.exists(COMPACT):
-            sysfs.write(COMPACT, 1)
+        if compacts:
+            with suppress(HostError):  # a kernel without compaction, or one that does not allow it
+                sysfs.write(COMPACT, 1)
     text = f"the kernel has no contiguous memory for a cache with buckets of {wanted[-1] // KIB} KiB"
     raise HostError(f"{text}: free some memory, or use a VM with more", code="memory.fragmented")
 
@@ -72,7 +74,7 @@ def _counts(text: str) -> list[int]:
 
 
 def _is_enough(free: tuple[int, ...], bucket_bytes: int) -> bool:
-    """Larger blocks are cut for the nodes, but for those that are as large as a bucket."""
+    """Two blocks as large as a bucket; and those and the nodes together, in blocks as large as a node."""
     bucket, node = _order(bucket_bytes), _order(min(bucket_bytes, NODE_BYTES))
     return _blocks(free, bucket) >= MARGIN * 2 and _blocks(free, node) >= MARGIN * (NODES + (2 << (bucket - node)))
 

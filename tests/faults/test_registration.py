@@ -26,7 +26,7 @@ END = "for set in /sys/fs/bcache/*-*; do [ ! -e $set ] || echo 1 > $set/unregist
 BOOT_S, WAIT_S = 300, 120
 # Takes all memory but LEFT MiB, and keeps it where it is.
 TAKE = """
-import ctypes, sys, time
+import ctypes, signal, sys
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 with open("/proc/sys/vm/compact_unevictable_allowed", "w") as file:
@@ -40,7 +40,7 @@ taken = libc.mmap(None, ctypes.c_size_t(size), 3, 0x22, -1, ctypes.c_long(0))
 if libc.mlock(ctypes.c_void_p(taken), ctypes.c_size_t(size)):
     sys.exit("mlock failed")
 open("/run/taken", "w").close()
-time.sleep(1000)
+signal.pause()
 """
 AGENT = "import sys; sys.path.insert(0, '/usr/share/elastio')\n"
 MAKE = f"""{AGENT}

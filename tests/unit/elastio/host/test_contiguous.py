@@ -104,6 +104,14 @@ def test_memory_is_compacted_before_a_cache_is_refused(tmp_path: Path) -> None:
     assert kernel.read(COMPACT) == "1"
 
 
+def test_a_kernel_that_does_not_compact_is_a_kernel_without_memory(tmp_path: Path) -> None:
+    kernel = lay(tmp_path, row("Movable", {0: 100000}))
+    (tmp_path / COMPACT).unlink()
+    (tmp_path / COMPACT).mkdir()
+    with refused(HostError, "memory.fragmented"):
+        affordable_bucket(kernel, (SMALL,))
+
+
 class Compacting(Kernel):
     """Compaction finds room."""
 
