@@ -161,6 +161,14 @@ class CacheHost(Protocol):
         """Hold back, for a moment, the requests that delay the end of a detach. Refused unless one is under way."""
         ...
 
+    def write_tombstone(self) -> None:
+        """Returns when an adopted volume cannot be mounted without its head. `scan` shows it. May be repeated."""
+        ...
+
+    def remove_tombstone(self) -> None:
+        """Returns when the volume is a plain filesystem again. Refused while it has a cache."""
+        ...
+
     def register_backing(self) -> Effect:
         """Register the one unused device that carries our backing superblock."""
         ...

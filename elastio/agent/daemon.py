@@ -43,11 +43,21 @@ from elastio.config.doubts import doubts
 from elastio.config.paths import JOURNAL, LEDGER, RUNTIME_DIR, STATEMENTS, common_dir
 from elastio.config.schema import Config
 from elastio.control.server import ControlServer
-from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, LimitWrites, Outcome
+from elastio.core.actions import (
+    Action,
+    BypassCache,
+    DetachCacheSet,
+    HelpDetach,
+    InstallCache,
+    LimitWrites,
+    Outcome,
+    RemoveTombstone,
+    WriteTombstone,
+)
 from elastio.core.model import HostView
 from elastio.core.policy import Model, utilization
 from elastio.errors import ConfigError, ElastioError, HostError
-from elastio.host import throttle
+from elastio.host import recompose, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
 from elastio.host.counted_load import CountedLoad
@@ -106,16 +116,25 @@ def scan_with(host: BcacheHost) -> Callable[[Serials], HostView | str]:
     return scan
 
 
-def clear_io_limits(sysfs: Sysfs) -> None:
-    """Lift the limits that an agent left on applications: one that was killed, or that ends during a slowed flush."""
-    try:
-        for group in throttle.release(sysfs):
-            _log.warning("applications in %s were still held back or slowed down; they are not any more", group)
-    except HostError as error:
-        _log.warning("%s", error)
+def let_requests_pass(sysfs: Sysfs) -> None:
+    """End what an agent left that was killed, or that ends during a slowed flush: limits, and suspended devices."""
+    for free, what in ((throttle.release, "applications in"), (recompose.mend_all, "requests to")):
+        try:
+            for name in free(sysfs):
+                _log.warning("%s %s were still held back or slowed down; they are not any more", what, name)
+        except HostError as error:
+            _log.warning("%s", error)
 
 
-HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach, LimitWrites)
+HOLDS_BACK = (
+    InstallCache,
+    BypassCache,
+    DetachCacheSet,
+    HelpDetach,
+    LimitWrites,
+    WriteTombstone,
+    RemoveTombstone,
+)
 
 
 def lost_on(sysfs: Sysfs, removers: LimitRemovers) -> Callable[[Action, float], Outcome]:
@@ -123,7 +142,7 @@ def lost_on(sysfs: Sysfs, removers: LimitRemovers) -> Callable[[Action, float], 
 
     def free() -> None:
         die_with_parent()
-        clear_io_limits(sysfs)
+        let_requests_pass(sysfs)
 
     def lost_and_freed(action: Action, seconds: float) -> Outcome:
         if isinstance(action, HOLDS_BACK):
@@ -254,7 +273,7 @@ class Daemon:
                 for worker in forked:
                     worker.close(STOP_WAIT_S if worker.name == "host" else 0.0)
                 self._journal.close()
-                clear_io_limits(self._sysfs)  # nobody watches over a slowed flush any more
+                let_requests_pass(self._sysfs)  # nobody watches over a slowed flush any more
 
     def _guarded_journal(self) -> GuardedJournal:
         guard = MountGuard(common_dir(self.config.agent.state_dir), self.config.device.backing_uuid)

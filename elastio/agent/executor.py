@@ -38,6 +38,8 @@ ON_HOST: dict[type[Action], Callable[[CacheHost, Any], CacheSetUuid | Effect | N
     actions.ReleaseCacheDisk: lambda host, a: host.release_cache_disk(a.serial, a.size_bytes, a.cache_set),
     actions.MakeDurable: lambda host, _: host.make_durable(),
     actions.HelpDetach: lambda host, _: host.help_detach(),
+    actions.WriteTombstone: lambda host, _: host.write_tombstone(),
+    actions.RemoveTombstone: lambda host, _: host.remove_tombstone(),
     actions.RegisterBacking: lambda host, _: host.register_backing(),
     actions.RegisterCache: lambda host, a: host.register_cache(a.serial, a.cache_set),
     actions.StartWithoutCache: lambda host, _: host.start_without_cache(),

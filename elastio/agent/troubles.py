@@ -18,7 +18,7 @@ NOT_YET = frozenset({"device.not_drained"})
 PATIENCE = 3
 
 # Actions of a boost until its cache is attached: why the last one failed is news until one succeeds.
-ACQUIRE = frozenset({"CreateVolume", "AttachVolume", "InstallCache"})
+ACQUIRE = frozenset({"CreateVolume", "AttachVolume", "WriteTombstone", "InstallCache"})
 # Other actions of a cycle, or that make the device run: not needed without a cycle while it runs.
 OF_CYCLE = frozenset(
     {

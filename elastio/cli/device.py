@@ -28,7 +28,7 @@ from elastio.setup.format_backing import format_backing, verify
 def adopt(app: App, target: Path, head: Path | None, dry_run: bool, yes: bool) -> None:
     """Put an adaptive device in front of an ext4 or xfs that exists, and write nothing on its volume. Experimental.
 
-    Boosts are not possible on it yet. If anything does not allow it, nothing is changed, and the exit code is 1.
+    If anything does not allow it, nothing is changed, and the exit code is 1.
     """
     _require_root()
     sysfs = app.sysfs()

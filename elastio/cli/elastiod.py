@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from elastio import __version__
-from elastio.agent.daemon import Daemon, clear_io_limits
+from elastio.agent.daemon import Daemon, let_requests_pass
 from elastio.config.paths import DEFAULT_PATH
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError, HostError
@@ -37,7 +37,7 @@ def main(path: Path, sim: bool) -> None:
 
             run_simulated(path if path != DEFAULT_PATH or path.exists() else None)
         else:
-            clear_io_limits(Sysfs(owner=path.stem))
+            let_requests_pass(Sysfs(owner=path.stem))
             daemon = Daemon(path)
             logging.getLogger().setLevel(daemon.config.agent.log_level.upper())
             daemon.run()

@@ -8,7 +8,7 @@ from elastio.cli.app import App
 from elastio.cli.which_device import chosen
 from elastio.config.paths import NAME
 from elastio.errors import ElastioError
-from elastio.host import throttle
+from elastio.host import recompose, throttle
 from elastio.host.sysfs import Sysfs
 
 
@@ -16,15 +16,17 @@ from elastio.host.sysfs import Sysfs
 @click.option("--device", metavar="NAME", help="Device of the agent  [default: that of elastiod.service]")
 @click.pass_context
 def free(ctx: click.Context, device: str | None) -> None:
-    """Remove the I/O limits that an agent set on applications.
+    """Remove the I/O limits that an agent set on applications, and resume adopted volumes that it left suspended.
 
-    The agent removes its limits itself, and its unit runs this command before each start and after each stop. Use it
+    The agent does both itself, and its unit runs this command before each start and after each stop. Use it
     by hand only if both hang. A running agent sets its limits again when it needs them. Limits of the agents of other
     devices stay.
     """
     app: App = ctx.obj
     groups = throttle.release(Sysfs(app.root, _owner(app, device or app.wanted)))
     click.echo(f"I/O limits removed: {', '.join(groups)}" if groups else "there were no I/O limits")
+    for resumed in recompose.mend_all(app.sysfs()):
+        click.echo(f"/dev/{resumed} was suspended, and is not any more")
 
 
 def _owner(app: App, wanted: str | None) -> str:

@@ -233,6 +233,16 @@ class HelpDetach:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteTombstone:
+    """Move the first block of an adopted volume to its head, so that nobody can mount the volume without its cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTombstone:
+    """Put the first block of an adopted volume back. Refused while it has a cache, or its superblock names one."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterBacking:
     """Register the backing device that the kernel dropped when its cache failed. It then waits for its cache."""
 
@@ -282,11 +292,30 @@ HostAction: TypeAlias = (
     | ReleaseCacheDisk
     | MakeDurable
     | HelpDetach
+    | WriteTombstone
+    | RemoveTombstone
     | RegisterBacking
     | RegisterCache
     | StartWithoutCache
 )
 Action: TypeAlias = CloudAction | HostAction
+# Of these a scan shows all that follows; neither their intents nor their answers change what is known of a cycle.
+SeenByScan: TypeAlias = (
+    TuneBacking
+    | EnterPhase1
+    | EnterPhase2
+    | BypassCache
+    | LimitWrites
+    | SetShares
+    | WakeWriteback
+    | SetFlush
+    | HelpDetach
+    | WriteTombstone
+    | RemoveTombstone
+    | RegisterBacking
+    | RegisterCache
+    | StartWithoutCache
+)
 
 CLOUD_ACTIONS = (
     CreateVolume,

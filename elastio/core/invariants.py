@@ -36,6 +36,7 @@ from elastio.core.actions import (
     RegisterBacking,
     RegisterCache,
     ReleaseCacheDisk,
+    RemoveTombstone,
     SetFlush,
     SetShares,
     StartWithoutCache,
@@ -43,6 +44,7 @@ from elastio.core.actions import (
     TakeOverVolume,
     TuneBacking,
     WakeWriteback,
+    WriteTombstone,
 )
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeTag
@@ -104,12 +106,26 @@ def _broken_on_host(action: HostAction, state: AgentState, obs: Observation, pol
             return _foreign(action.cache_set, cycle) or _detach(backing, cycle)
         case ReleaseCacheDisk():
             return _unregister(backing, cycle)
+        case StartWithoutCache() | RegisterBacking() | WriteTombstone() | RemoveTombstone():
+            return _of_device(action, state, backing)
+        case LimitWrites() | TuneBacking() | MakeDurable() | HelpDetach() | RegisterCache() | SetShares():
+            return _share(action, state, backing)  # none of the others can lose data
+        case _:
+            assert_never(action)
+
+
+def _of_device(
+    action: StartWithoutCache | RegisterBacking | WriteTombstone | RemoveTombstone,
+    state: AgentState,
+    backing: BackingView | None,
+) -> str:
+    match action:
         case StartWithoutCache():
             return _start_without(action, state, backing)
         case RegisterBacking():
-            return _register(cycle)
-        case LimitWrites() | TuneBacking() | MakeDurable() | HelpDetach() | RegisterCache() | SetShares():
-            return _share(action, state, backing)  # none of the others can lose data
+            return _register(state.cycle)
+        case WriteTombstone() | RemoveTombstone():
+            return _tombstone(action, state, backing)
         case _:
             assert_never(action)
 
@@ -175,6 +191,8 @@ def _install(action: InstallCache, cycle: Cycle | None, obs: Observation, policy
     backing = _backing(obs)
     if backing is None or backing.cache_set is not None:
         return "the backing device has a cache set, or its state is unknown"
+    if backing.has_tombstone is False:
+        return "the adopted volume could be mounted without its cache"
     return "" if cycle.is_on(backing) else "the volume was bought for another backing disk"
 
 
@@ -215,6 +233,17 @@ def _register(cycle: Cycle | None) -> str:
     """Where no cache of this agent was attached, somebody may have stopped the device on purpose."""
     is_ours = cycle is not None and cycle.may_be_attached
     return "" if is_ours else "no cache of this agent was on the backing device"
+
+
+def _tombstone(action: WriteTombstone | RemoveTombstone, state: AgentState, backing: BackingView | None) -> str:
+    """It is there for as long as a cache may be."""
+    if backing is None or backing.has_tombstone is None:
+        return "the backing device is no adopted volume, or its state is unknown"
+    if isinstance(action, WriteTombstone):
+        return "" if state.cycle is not None else "no cache is to be attached"
+    may_have_cache = backing.cache_set is not None or backing.state is not CacheState.NO_CACHE
+    is_idle = state.phase is Phase.IDLE and state.cycle is None and state.recovered
+    return "the adopted volume may have a cache" if may_have_cache or not is_idle else ""
 
 
 def _start_without(action: StartWithoutCache, state: AgentState, backing: BackingView | None) -> str:

@@ -199,6 +199,7 @@ class BackingView:
     overflow_bytes: int | None = None
     shared_mb_s: float | None = None  # the capacity that the agent shares among cgroups; None: none
     superblock_set: CacheSetUuid | None = None  # what the superblock names while no set is attached; None: unknown
+    has_tombstone: bool | None = None  # an adopted volume: whether it cannot be mounted alone now; None: not adopted
 
     @property
     def is_drained(self) -> bool:
@@ -238,6 +239,11 @@ class BackingView:
     def may_have_been_written_since(self) -> bool:
         """It waits for a cache that was clean. The cache may have failed while the device ran and took more writes."""
         return self.waits_for_cache and self.state is CacheState.CLEAN
+
+    @property
+    def may_lose_tombstone(self) -> bool:
+        """It is an adopted volume without a cache: it can be the plain filesystem again that it was."""
+        return bool(self.has_tombstone) and self.state is CacheState.NO_CACHE and self.cache_set is None
 
     @property
     def lost_clean_cache(self) -> bool:

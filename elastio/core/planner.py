@@ -22,11 +22,13 @@ from elastio.core.actions import (
     PollNotice,
     RegisterBacking,
     RegisterCache,
+    RemoveTombstone,
     SetFlush,
     StartWithoutCache,
     TakeOverVolume,
     TuneBacking,
     WakeWriteback,
+    WriteTombstone,
 )
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
@@ -136,7 +138,7 @@ def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     if (taken := _take_over(state, obs, policy)) is not None:
         return taken
     if state.cycle is None:
-        return _start_without_cache(state, obs) or _upkeep(state, obs, policy)
+        return _start_without_cache(state, obs) or _upkeep(state, obs)
     return BY_PHASE[state.phase](state, state.cycle, obs, policy)
 
 
@@ -165,7 +167,15 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
 # --- idle ------------------------------------------------------------------------------------------------
 
 
-def _upkeep(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
+def _upkeep(state: AgentState, obs: Observation) -> NextAction:
+    backing = obs.host.backing if obs.host else None
+    if backing is not None and backing.may_lose_tombstone and state.phase is Phase.IDLE:
+        remove = ask(RemoveTombstone(), state.tune_backoff, obs, "the adopted volume to be a plain filesystem again")
+        return first(remove, _looked_up(state, obs))
+    return _looked_up(state, obs)
+
+
+def _looked_up(state: AgentState, obs: Observation) -> NextAction:
     if state.listed_at is None or obs.now >= state.list_again_at:
         return ask(ListVolumes(), state.list_backoff, obs, "the cloud to list this agent's volumes")
     if state.identity is None:
@@ -192,14 +202,25 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return NextAction(waiting_for="the kernel's view of the backing device")
     # The tag comes before the cache: a janitor that finds the volume without its machine must keep it.
     tag = tag_volume(cycle, VolumeTag.DIRTY, obs, policy)
+    tombstone = _with_tombstone(cycle, host.backing, obs)
     disk = host.disk(cycle.serial)
     if disk is None:
         is_on_its_way = tag.action is not None and cycle.times.asked is not None
-        return tag if is_on_its_way else _awaiting_disk(state, cycle, obs, policy)
+        return first(tag if is_on_its_way else _awaiting_disk(state, cycle, obs, policy), tombstone)
     if tag.waiting_for:
         return tag
+    if tombstone.waiting_for:
+        return tombstone
     install = InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
     return ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be attached as a cache")
+
+
+def _with_tombstone(cycle: Cycle, backing: BackingView, obs: Observation) -> NextAction:
+    """Nobody may mount an adopted volume alone once it has a cache."""
+    if backing.has_tombstone is not False:
+        return NextAction()
+    write = WriteTombstone()
+    return ask(write, cycle.backoff_of(write), obs, "the tombstone of the adopted volume")
 
 
 def _awaiting_disk(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:

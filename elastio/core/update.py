@@ -12,15 +12,11 @@ from elastio.core import governor, polling
 from elastio.core.actions import (
     Action,
     AttachVolume,
-    BypassCache,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
     DetachCacheSet,
     DetachVolume,
-    EnterPhase1,
-    EnterPhase2,
-    HelpDetach,
     Identify,
     InstallCache,
     LimitWrites,
@@ -30,16 +26,14 @@ from elastio.core.actions import (
     Outcome,
     OutcomeKind,
     PollNotice,
-    RegisterBacking,
-    RegisterCache,
     ReleaseCacheDisk,
-    SetFlush,
+    RemoveTombstone,
+    SeenByScan,
     SetShares,
     StartWithoutCache,
     TagVolume,
     TakeOverVolume,
     TuneBacking,
-    WakeWriteback,
     is_read,
 )
 from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Trigger, verb
@@ -113,7 +107,7 @@ def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
 def intended(state: AgentState, action: Action, now: float) -> AgentState:
     """The state to be recorded with the intent of `action`: from then on the cache may serve, or may be detached."""
     cycle = state.cycle
-    if cycle is None:
+    if cycle is None or isinstance(action, SeenByScan):
         return state
     match action:
         case InstallCache():
@@ -125,10 +119,6 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
         case CreateVolume() | AttachVolume() | DetachVolume() | DeleteVolume() | ReleaseCacheDisk() | MakeDurable():
             return state  # the journal records the action; a list, a poll or a scan shows its effect
         case DescribeVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice() | TakeOverVolume():
-            return state
-        case EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | WakeWriteback() | SetFlush():
-            return state
-        case TuneBacking() | HelpDetach() | RegisterBacking() | RegisterCache() | StartWithoutCache() | SetShares():
             return state
         case _:
             assert_never(action)
@@ -144,7 +134,8 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         return _fold_identity(state, outcome, obs)
     if isinstance(outcome.action, PollNotice):
         return _fold_notice(state, outcome, obs, policy)
-    if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
+    is_upkeep = isinstance(outcome.action, TuneBacking | RemoveTombstone)
+    if is_upkeep or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
         return replace(state, tune_backoff=next_backoff(state.tune_backoff, outcome, obs))
     if isinstance(outcome.action, SetShares):
         return polling.after_shares(state, outcome.action, outcome, obs)
@@ -194,7 +185,10 @@ def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> Age
 
 
 def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
-    match outcome.action:
+    action = outcome.action
+    if isinstance(action, SeenByScan):
+        return cycle
+    match action:
         case CreateVolume() if isinstance(outcome.value, Purchase):
             return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
         case DescribeVolume():
@@ -204,17 +198,13 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
         case InstallCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value)
         case TagVolume() | ReleaseCacheDisk() | MakeDurable() | DeleteVolume():
-            return _fold_release(cycle, outcome.action, obs.now)
+            return _fold_release(cycle, action, obs.now)
         case CreateVolume() | DetachVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice():
             return cycle  # a poll or a list shows the effect
-        case InstallCache() | EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | SetFlush():
-            return cycle  # a scan shows the effect
-        case WakeWriteback() | DetachCacheSet() | TuneBacking() | HelpDetach() | RegisterBacking():
-            return cycle
-        case RegisterCache() | StartWithoutCache() | TakeOverVolume() | SetShares():
-            return cycle
+        case InstallCache() | DetachCacheSet() | TakeOverVolume():
+            return cycle  # a scan or a list shows the effect
         case _:
-            assert_never(outcome.action)
+            assert_never(action)
 
 
 def _fold_release(cycle: Cycle, action: TagVolume | ReleaseCacheDisk | MakeDurable | DeleteVolume, now: float) -> Cycle:

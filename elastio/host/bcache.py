@@ -38,6 +38,7 @@ from elastio.host import (
     failed_cache,
     kernel,
     locks,
+    recompose,
     superblock,
     throttle,
     tuning,
@@ -121,6 +122,12 @@ class BcacheHost:
         backing = self._backing()
         write_through_counter.start(self.sysfs)
         tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing), depth)
+
+    def write_tombstone(self) -> None:
+        recompose.write_tombstone(self.sysfs, self._backing().device, self._wait)
+
+    def remove_tombstone(self) -> None:
+        recompose.remove_tombstone(self.sysfs, self._backing().device, self._wait)
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
         backing = self._require_attached()
@@ -224,23 +231,23 @@ class BcacheHost:
 
     def _format_cache(self, disk: blockdev.Disk, backing: Backing, size_bytes: int) -> CacheSetUuid:
         self._require_not_the_last_cache(backing, disk)
-        self._require_supported()
+        if self._unsupported:
+            raise NotOursError(f"no cache is attached: {self._unsupported}", code="kernel.unsupported")
+        recompose.require_tombstone(self.sysfs, backing.device)
         registered = cache_disk.registered_set(self.sysfs, disk)
         if registered is not None:
             return self._reuse_if_ours(disk, registered, size_bytes)
         if blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes, run=self._run):
             blockdev.wipe(disk, self._run)
-        return self._make_cache(disk, superblock.block_size(backing.node))
+        cache_set = CacheSetUuid(str(self._new_uuid()))
+        cache_disk.make(self.sysfs, disk, uuid.UUID(cache_set), superblock.block_size(backing.node))
+        return cache_set
 
     def _require_disk(self, serial: Serial) -> blockdev.Disk:
         disk = blockdev.find(self.sysfs, serial)
         if disk is None:
             raise HostError(f"no disk shows the serial {serial}", code="disk.missing")
         return disk
-
-    def _require_supported(self) -> None:
-        if self._unsupported:
-            raise NotOursError(f"no cache is attached: {self._unsupported}", code="kernel.unsupported")
 
     def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
         """A repeated format: the set is registered and has not served a device."""
@@ -260,11 +267,6 @@ class BcacheHost:
         if waits and self._attached(backing) is None:
             text = f"{backing.device} is {state} and disk {disk.name} may be its cache: it was not touched"
             raise NotOursError(text, code="backing.waits")
-
-    def _make_cache(self, disk: blockdev.Disk, block_size: int) -> CacheSetUuid:
-        cache_set = self._new_uuid()
-        cache_disk.make(self.sysfs, disk, cache_set, block_size)
-        return CacheSetUuid(str(cache_set))
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
         disk = self._require_disk(serial)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import commands, heads, superblock
+from elastio.host import commands, superblock, tombstone
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.usage import Kind, partitions, uses
@@ -197,7 +197,7 @@ def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = comm
     """
     require_size(disk, size_bytes)
     require_free(sysfs, disk)
-    heads.require_none(disk.node, f"disk {disk.name}", "disk.head")
+    tombstone.require_none(disk.node, f"disk {disk.name}", "disk.head")
     found = signatures(disk, run)
     foreign = [s for s in found if s != "bcache"]
     if foreign:

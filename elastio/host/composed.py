@@ -1,31 +1,40 @@
 """The composed device of an adopted volume: made with device-mapper, registered with bcache, and taken apart.
 
 udev does not register it (59-elastio-adopted.rules), so a device that was stopped is not registered again behind the
-back of whoever takes it apart. Nothing here writes to the volume.
+back of whoever takes it apart. Nothing here writes to the volume. Whoever changes a composed device, its head or its
+volume has the one lock (`locked`).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev
+from elastio.host import blockdev, heads, mapper
 from elastio.host.commands import Run
-from elastio.host.heads import Head, table
+from elastio.host.heads import SAVED_SECTORS, Head
+from elastio.host.locks import try_lock
+from elastio.host.mapper import Linear
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.usage import in_use
 from elastio.units import MIB, SECTOR
 
 # Also in 59-elastio-adopted.rules.
 UUID_PREFIX = "ELASTIO-"
+NAME_PREFIX = "elastio-"
+LOCK = "run/elastio/adopt.lock"
 DMSETUP_S = 30.0
 STOP_S = 20.0
 
 
 def name_of(head: Head) -> str:
     """device-mapper's name of the composed device."""
-    return f"elastio-{head.uuid}"
+    return f"{NAME_PREFIX}{head.uuid}"
 
 
 def is_composed(sysfs: Sysfs, device: str) -> bool:
@@ -33,10 +42,100 @@ def is_composed(sysfs: Sysfs, device: str) -> bool:
     return sysfs.read_or(f"sys/block/{device}/dm/uuid", "").startswith(UUID_PREFIX)
 
 
+def all_of(sysfs: Sysfs) -> tuple[str, ...]:
+    """Every composed device, by the kernel's names."""
+    return tuple(name for name in sysfs.names("sys/block") if name.startswith("dm-") and is_composed(sysfs, name))
+
+
+def mapped_name(sysfs: Sysfs, device: str) -> str:
+    """device-mapper's name of a device of the kernel. Raises HostError."""
+    return sysfs.read(f"sys/block/{device}/dm/name")
+
+
+def device_of(sysfs: Sysfs, name: str) -> str | None:
+    """The kernel's name of the composed device with this name, or None."""
+    return next((n for n in all_of(sysfs) if sysfs.read_or(f"sys/block/{n}/dm/name", "") == name), None)
+
+
 def find(sysfs: Sysfs, head: Head) -> str | None:
     """The kernel's name of the composed device, or None."""
-    mapped = (name for name in sysfs.names("sys/block") if name.startswith("dm-"))
-    return next((n for n in mapped if sysfs.read_or(f"sys/block/{n}/dm/name", "") == name_of(head)), None)
+    return device_of(sysfs, name_of(head))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A composed device by device-mapper's name, the label of its head, and the two devices by the kernel's names."""
+
+    name: str
+    head: Head
+    head_device: str
+    head_number: str
+    volume_device: str
+    volume_number: str
+
+    def table(self, *, has_tombstone: bool) -> tuple[Linear, ...]:
+        return heads.table(self.head, self.head_number, self.volume_number, has_tombstone=has_tombstone)
+
+
+def parts(sysfs: Sysfs, device: str) -> Parts:
+    """What the composed device `dm-N` consists of. Raises HostError, or NotOursError if its head says otherwise."""
+    name = mapped_name(sysfs, device)
+    rows = mapper.table(sysfs, name)
+    numbers = (rows[0].device, rows[-1].device) if rows else ("", "")
+    head_device, volume_device = (node_of(sysfs, number) for number in numbers)
+    head = heads.read(sysfs.path(f"dev/{head_device}")) if head_device else None
+    if head is None:
+        raise HostError(f"/dev/{device} shows no head of an adopted volume", code="head.missing")
+    found = Parts(name, head, head_device, numbers[0], volume_device, numbers[1])
+    if name != name_of(head) or rows not in (found.table(has_tombstone=False), found.table(has_tombstone=True)):
+        text = f"/dev/{device} has another table than the head on /dev/{head_device} says: it was not touched"
+        raise NotOursError(text, code="composed.other")
+    return found
+
+
+def node_of(sysfs: Sysfs, number: str) -> str:
+    """The kernel's name of the device with this `major:minor`; empty if there is none."""
+    return (sysfs.target(f"sys/dev/block/{number}") or "").rsplit("/", 1)[-1]
+
+
+def disk_below(sysfs: Sysfs, device: str) -> str | None:
+    """The one disk of the volume below the composed device `dm-N`; None if there are several, or it is not known.
+
+    Only root may ask for a table.
+    """
+    try:
+        rows = mapper.table(sysfs, mapped_name(sysfs, device))
+    except HostError:
+        return None
+    below = node_of(sysfs, rows[-1].device) if rows else ""
+    while lower := sysfs.names(f"sys/class/block/{below}/slaves"):
+        if len(lower) > 1:
+            return None
+        below = lower[0]
+    if sysfs.exists(f"sys/class/block/{below}/partition"):
+        target = sysfs.target(f"sys/class/block/{below}") or ""
+        below = target.split("/")[-2] if target.count("/") > 1 else ""
+    return below or None
+
+
+@contextmanager
+def locked(sysfs: Sysfs, wait: Wait, seconds: float) -> Iterator[None]:
+    """Only one process changes adopted volumes, their heads and what they are composed to. Raises DeviceBusyError.
+
+    The kernel gives the lock free when the last write of a killed holder has ended.
+    """
+    path = sysfs.path(LOCK)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HostError(f"{path} cannot be opened: {error.strerror}", code="adopt.lock") from error
+    try:
+        if not wait(partial(try_lock, descriptor), seconds):
+            raise DeviceBusyError("another process changes an adopted volume", code="adopt.lock")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def adaptive_of(sysfs: Sysfs, head: Head) -> str | None:
@@ -45,51 +144,54 @@ def adaptive_of(sysfs: Sysfs, head: Head) -> str | None:
     return sysfs.link(f"sys/block/{found}/bcache/dev") if found else None
 
 
-def compose(sysfs: Sysfs, head: Head, head_device: str, volume: str, run: Run, wait: Wait) -> str:
+def compose(
+    sysfs: Sysfs, head: Head, head_device: str, volume: str, run: Run, wait: Wait, *, has_tombstone: bool
+) -> str:
     """Make the composed device of two devices of the kernel, and register it. Returns `bcacheN`.
 
     What is there already stays. Raises HostError or NotOursError.
     """
-    wanted = table(head, *(sysfs.read(f"sys/class/block/{name}/dev") for name in (head_device, volume)))
+    numbers = (sysfs.read(f"sys/class/block/{name}/dev") for name in (head_device, volume))
+    wanted = heads.table(head, *numbers, has_tombstone=has_tombstone)
     # Also makes device-mapper's control node.
     run(["modprobe", "--all", "dm_mod", "bcache"], timeout_s=DMSETUP_S)
     composed = find(sysfs, head)
     if composed is not None:
-        shown = run(["dmsetup", "table", name_of(head)], timeout_s=DMSETUP_S).strip()
-        if shown and shown != wanted.strip():
+        live = mapper.table(sysfs, name_of(head))
+        if live and live != wanted:
             text = f"/dev/{composed} has another table than the head of {volume} says: it was not touched"
             raise NotOursError(text, code="composed.other")
-        if not shown:  # whoever made it was killed before it had a table
+        if not live:  # whoever made it was killed before it had a table
             run(["dmsetup", "remove", "--retry", name_of(head)], timeout_s=DMSETUP_S)
             composed = None
     if composed is None:
-        lines = ",".join(wanted.splitlines())
+        lines = ",".join(map(str, wanted))
         concise = f"{name_of(head)},{UUID_PREFIX}{head.uuid},,rw,{lines}"
         run(["dmsetup", "create", "--concise", concise], timeout_s=DMSETUP_S)
-    return _registered(sysfs, head, volume, run, wait)
-
-
-def _registered(sysfs: Sysfs, head: Head, volume: str, run: Run, wait: Wait) -> str:
-    composed = find(sysfs, head)
-    if composed is None:
+    if find(sysfs, head) is None:
         raise HostError(f"dmsetup made no device {name_of(head)}: see `dmesg`", code="composed.missing")
+    return _registered(sysfs, head, (head_device, volume), wait, has_tombstone=has_tombstone)
+
+
+def _registered(sysfs: Sysfs, head: Head, below: tuple[str, str], wait: Wait, *, has_tombstone: bool) -> str:
     if adaptive_of(sysfs, head) is None:
-        _require_same_bytes(sysfs, head, composed, volume)
-        node = sysfs.path(f"dev/{composed}")
+        _require_same_bytes(sysfs, head, *below, has_tombstone=has_tombstone)
+        node = sysfs.path(f"dev/{find(sysfs, head)}")
         blockdev.register(sysfs, node, lambda: adaptive_of(sysfs, head) is not None, wait, blockdev.REGISTER_S)
     return adaptive_of(sysfs, head) or ""
 
 
-def _require_same_bytes(sysfs: Sysfs, head: Head, composed: str, volume: str) -> None:
+def _require_same_bytes(sysfs: Sysfs, head: Head, head_device: str, volume: str, *, has_tombstone: bool) -> None:
     """Compare the first and the last MiB, before anything can mount the device. Raises NotOursError."""
-    first = head.content_sectors * SECTOR
-    nodes = ((sysfs.path(f"dev/{composed}"), first), (sysfs.path(f"dev/{volume}"), 0))
-    size = head.volume.size_sectors * SECTOR
-    length = min(MIB, size)
-    for at in (0, size - length):
-        seen, own = (_read(node, begin + at, length) for node, begin in nodes)
-        if seen != own:
-            text = f"/dev/{composed} does not show the bytes of /dev/{volume}: it was not registered"
+    composed, front = sysfs.path(f"dev/{find(sysfs, head)}"), head.content_sectors * SECTOR
+    own, size = sysfs.path(f"dev/{volume}"), head.volume.size_sectors * SECTOR
+    saved, length = SAVED_SECTORS * SECTOR if has_tombstone else 0, min(MIB, size)
+    # Where it is shown, on which device it lies, where there, and how long it is.
+    pieces = [(0, sysfs.path(f"dev/{head_device}"), head.saved_sector * SECTOR, saved)]
+    pieces += [(saved, own, saved, length - saved), (size - length, own, size - length, length)]
+    for at, node, there, piece in pieces:
+        if _read(composed, front + at, piece) != _read(node, there, piece):
+            text = f"/dev/{find(sysfs, head)} does not show the bytes of /dev/{volume}: it was not registered"
             raise NotOursError(text, code="composed.differs")
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from elastio.core.actions import Effect
 from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, superblock
+from elastio.host import blockdev, composed, superblock
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.usage import Kind, uses
 from elastio.host.view import Backing, find_backing
@@ -31,7 +31,7 @@ def find_unregistered_backing(sysfs: Sysfs, uuid: str) -> str:
     if len(found) != 1:
         return ""
     _, name, _ = found[0]
-    if blockdev.why_no_backing(name):
+    if blockdev.why_no_backing(name) and not composed.is_composed(sysfs, name):
         return ""
     is_free = all(use.kind is Kind.PARTITION for use in uses(sysfs, name))
     return name if is_free else ""

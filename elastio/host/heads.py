@@ -9,7 +9,7 @@ The head lies on a device of its own:
     0         label: magic, version, length, SHA-256 of the block, then JSON; written last
     512 KiB   the label's other slot; the label that is sound and has the higher sequence number is valid
     4 MiB     content: what is shown in front of the volume (1 MiB, bcache's superblock 4 KiB from its begin)
-    6 MiB     not used by this version: room for the volume's own first and last MiB
+    6 MiB     the volume's own first block, while a tombstone is in its place (`tombstone`)
 
 At the head's begin there is nothing that libblkid, udev or bcache recognizes: were the superblock there, udev would
 register the head alone as a backing device, and the kernel would attach a dirty cache to it.
@@ -28,16 +28,21 @@ from pathlib import Path
 from elastio.codec import decode, encode
 from elastio.errors import HostError, NotOursError
 from elastio.host import superblock
+from elastio.host.mapper import Linear
 from elastio.units import KIB, MIB, SECTOR
 
 MAGIC = b"elastio head\r\n\x1a\n"
-VERSION = 1
+# The first version had no tombstones: a release that knows only that one must not touch a volume that has one.
+VERSION, READABLE = 2, (1, 2)
 BLOCK_BYTES = 4 * KIB
 SLOTS = (0, 512 * KIB)
 LEAST_BYTES = 16 * MIB
 # As in a partition, a filesystem behind it stays aligned.
 DATA_OFFSET_SECTORS = MIB // SECTOR
 CONTENT_SECTOR = 4 * MIB // SECTOR
+SAVED_SECTOR = 6 * MIB // SECTOR
+# Of the volume: by its first block ext4 and XFS are recognized.
+SAVED_SECTORS = BLOCK_BYTES // SECTOR
 # Magic, version, length of the JSON, SHA-256 of the block with zeros in this field.
 _PREFIX = struct.Struct("<16sII32s")
 _CHECKSUM = slice(24, 56)
@@ -57,7 +62,10 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`uuid` is the head's own, `backing_uuid` the one in bcache's superblock. Sectors have 512 bytes."""
+    """`uuid` is the head's own, `backing_uuid` the one in bcache's superblock. Sectors have 512 bytes.
+
+    `sequence` grows with each label, and a tombstone is written with each label but the first.
+    """
 
     uuid: str
     backing_uuid: str
@@ -65,6 +73,7 @@ class Head:
     size_sectors: int
     content_sector: int = CONTENT_SECTOR
     content_sectors: int = DATA_OFFSET_SECTORS
+    saved_sector: int = SAVED_SECTOR
     sequence: int = 1
 
 
@@ -85,8 +94,8 @@ def parse(block: bytes) -> Head | None:
     _, version, length, _ = _PREFIX.unpack_from(block)
     if _with_checksum(block) != block:
         raise NotOursError("the label of the head is damaged", code="head.damaged")
-    if version != VERSION:
-        text = f"the label of the head has version {version}, and only {VERSION} is known: use the newer release"
+    if version not in READABLE:
+        text = f"the label of the head has version {version}, and the last known is {VERSION}: use the newer release"
         raise NotOursError(text, code="head.version")
     try:
         head = decode(Head, json.loads(block[_PREFIX.size :][:length]))
@@ -126,11 +135,17 @@ def slot_of(head: Head) -> int:
     return SLOTS[(head.sequence - 1) % len(SLOTS)]
 
 
-def table(head: Head, head_number: str, volume_number: str) -> str:
-    """device-mapper's table of the composed device; the numbers are `major:minor`."""
+def table(head: Head, head_number: str, volume_number: str, *, has_tombstone: bool) -> tuple[Linear, ...]:
+    """The table of the composed device; the numbers are `major:minor`.
+
+    What the volume shows of its first block is the saved one while a tombstone is there.
+    """
     first, whole = head.content_sectors, head.volume.size_sectors
-    in_front = f"0 {first} linear {head_number} {head.content_sector}\n"
-    return f"{in_front}{first} {whole} linear {volume_number} 0\n"
+    content = Linear(0, first, head_number, head.content_sector)
+    if not has_tombstone:
+        return content, Linear(first, whole, volume_number, 0)
+    saved = Linear(first, SAVED_SECTORS, head_number, head.saved_sector)
+    return content, saved, Linear(first + SAVED_SECTORS, whole - SAVED_SECTORS, volume_number, SAVED_SECTORS)
 
 
 def _require_sound(head: Head) -> None:
@@ -138,10 +153,11 @@ def _require_sound(head: Head) -> None:
     labels_end = (SLOTS[-1] + BLOCK_BYTES) // SECTOR
     if (
         head.sequence < 1
-        or head.volume.size_sectors < 1
+        or head.volume.size_sectors <= SAVED_SECTORS
         or head.content_sector < labels_end
         or head.content_sectors < 2 * BLOCK_BYTES // SECTOR
-        or end > head.size_sectors
+        or end > head.saved_sector
+        or head.saved_sector + SAVED_SECTORS > head.size_sectors
     ):
         raise NotOursError("the label of the head names places that it does not have", code="head.places")
 
@@ -170,17 +186,6 @@ def read(node: Path) -> Head | None:
         return None
     finally:
         os.close(descriptor)
-
-
-def require_none(node: Path, shown: str, code: str) -> None:
-    """Raises NotOursError if the device has the head of an adopted volume, sound or damaged."""
-    try:
-        found = read(node)
-    except NotOursError as error:
-        raise NotOursError(f"{shown} has the head of an adopted volume: {error}", code=code) from error
-    if found is not None:
-        text = f"{shown} has the head of the adopted volume with UUID {found.volume.uuid}: nothing was changed"
-        raise NotOursError(text, code=code)
 
 
 def superblock_of(node: Path, head: Head) -> bytes:

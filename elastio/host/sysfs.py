@@ -6,6 +6,7 @@ The root is a parameter so that a recorded tree can stand in for the kernel in t
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import signal
@@ -148,6 +149,18 @@ class Sysfs:
             number = (cause.errno if isinstance(cause, OSError) else None) or LOST
         finally:
             os._exit(number)
+
+    def control(self, name: str, request: int, buffer: bytearray) -> None:
+        """One ioctl(2) on a control node; the answer is in the buffer. Raises HostError with the kernel's reason."""
+        try:
+            descriptor = os.open(self._prefix + name, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.ioctl(descriptor, request, buffer)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            text = f"the kernel refused request {request:#x} to /{name}: {error.strerror}"
+            raise HostError(text, code=_name_of(error)) from error
 
     def ensure(self, name: str, value: str | int) -> None:
         """Write only if the file does not show the value already."""

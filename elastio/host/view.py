@@ -17,7 +17,17 @@ from uuid import UUID
 
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import HostError, NotOursError
-from elastio.host import blockdev, share_limits, superblock, throttle, tuning, usage, write_through_counter
+from elastio.host import (
+    blockdev,
+    composed,
+    recompose,
+    share_limits,
+    superblock,
+    throttle,
+    tuning,
+    usage,
+    write_through_counter,
+)
 from elastio.host.depth import SLOWEST_MB_S, Depths
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import SECTOR
@@ -34,7 +44,7 @@ class Backing:
 
     directory: str  # .../bcache, without a leading slash
     disk: str
-    device: str  # the disk or its partition
+    device: str  # the disk or its partition, or the composed device of an adopted volume
     adaptive: str | None
     nodes: Path  # the directory of device nodes
 
@@ -92,7 +102,8 @@ def registered(sysfs: Sysfs) -> Iterator[tuple[str, Backing]]:
         uuid = sysfs.read_or(f"{directory}/bcache/backing_dev_uuid", "")
         if uuid:
             adaptive = sysfs.link(f"{directory}/bcache/dev")
-            yield uuid, Backing(f"{directory}/bcache", disk, device, adaptive, sysfs.path("dev"))
+            below = composed.disk_below(sysfs, device) if composed.is_composed(sysfs, device) else None
+            yield uuid, Backing(f"{directory}/bcache", below or disk, device, adaptive, sysfs.path("dev"))
 
 
 def _find_again(sysfs: Sysfs, uuid: str, seen: Seen) -> tuple[Backing, ...]:
@@ -141,7 +152,6 @@ def _identity(sysfs: Sysfs, backing: Backing) -> tuple[str, str | None]:
 def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> BackingView:
     directory = backing.directory
     cache_set = sysfs.link(f"{directory}/cache")
-    part = "" if backing.device == backing.disk else f"/{backing.device}"
     state, mode = sysfs.read(f"{directory}/state"), sysfs.shown(f"{directory}/cache_mode")
     available = sysfs.read_or(f"{SETS}/{cache_set}/cache_available_percent", "") if cache_set else ""
     full_speed, limit = tuning.read_flush(sysfs, directory)
@@ -156,7 +166,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> Bac
         dirty_bytes=parse_size(sysfs.read(f"{directory}/dirty_data")),
         writeback_running=sysfs.read(f"{directory}/writeback_running") == "1",
         tuned=tuning.is_tuned(sysfs, directory, backing.disk, cache_set),
-        size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * SECTOR,
+        size_bytes=int(sysfs.read(f"{directory.removesuffix('/bcache')}/size")) * SECTOR,
         depth=depth,
         flush_full_speed=full_speed,
         flush_limit_mb_s=limit,
@@ -169,6 +179,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> Bac
         overflow_bytes=write_through_counter.read(sysfs),
         shared_mb_s=share_limits.shared_mb_s(sysfs),
         superblock_set=None if cache_set or state == CacheState.NO_CACHE else _superblock_set(backing),
+        has_tombstone=recompose.has_tombstone(sysfs, backing.device),
     )
 
 

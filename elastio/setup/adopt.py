@@ -1,6 +1,7 @@
 """Adopt a volume, compose it at boot, and release it: the steps, each repeatable, in an order that a crash may end.
 
-Theory of operation. The volume itself is never written to. The record of the volume is on disk before anything is
+Theory of operation. The volume itself is not written to, but for its first block while it may have a cache
+(`tombstone`). The record of the volume is on disk before anything is
 changed, so whatever ends the command, the next boot or the next command knows what was begun:
 
     adopting    head written, udev hides the volume, composed, registered    after a crash: released
@@ -19,16 +20,16 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import composed, heads, superblock
+from elastio.host import composed, heads, recompose, superblock, tombstone
 from elastio.host.commands import Run
 from elastio.host.heads import DATA_OFFSET_SECTORS
-from elastio.host.locks import try_lock
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records
@@ -36,7 +37,6 @@ from elastio.setup.adopt_plan import Plan, require_same_head, require_sound
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import find, find_head, with_uuid
 
-LOCK = "run/elastio/adopt.lock"
 LOCK_S = 120.0
 APPEAR_S = 180.0
 POLL_S = 2.0
@@ -55,7 +55,7 @@ class Adopter:
 
     def adopt(self, plan: Plan) -> str:
         """Returns `bcacheN`. Raises what the failed step raised; then it was undone, and mounted again."""
-        with self._locked():
+        with composed.locked(self.sysfs, self.wait, LOCK_S):
             if records.load(self.sysfs, plan.volume.uuid) is not None:
                 raise DeviceBusyError("the volume is being adopted by another command", code="adopt.begun")
             if plan.place is not None:
@@ -107,9 +107,19 @@ class Adopter:
             missing = "head" if device else "volume"
             text = f"the {missing} of the adopted volume {record.uuid} is not there: attach it"
             raise HostError(text, code=f"{missing}.missing")
-        adaptive = composed.compose(self.sysfs, record.head, head_device, device, self.run, self.wait)
+        recompose.mend(self.sysfs, composed.name_of(record.head))
+        with self._pair(record, device, head_device, os.O_RDONLY) as pair:
+            has_tombstone, head = pair.has_tombstone(), pair.head
+        devices = (head_device, device, self.run, self.wait)
+        adaptive = composed.compose(self.sysfs, head, *devices, has_tombstone=has_tombstone)
         self._settle()
         return adaptive
+
+    def _pair(
+        self, record: Record, device: str, head_device: str, flags: int = os.O_RDWR
+    ) -> AbstractContextManager[tombstone.Pair]:
+        label = heads.read(self.sysfs.path(f"dev/{head_device}"))
+        return tombstone.Pair.opened(self.sysfs, label or record.head, device, head_device, flags)
 
     def _both(self, record: Record) -> tuple[str | None, str | None]:
         return find(self.sysfs, record.head.volume, self.run), find_head(self.sysfs, record.head)
@@ -123,7 +133,7 @@ class Adopter:
         """
         # Others must not have to wait for a volume that does not come.
         self.wait(partial(self._is_there, uuid), APPEAR_S)
-        with self._locked():
+        with composed.locked(self.sysfs, self.wait, LOCK_S):
             record = records.load(self.sysfs, uuid)
             if record is None:
                 return ""
@@ -149,7 +159,7 @@ class Adopter:
 
     def release(self, record: Record, place: Path | None) -> None:
         """Undo an adoption. `place`: where it is mounted and will be again. Raises ElastioError."""
-        with self._locked():
+        with composed.locked(self.sysfs, self.wait, LOCK_S):
             current = records.load(self.sysfs, record.uuid)
             if current is None:
                 raise ConfigError(f"no volume {record.uuid} is adopted", code="release.none")
@@ -164,9 +174,13 @@ class Adopter:
         composed.require_free(self.sysfs, record.head)
         if head_device is not None:
             self._require_no_cache(record, head_device)
+        covered = self._covered(record, head_device)
         records.save(self.sysfs, replace(record, step=Step.RELEASING))
         composed.take_apart(self.sysfs, record.head, self.run, self.wait)
         if head_device is not None:
+            if covered:
+                with self._pair(record, covered, head_device) as pair:
+                    pair.remove()
             node = self.sysfs.path(f"dev/{head_device}")
             heads.erase(node, partial(self._require_node, head_device))
         records.delete(self.sysfs, record)
@@ -174,6 +188,21 @@ class Adopter:
             # What was read of the volume while it was composed may be older than what was written since.
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
             self._announce(device)
+
+    def _covered(self, record: Record, head_device: str | None) -> str:
+        """The volume, if it has its tombstone; else empty. Raises NotOursError for a copy, HostError without the head.
+
+        The head has its first block.
+        """
+        found = with_uuid(self.sysfs, record.uuid, self.run)
+        if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
+            return ""
+        device = find(self.sysfs, record.head.volume, self.run) or ""
+        if head_device is None:
+            text = f"the first block of /dev/{device} is on the head of the adopted volume {record.uuid}: attach it"
+            raise HostError(text, code="head.missing")
+        with self._pair(record, device, head_device, os.O_RDONLY) as pair:
+            return device if pair.has_tombstone() else ""
 
     def _require_one(self, record: Record) -> None:
         """Raises NotOursError while a copy of the volume is there: a mount by UUID may take either."""
@@ -223,18 +252,3 @@ class Adopter:
 
     def _settle(self) -> None:
         self.run(["udevadm", "settle", f"--timeout={SETTLE_S:.0f}"], timeout_s=SETTLE_S + 5)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        path = self.sysfs.path(LOCK)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise HostError(f"{path} cannot be opened: {error.strerror}", code="adopt.lock") from error
-        try:
-            if not self.wait(partial(try_lock, descriptor), LOCK_S):
-                raise DeviceBusyError("another command adopts or releases a volume", code="adopt.lock")
-            yield
-        finally:
-            os.close(descriptor)

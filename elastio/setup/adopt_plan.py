@@ -11,7 +11,7 @@ from pathlib import Path
 
 from elastio.core.model import Serial
 from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
-from elastio.host import heads, mounts, superblock
+from elastio.host import mounts, superblock, tombstone
 from elastio.host.blockdev import Disk, is_block_device, run_wipefs, why_no_backing
 from elastio.host.commands import Run
 from elastio.host.heads import LEAST_BYTES, Head, Volume
@@ -145,7 +145,7 @@ def _require_kind(device: str, sysfs: Sysfs) -> None:
         raise NotOursError(text, code="adopt.virtual")
     if sysfs.exists(f"{directory}/bcache") or superblock.read(node) is not None:
         raise NotOursError(f"/dev/{device} has a superblock of bcache", code="adopt.bcache")
-    heads.require_none(node, f"/dev/{device}", "adopt.is_head")
+    tombstone.require_none(node, f"/dev/{device}", "adopt.is_head")
     if sysfs.read_or(f"{directory}/ro", "0") != "0":
         raise HostError(f"/dev/{device} is read-only", code="device.read_only")
 
@@ -235,7 +235,7 @@ def _head_device(path: Path, volume: str, block_bytes: int, sysfs: Sysfs, run: R
             f"/dev/{device} is read-only, smaller than {format_size(LEAST_BYTES)}, or has larger blocks than the volume"
         )
         raise HostError(text, code="head.small")
-    heads.require_none(node, f"/dev/{device}", "head.taken")
+    tombstone.require_none(node, f"/dev/{device}", "head.taken")
     signatures = run_wipefs(node, run)
     if signatures:
         raise NotOursError(f"/dev/{device} is not blank ({', '.join(signatures)})", code="head.not_blank")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from elastio.errors import HostError, NotOursError
-from elastio.host import heads
+from elastio.host import heads, tombstone
 from elastio.host.blockdev import NO_BACKING, directories, serial_of
 from elastio.host.commands import Run
 from elastio.host.composed import is_composed
@@ -45,13 +46,19 @@ def probe(sysfs: Sysfs, device: str, run: Run) -> dict[str, str]:
 
 
 def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
-    """The filesystem on the device, and by what the device is told from a copy; None without a filesystem's UUID."""
+    """The filesystem on the device, and by what the device is told from a copy; None without a filesystem's UUID.
+
+    Also where a tombstone is in the place of its first block. Raises NotOursError if that is damaged.
+    """
     found = probe(sysfs, device, run)
-    if not found.get("UUID") or not found.get("TYPE"):
+    kind, uuid = found.get("TYPE", ""), found.get("UUID", "")
+    if not found and (stone := tombstone.read(sysfs.path(f"dev/{device}"))) is not None:
+        kind, uuid = stone.filesystem, stone.volume
+    if not kind or not uuid:
         return None
     return Volume(
-        filesystem=found["TYPE"],
-        uuid=found["UUID"],
+        filesystem=kind,
+        uuid=uuid,
         size_sectors=int(sysfs.read(f"sys/class/block/{device}/size")),
         serial="+".join(serials(sysfs, device)),
         partition=found.get("PART_ENTRY_UUID", ""),
@@ -120,7 +127,7 @@ def find_head(sysfs: Sysfs, wanted: Head) -> str | None:
     if len(found) > 1:
         text = f"{', '.join(f'/dev/{d}' for d, _ in found)} have the same head: detach the copy"
         raise NotOursError(text, code="head.ambiguous")
-    if found and found[0][1] != wanted:
+    if found and replace(found[0][1], sequence=wanted.sequence) != wanted:
         text = f"the head on /dev/{found[0][0]} is not the one that was recorded: nothing was changed"
         raise NotOursError(text, code="head.other")
     return found[0][0] if found else None

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastio.errors import ConfigError
-from elastio.host.composed import is_composed
 from elastio.host.mounts import node_name
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import mounted_at
 from elastio.host.view import registered
 from elastio.units import SECTOR
 
-NO_BOOSTS = "is the composed device of an adopted volume: boosts are not possible on it yet"
 # udev's links of bcache (69-bcache.rules).
 _BY_UUID = "/dev/bcache/by-uuid/"
 
@@ -47,8 +45,7 @@ def all_candidates(sysfs: Sysfs) -> tuple[Candidate, ...]:
     found = []
     for uuid, backing in registered(sysfs):
         size = int(sysfs.read_or(f"{backing.directory.removesuffix('/bcache')}/size", "0")) * SECTOR
-        why_not = NO_BOOSTS if is_composed(sysfs, backing.device) else backing.why_not
-        found.append(Candidate(backing.device, uuid, size, backing.adaptive, why_not))
+        found.append(Candidate(backing.device, uuid, size, backing.adaptive, backing.why_not))
     return tuple(found)
 
 

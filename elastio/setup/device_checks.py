@@ -199,7 +199,7 @@ def adopted(machine: Machine) -> list[CheckResult]:
 def _composed(machine: Machine, record: Record) -> CheckResult:
     adaptive = composed.adaptive_of(machine.sysfs, record.head)
     if adaptive is not None and record.step is adopted_record.Step.COMPOSED:
-        return ok(ADOPTED, f"{record.uuid} is on /dev/{adaptive}, without boosts")
+        return ok(ADOPTED, f"{record.uuid} is on /dev/{adaptive}")
     return fail(
         ADOPTED,
         f"{record.uuid} is not composed (recorded step: {record.step})",

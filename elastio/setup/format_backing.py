@@ -18,7 +18,7 @@ from pathlib import Path
 
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import commands, heads
+from elastio.host import commands, tombstone
 from elastio.host.blockdev import (
     REGISTER,
     SIGNED,
@@ -131,7 +131,7 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool
     if sysfs.read_or(f"{directory}/ro", "0") != "0":
         raise HostError(f"{path} is read-only", code="device.read_only")
     _require_unused(path, name, directory, sysfs)
-    heads.require_none(path, str(path), "device.head")
+    tombstone.require_none(path, str(path), "device.head")
     found = run_wipefs(path, run)
     if found:
         raise NotOursError(

@@ -1,13 +1,12 @@
-"""`ports.CacheHost` and `ports.Counters` on the simulated kernel, with the same refusals as the real ones."""
+"""`ports.CacheHost` on the simulated kernel, with the same refusals as the real ones."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from elastio.core.actions import Effect
-from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, Depth, DiskView, HostView, Serial
 from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
@@ -15,11 +14,12 @@ from elastio.sim.bcache import Bcache, WritebackMode
 from elastio.sim.disk import SimDisk
 from elastio.sim.faults import Fault, FaultInjector, FaultPlan, Kind, Meter, T
 from elastio.sim.kernel import SimKernel
-from elastio.sim.shares import counted
 from elastio.units import MB
 
 # A bypass holds requests back for this long, so that the last dirty data can be flushed.
 HOLD_S = 2.0
+# device-mapper keeps requests waiting for this long.
+MOVE_S = 0.05
 HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.REFUSE: (HostError, "the kernel refused a write to sysfs"),
     Kind.BUSY: (DeviceBusyError, "device or resource busy"),
@@ -128,6 +128,13 @@ class SimHost:
         """Raises DeviceBusyError unless a detach waits for an instant without I/O."""
         self._do("help_detach", self._times.help, lambda _: self._help_detach())
 
+    def write_tombstone(self) -> None:
+        self._do("write_tombstone", self._times.phase, lambda _: self._move_first_block(to_head=True))
+
+    def remove_tombstone(self) -> None:
+        """Raises DeviceBusyError while a cache is attached, or the superblock names one."""
+        self._do("remove_tombstone", self._times.phase, lambda _: self._move_first_block(to_head=False))
+
     def register_backing(self) -> Effect:
         return self._do("register_backing", self._times.register, lambda _: self._register_backing())
 
@@ -179,6 +186,7 @@ class SimHost:
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
             overflow_bytes=bcache.overflow_bytes,
             shared_mb_s=self._kernel.shares.shown_mb_s,
+            has_tombstone=self._kernel.has_tombstone,
             superblock_set=None if bcache.cache_set or bcache.state is CacheState.NO_CACHE else bcache.sb_set,
         )
 
@@ -207,6 +215,8 @@ class SimHost:
         if disk.registered and disk.superblock == backing.cache_set:
             raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
         self._require_not_the_last_cache(disk)
+        if self._kernel.has_tombstone is False:
+            raise DeviceBusyError("the volume could be mounted without its cache", code="tombstone.missing")
         if disk.registered and disk.superblock is not None:
             return disk.superblock
         return self._kernel.format(serial)
@@ -219,6 +229,15 @@ class SimHost:
             return Effect.ALREADY
         self._kernel.register(serial)
         return Effect.CHANGED
+
+    def _move_first_block(self, *, to_head: bool) -> None:
+        kernel, bcache = self._kernel, self._backing_device()
+        if kernel.has_tombstone is None:
+            raise NotOursError("the backing device is no adopted volume", code="tombstone.none")
+        if not to_head and (bcache.state is not CacheState.NO_CACHE or bcache.cache_set or bcache.sb_set):
+            raise DeviceBusyError("the device has a cache: its tombstone stays", code="tombstone.cache")
+        kernel.hold(MOVE_S, reads=True)
+        kernel.has_tombstone = to_head
 
     def _register_backing(self) -> Effect:
         if self._kernel.registered:
@@ -377,22 +396,3 @@ class SimHost:
         if not self._kernel.registered:
             raise HostError("the backing device is not registered with bcache", code="backing.missing")
         return self._kernel.bcache
-
-
-class SimCounters:
-    """`ports.Counters` of the simulated disks. `rights`: which of the two cgroups may cause a boost."""
-
-    def __init__(self, kernel: SimKernel) -> None:
-        self._kernel = kernel
-        self.rights: Callable[[], BoostRights] = lambda: ALL_MAY
-
-    def follow(self, view: HostView) -> None:
-        """Device names do not matter here."""
-
-    def read(self) -> Mapping[str, tuple[int, int]]:
-        """Cumulative (read, written) bytes since boot; those of the cache since its attach."""
-        traffic = self._kernel.traffic
-        devices = {"adaptive": traffic.adaptive, "backing": traffic.backing, "cache": self._kernel.cache_traffic()}
-        read = {name: (t.read, t.written) for name, t in devices.items()}
-        rights = self.rights()
-        return read if rights.is_everybody else {**read, "counted": counted(rights, traffic.adaptive)}

@@ -326,6 +326,11 @@ class SimKernel(Link):
         named = self._superblock.superblock_set
         return named is not None and named != self.bcache.sb_set and self._recoverable(None, named) is None
 
+    def could_be_mounted_alone(self) -> bool:
+        """True if an adopted volume shows its filesystem although a cache is attached to it, or will be at a boot."""
+        named = self.bcache.cache_set or self.bcache.sb_set or self._superblock.superblock_set
+        return self.has_tombstone is False and named is not None
+
     def _recoverable(self, without: Serial | None, named: CacheSetUuid | None) -> CacheContent | None:
         return content_of(named, itertools.chain(self.disks.values(), self.away.values()), without)
 

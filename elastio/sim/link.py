@@ -43,6 +43,7 @@ class KernelSettings:
     unlink_s: float = 0.25  # at least, from "no cache" to the end of a detach
     holds_back: bool = True  # False: no cgroup can be limited, or the device is below LUKS or md
     in_use: bool = False  # mounted, mapped or stacked: it cannot be opened exclusively
+    is_adopted: bool = False
     backing_credits: CreditBucket | None = None  # in place of `backing_mb_s`
     first_credits_bytes: float = 0.0
 
@@ -68,6 +69,7 @@ class Link:
         self.original: BackingDisk | None = None
         self.was_detached_by_hand = False
         self.was_swapped_unseen = False
+        self.has_tombstone = False if settings.is_adopted else None
         self._superblock = SuperblockOnDisk(seed)
         self._held_back_until = self._writes_held_until = self._reads_held_until = 0.0
         self.boots = 0

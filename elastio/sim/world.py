@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from elastio.core.model import CacheMode, Serial, VolumeId
+from elastio.core.boost_rights import ALL_MAY, BoostRights
+from elastio.core.model import CacheMode, HostView, Serial, VolumeId
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CallTiming, CloudTimes, KernelSlots, SimAccount
 from elastio.sim.faults import MODES, FaultPlan, Kind, Meter, ScheduledFault
-from elastio.sim.host import HostTimes, SimCounters, SimHost
+from elastio.sim.host import HostTimes, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
 from elastio.sim.prices import TARIFF
 from elastio.sim.provider import SimProvider
 from elastio.sim.settings import parse_settings
+from elastio.sim.shares import counted
 from elastio.sim.worker import Job, Result, SimWorker
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.strategy.tariff import Tariff
@@ -47,6 +49,25 @@ class WorldSettings:
     size_step_bytes: int = GIB
     tariff: Tariff = TARIFF
     statements: Path | None = None
+
+
+class SimCounters:
+    """`ports.Counters` of the simulated disks. `rights`: which of the two cgroups may cause a boost."""
+
+    def __init__(self, kernel: SimKernel) -> None:
+        self._kernel = kernel
+        self.rights: Callable[[], BoostRights] = lambda: ALL_MAY
+
+    def follow(self, view: HostView) -> None:
+        """Device names do not matter here."""
+
+    def read(self) -> Mapping[str, tuple[int, int]]:
+        """Cumulative (read, written) bytes since boot; those of the cache since its attach."""
+        traffic = self._kernel.traffic
+        devices = {"adaptive": traffic.adaptive, "backing": traffic.backing, "cache": self._kernel.cache_traffic()}
+        read = {name: (t.read, t.written) for name, t in devices.items()}
+        rights = self.rights()
+        return read if rights.is_everybody else {**read, "counted": counted(rights, traffic.adaptive)}
 
 
 class SimWorld:

@@ -75,7 +75,8 @@ class Guest:
         self.fast_serial = f"{name}{lvmcache.FAST_SERIAL}" if setup is Setup.LVMCACHE else ""
         if self.fast_serial:
             disks.append(new_disk(folder, self.fast_serial, self.fixed_cache_bytes))
-        self.own_disks = len(disks)
+        disks += self._more_disks(folder)
+        self.kept = tuple(disk.serial for disk in disks)
         memory_mib = memory_mib or scaled.experiment.workload.memory_mib(scaled)
         self.vm = define_machine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports, power=power)
         self.instance_id = ""
@@ -95,7 +96,7 @@ class Guest:
             device = lvmcache.DEVICE
         self.check([*MAKE_FILESYSTEM[self.filesystem], device], timeout_s=120)
         self.check(["mkdir", "-p", DATA])
-        self.check(["mount", device, DATA])
+        self._mount(device)
         if self.setup is Setup.ADAPTIVE:
             self._start_agent(endpoint)
         self.check(["sync"], timeout_s=60)
@@ -145,6 +146,17 @@ class Guest:
         if len(names) != 1:
             raise GuestError(f"{self.name}: {len(names)} disks show the serial {serial}")
         return names[0]
+
+    def backing_device(self) -> str:
+        """The kernel's name of the backing device."""
+        return self.disk_name()
+
+    def _more_disks(self, folder: Path) -> list[Disk]:
+        """Other disks that the machine always has."""
+        return []
+
+    def _mount(self, device: str) -> None:
+        self.check(["mount", device, DATA])
 
     def _make_adaptive(self, device: str) -> str:
         text = self.check(["elastio", "device", "create", device, "--yes"], timeout_s=120)

@@ -276,7 +276,7 @@ class Trial:
         cache = sum(volume_agbs(volume, self.endpoint.scale) for volume in self.endpoint.volumes())
         cache += sum(agbs(scaled.cache_bytes_s / 1e6, guest.fixed_cache_bytes, total_s) for guest in guests)
         backing = sum(agbs(guest.cap_bytes_s / 1e6, guest.backing_bytes, total_s) for guest in guests)
-        left = len(self.endpoint.live_volumes()) + sum(len(guest.vm.disks()) - guest.own_disks for guest in guests)
+        left = len(self.endpoint.live_volumes()) + sum(len(guest.vm.disks()) - len(guest.kept) for guest in guests)
         verified = [guest.verify() for guest in guests]
         return SetupResult(
             setup=self.setup,

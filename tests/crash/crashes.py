@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -132,7 +133,8 @@ class Run:
         self.scenario, self.acts, self.crash_point = scenario, list(scenario.acts), crash_point
         load = Trace(scenario.load, scenario.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
         statements = recorder.with_name(f"{recorder.name}.statements") if scenario.policy.caps.shared else None
-        settings = WorldSettings(kernel=KERNEL, seed=3, tariff=scenario.tariff, statements=statements)
+        kernel = replace(KERNEL, is_adopted=scenario.adopted)
+        settings = WorldSettings(kernel=kernel, seed=3, tariff=scenario.tariff, statements=statements)
         self.world = SimWorld(settings, load)
         if scenario.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
@@ -198,6 +200,7 @@ class Run:
         assert held < self.held_s, f"writes stay held back: {self.sim.standing()}"
         broken = self.way.broken() or self.shares.broken() or self.caps.broken() or self.speed.broken()
         assert not broken, f"{broken}: {self.sim.standing()}"
+        assert not self.world.kernel.could_be_mounted_alone(), f"without its cache: {self.sim.standing()}"
         left = self.world.volumes_left()
         if self.operator is not None:
             self.operator.ask()
@@ -242,7 +245,9 @@ class Run:
         assert self.world.volumes_left() == 0
         assert not is_held_back(self.sim), "applications are held back at rest"
         assert not self.world.lost(power_cut=True), "something was released before it was durable"
-        assert self.world.kernel.bcache.sb_set in (None, self.sim.state.failed_clean_set)
+        kernel = self.world.kernel
+        assert kernel.bcache.sb_set in (None, self.sim.state.failed_clean_set)
+        assert not kernel.has_tombstone or kernel.bcache.sb_set, "a tombstone stays"
         wall = self.world.clock.wall()
         ends = [cycle.closed_wall for cycle in self.ledger.cycles(0.0, wall + TOMORROW_S) if cycle.opened_wall]
         assert None not in ends, "a bill runs on for ever"

@@ -39,13 +39,14 @@ class Scenario:
     at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
     `learned_s`: earlier bursts are in the ledger, from which one is expected at this second of the run.
     `moved`: another machine has died dirty, and the cache is taken over. `beside`: the load of another device of the
-    machine, whose agent has the same settings and is never disturbed.
+    machine, whose agent has the same settings and is never disturbed. `adopted`: the volume had its filesystem before.
     """
 
     load: tuple[Segment, ...]
     acts: tuple[tuple[Callable[[Simulation], bool], Callable[[Simulation], None]], ...] = ()
     orphan: bool = False
     moved: bool = False
+    adopted: bool = False
     volumes: int = 1
     policy: Policy = POLICY
     blocks: int = MANY_BLOCKS
@@ -157,4 +158,5 @@ SCENARIOS = {
     ),
     "orphan": Scenario((QUIET,), orphan=True),
     "taken over": Scenario((*FIRST_LOAD, Segment(6, 60), QUIET), moved=True),
+    "adopted": Scenario(BURST, adopted=True, blocks=FEW_BLOCKS),
 }

@@ -23,7 +23,7 @@ ONE_OF = 97
 SLOWEST_FIRST = (
     *("filled", "held", "shared", "slower", "second burst", "capped", "beside", "learned", "expected", "boost again"),
     *("shutdown", "stop while flushing", "stop while boosting", "written again", "shares", "boost", "taken over"),
-    *("pause", "operator", "orphan"),
+    *("adopted", "pause", "operator", "orphan"),
 )
 
 

@@ -91,7 +91,7 @@ class Target:
 
     def state(self) -> str:
         """bcache's state of the backing device."""
-        return self.lab.guest.check(["cat", f"/sys/block/{self.lab.guest.disk_name()}/bcache/state"])
+        return self.lab.guest.check(["cat", f"/sys/block/{self.lab.guest.backing_device()}/bcache/state"])
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], what: str, seconds: float = 240) -> dict[str, Any]:
         """As `Guest.wait_for`, but a failure shows the agent's status."""

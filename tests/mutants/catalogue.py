@@ -6,6 +6,7 @@ was thrown away; the mutants "everywhere" break all of them.
 
 from __future__ import annotations
 
+from .adopted import ADOPTED
 from .beyond import BEYOND, by_test
 from .learning import LEARNS
 from .mutant import Mutant, Patch
@@ -325,5 +326,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *LEARNS,
     *SPENDING,
     *TOGETHER,
+    *ADOPTED,
     *BEYOND,
 )

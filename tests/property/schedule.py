@@ -23,7 +23,9 @@ MOVED = 0.15
 LEARNS = 0.3
 # Of the smallest cache: from what one boost takes at the least.
 CAP_LEAST_S, CAP_MOST_S = 60, 240
-KINDS = ("wild", "rewrites", "money", "shares", "beside", "moved", "learns")
+# The share of schedules with an adopted volume.
+ADOPTED = 0.2
+KINDS = ("wild", "rewrites", "money", "shares", "beside", "moved", "learns", "adopted")
 HAPPENINGS = (
     *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
     *("quiesce", "unquiesce", "shutdown", "recover", "gc", "expect"),
@@ -48,7 +50,7 @@ class Schedule:
     `rewrites`: the load writes the same few blocks again and again. `money`: `policy.model` is money. `shares`: cgroups
     share the device. `beside`: another device of the machine boosts, too; it shares the `cap`, if there is one.
     `moved`: another machine has died before with a dirty cache, which this one takes over. `learns`: the bandwidth of
-    the next cache is learned, which money decides by itself.
+    the next cache is learned, which money decides by itself. `adopted`: the volume had its filesystem before.
 
     What is newer is drawn later, so a seed has the load, faults and happenings that it had before.
     """
@@ -65,6 +67,7 @@ class Schedule:
     moved: bool = False
     cap: Cap | None = None
     learns: bool = False
+    adopted: bool = False
 
     @property
     def horizon_s(self) -> float:
@@ -121,6 +124,7 @@ class Schedule:
             plan = FaultPlan(plan.faults, (*plan.scheduled, spoilt))
         moved, learns = draw.random() < MOVED, draw.random() < LEARNS and not money
         drawn = {"wild": wild, "rewrites": rewrites, "money": money, "shares": shares, "learns": learns}
+        drawn["adopted"] = draw.random() < ADOPTED and not moved
         return cls(seed, load, plan.spec(), tuple(happens), **drawn, beside=beside, moved=moved, cap=cap)
 
 

@@ -111,6 +111,11 @@ def _as_drawn(policy: Policy, schedule: Schedule) -> Policy:
     return replace(policy, bandwidth=BOUNDS) if schedule.learns else policy
 
 
+def _settings(schedule: Schedule, statements: Path | None) -> WorldSettings:
+    kernel = replace(KERNEL, is_adopted=schedule.adopted)
+    return WorldSettings(kernel=kernel, seed=schedule.seed, statements=statements)
+
+
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
@@ -128,8 +133,7 @@ class Storm:
         span = (FEW_BLOCKS if schedule.rewrites else MANY_BLOCKS) * KERNEL.block_bytes
         self.load = (*FIRST_LOAD, *schedule.load) if schedule.moved else schedule.load
         load = Trace((*self.load, Segment(FOREVER_S, 0)), span, KERNEL.block_bytes)
-        settings = WorldSettings(kernel=KERNEL, seed=schedule.seed, statements=statements)
-        self.world = SimWorld(settings, load)
+        self.world = SimWorld(_settings(schedule, statements), load)
         self.moved = moved = die_dirty(self.world, policy) if schedule.moved else None
         self.world.faults.begin(self.plan)
         policy = _as_drawn(policy, schedule)
@@ -185,6 +189,7 @@ class Storm:
         assert held < HELD_S + self._failing_s, f"writes stay held back: {self._where()}"
         broken = self._way.broken() or self.caps.broken() or self._speed.broken()
         assert not broken, f"{broken}: {self._where()}"
+        assert not self.world.kernel.could_be_mounted_alone(), f"without its cache: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
         if not left:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self._where()}"
@@ -248,6 +253,8 @@ class Storm:
             return
         assert not is_held_back(self.sim), f"applications are held back at rest: {self._where()}"
         assert self.world.volumes_left() == 0, self._where()
+        kernel = self.world.kernel
+        assert not kernel.has_tombstone or kernel.bcache.sb_set, f"a tombstone stays: {self._where()}"
         self._check_caps()
         assert not self.world.lost(power_cut=True), self._where()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from elastio_testbed.console import Say
 from elastio_testbed.faults.plan import PlannedRun
@@ -24,19 +25,19 @@ def carry_out(
     guests: int = 1,
     keep: Callable[[Sequence[RunResult]], None] = lambda _: None,
     suite: str | None = None,
-    devices: int = 1,
+    **lab: Any,
 ) -> Sequence[RunResult]:
     """The results of all runs in the order of their numbers; `keep` gets those known so far after each run.
 
-    Runs are dealt to the guests in turn. `devices` as in `Runner`. Raises HypervisorError if no guest can be started,
-    and ImageError if there is no image to boot.
+    Runs are dealt to the guests in turn. `lab`: options of the `Lab`. Raises HypervisorError if no guest can be
+    started, and ImageError if there is no image to boot.
     """
     results: list[RunResult] = []
     image, adding = build_guest_image(suite=suite), Lock()
     say(f"guests on {chosen_hypervisor()}")
 
     def take(runs: Sequence[PlannedRun]) -> None:
-        with Runner(image, seed, evidence, say, devices) as runner:
+        with Runner(image, seed, evidence, say, **lab) as runner:
             for result in runner.carry_out(runs):
                 with adding:
                     results.append(result)

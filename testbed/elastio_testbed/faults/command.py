@@ -37,6 +37,7 @@ from elastio_testbed.options import guest_options, json_option, seed_option
     show_default=True,
     help="Adaptive devices of each guest. Faults strike the first one; the second boosts beside it.",
 )
+@click.option("--adopted", is_flag=True, help="The volume had its file system before it was adopted.")
 @click.option("--list", "is_list", is_flag=True, help="Print the plan and run nothing.")
 @json_option
 @guest_options
@@ -45,6 +46,7 @@ def faults(
     seed: int,
     guests: int,
     devices: int,
+    adopted: bool,
     is_list: bool,
     json_path: Path | None,
     suite: str | None,
@@ -61,13 +63,14 @@ def faults(
     from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
 
     def document(results: Sequence[RunResult]) -> dict[str, object]:
-        return {**guests_on(suite), "devices": devices, **summary(seed, results)}
+        return {**guests_on(suite), "devices": devices, "adopted": adopted, **summary(seed, results)}
 
     def keep(results: Sequence[RunResult]) -> None:
         write_json(json_path, document(results))
 
     with click_errors():
-        results = carry_out(wanted, seed, folder, progress(), guests=guests, keep=keep, suite=suite, devices=devices)
+        lab = {"devices": devices, "adopted": adopted}
+        results = carry_out(wanted, seed, folder, progress(), guests=guests, keep=keep, suite=suite, **lab)
     conclude(document(results))
 
 

@@ -129,7 +129,7 @@ class FaultTarget(ABC):
 
     def device(self) -> str:
         """The name of the adaptive device, empty while there is none."""
-        script = f"basename $(readlink /sys/block/{self.guest.disk_name()}/bcache/dev) 2>/dev/null; true"
+        script = f"basename $(readlink /sys/block/{self.guest.backing_device()}/bcache/dev) 2>/dev/null; true"
         return self.guest.check(["sh", "-c", script])
 
     def takes_writes(self) -> bool:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from elastio_testbed.adopted import AdoptedGuest
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Setup
 from elastio_testbed.faults.fault_target import (
@@ -39,10 +40,10 @@ class Lab(FaultTarget):
         fixed_cache_gb: float | None = None,
         beside: Lab | None = None,
         devices: int = 1,
+        adopted: bool = False,
     ) -> None:
-        """Nothing runs before `prepare`. `fixed_cache_gb` as in `Plan`; `beside`: the guest whose cloud is used too.
-
-        `devices` 2: with a `Neighbour`.
+        """Nothing runs before `prepare`. `fixed_cache_gb` as in `Plan`; `beside`: the guest whose cloud is used too;
+        `devices` 2: with a `Neighbour`; `adopted`: an `AdoptedGuest`.
         """
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +53,7 @@ class Lab(FaultTarget):
         self._owns_cloud = beside is None
         self.cloud: Ec2Endpoint = self._own_cloud() if beside is None else beside.cloud
         records, triggers = folder / "records.port", folder / "triggers.port"
-        guest = Guest(
+        guest = (AdoptedGuest if adopted else Guest)(
             image,
             folder / "vm",
             "vm0" if beside is None else "vm1",
@@ -103,7 +104,7 @@ class Lab(FaultTarget):
     def leaked(self) -> tuple[str, ...]:
         """See `FaultTarget`."""
         volumes = {volume.serial: volume.id for volume in self.cloud.live_volumes()}
-        disks = [serial for serial in self.guest.vm.disks() if serial not in (self.guest.serial, SERIAL)]
+        disks = [serial for serial in self.guest.vm.disks() if serial not in (*self.guest.kept, SERIAL)]
         return tuple(sorted({*volumes.values(), *(volumes.get(serial, serial) for serial in disks)}))
 
     # --- power -------------------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ class Runner:
     `devices` 2: a second device boosts in the guest, and what it loses or leaves counts as well.
     """
 
-    def __init__(self, image: GuestImage, seed: int, evidence: Path, say: Say, devices: int = 1) -> None:
+    def __init__(self, image: GuestImage, seed: int, evidence: Path, say: Say, **lab: Any) -> None:
         self._image, self._seed, self.evidence, self._say = image, seed, evidence, say
-        self._devices = devices
+        self._options = lab
         self._scratch = scratch_folder("elastio-faults-")
         self._folder = Path(self._scratch.name)
         self._lab: Lab | None = None
@@ -98,7 +98,7 @@ class Runner:
     def _booted(self) -> Lab:
         self._made += 1
         self._say(f"booting guest {self._made}")
-        lab = Lab(self._image, self._folder / f"lab{self._made}", self._seed, devices=self._devices)
+        lab = Lab(self._image, self._folder / f"lab{self._made}", self._seed, **self._options)
         with ExitStack() as undo:
             undo.enter_context(lab)
             lab.prepare()

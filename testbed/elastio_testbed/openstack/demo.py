@@ -153,7 +153,7 @@ class NovaGuest(Guest):
         self.serial = self.backing_uuid = ""
         self.instance_id = machine.server.id
         self.sample_interval_s = scaled.sample_interval_s
-        self.fast_serial, self.own_disks = "", 1
+        self.fast_serial, self.kept = "", (self.serial,)
 
     @property
     def backing_gib(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,13 @@ from elastio.core.actions import (
     LimitWrites,
     RegisterBacking,
     ReleaseCacheDisk,
+    RemoveTombstone,
     SetFlush,
     StartWithoutCache,
     TagVolume,
     TakeOverVolume,
     WakeWriteback,
+    WriteTombstone,
 )
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.invariants import check
@@ -93,6 +96,8 @@ ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (DetachCacheSet(SET), BOOSTED, host(drained(dirty_bytes=1), FORMATTED)),  # the kernel flushes it first
     (RELEASE, BOOSTED, host(backing(), REGISTERED)),
     (RegisterBacking(), BOOSTED, host(None)),
+    (WriteTombstone(), cycle(), host(backing(has_tombstone=False))),
+    (INSTALL, cycle(), host(backing(has_tombstone=True), disk())),
     (TagVolume(VOLUME_ID, VolumeTag.DIRTY), BOOSTED, host(cached(), FORMATTED)),
     (TagVolume(VOLUME_ID, VolumeTag.CLEAN), RELEASED, host(backing())),
 ]
@@ -205,6 +210,12 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("not been made durable", TagVolume(VOLUME_ID, VolumeTag.CLEAN), BOOSTED, host(backing())),
     ("not this cycle's", TagVolume(VolumeId("vol-2"), VolumeTag.CLEAN), RELEASED, host(backing())),
     ("no cache of this agent", RegisterBacking(), cycle(), host(None)),
+    ("without its cache", INSTALL, cycle(), host(backing(has_tombstone=False), disk())),
+    ("no adopted volume", WriteTombstone(), cycle(), host(backing())),
+    ("no adopted volume, or unknown", WriteTombstone(), cycle(), None),
+    ("no cache is to be attached", WriteTombstone(), None, host(backing(has_tombstone=False))),
+    ("not idle", RemoveTombstone(), None, host(backing(has_tombstone=True))),
+    ("a cycle", RemoveTombstone(), cycle(), host(backing(has_tombstone=True))),
     ("no operator accepted the loss", StartWithoutCache(VOLUME_ID), BOOSTED, host(MISSING)),
     ("dirty data was on it", DELETE, replace(BOOSTED, may_lack_data=True), host(backing())),
     ("dirty data was on it", DETACH, replace(BOOSTED, may_lack_data=True), host(backing())),
@@ -217,6 +228,35 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("gone past it", AttachVolume(VOLUME_ID), cycle(times=Timestamps(installing=NOW)), host(FAILED_CLEAN)),
     ("still attached", RELEASE, BOOSTED, host(drained(), FORMATTED)),
 ]
+
+
+ADOPTED = backing(has_tombstone=True)
+
+
+def check_removal(view: HostView | None, **changes: Any) -> None:
+    before = replace(state(Phase.IDLE, None), **{"recovered": True, **changes})
+    check(Decision(before, (RemoveTombstone(),)), seen(view), POLICY)
+
+
+def test_a_tombstone_is_removed_where_nobody_can_need_it() -> None:
+    check_removal(host(ADOPTED))
+
+
+@pytest.mark.parametrize(
+    ("view", "changes"),
+    [
+        (None, {}),
+        (host(backing()), {}),
+        (host(ADOPTED), {"recovered": False}),
+        (host(ADOPTED), {"cycle": cycle()}),
+        (host(replace(ADOPTED, cache_set=SET)), {}),
+        (host(replace(ADOPTED, state=CacheState.CLEAN)), {}),
+        (host(replace(ADOPTED, state=CacheState.DIRTY, running=False)), {}),
+    ],
+)
+def test_a_tombstone_stays_where_there_may_be_a_cache(view: HostView | None, changes: dict[str, Any]) -> None:
+    with refused(InvariantError, "action.RemoveTombstone"):
+        check_removal(view, **changes)
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_without_memory_nothing_is_written_and_nothing_registered(tree: Tree, ho
 
 def test_a_set_that_comes_back_waits_for_its_memory(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
-    cache_set = host._make_cache(host._require_disk(SERIAL), 512)
+    cache_set = host._format_cache(host._require_disk(SERIAL), host._backing(), CACHE_BYTES)
     tree.kernel.lay(FREE_BLOCKS, shown(row("Movable", {5: 60})))
     with refused(HostError, "memory.fragmented"):
         host.register_cache(SERIAL, cache_set)

@@ -15,6 +15,8 @@ from elastio.host.heads import (
     DATA_OFFSET_SECTORS,
     LEAST_BYTES,
     MAGIC,
+    SAVED_SECTOR,
+    SAVED_SECTORS,
     SLOTS,
     Head,
     Volume,
@@ -30,7 +32,13 @@ from tests.fixtures.heads import BACKING, HEAD, VOLUME
 
 texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=80)
 volumes = st.builds(
-    Volume, st.sampled_from(["ext4", "xfs"]), st.uuids().map(str), st.integers(1, 2**50), texts, texts, texts
+    Volume,
+    st.sampled_from(["ext4", "xfs"]),
+    st.uuids().map(str),
+    st.integers(SAVED_SECTORS + 1, 2**50),
+    texts,
+    texts,
+    texts,
 )
 heads = st.builds(
     Head,
@@ -42,13 +50,11 @@ heads = st.builds(
 )
 
 
-def mapped(head: Head, sector: int) -> tuple[str, int]:
+def mapped(head: Head, sector: int, *, has_tombstone: bool = False) -> tuple[str, int]:
     """Device and sector that the kernel's `linear` target reads for a sector of the composed device."""
-    for line in table(head, "8:1", "8:2").splitlines():
-        begin, length, target, device, offset = line.split()
-        assert target == "linear"
-        if int(begin) <= sector < int(begin) + int(length):
-            return device, int(offset) + sector - int(begin)
+    for row in table(head, "8:1", "8:2", has_tombstone=has_tombstone):
+        if row.begin <= sector < row.begin + row.length:
+            return row.device, row.offset + sector - row.begin
     raise AssertionError(f"sector {sector} is not mapped")
 
 
@@ -83,6 +89,17 @@ def test_the_adaptive_device_shows_exactly_the_volume(head: Head, data: st.DataO
         mapped(head, DATA_OFFSET_SECTORS + sectors)
 
 
+@given(heads, st.data())
+def test_with_a_tombstone_all_but_the_first_block_is_the_volume(head: Head, data: st.DataObject) -> None:
+    sectors = head.volume.size_sectors
+    for sector in (SAVED_SECTORS, sectors - 1, data.draw(st.integers(SAVED_SECTORS, sectors - 1))):
+        assert mapped(head, DATA_OFFSET_SECTORS + sector, has_tombstone=True) == ("8:2", sector)
+    saved = [mapped(head, DATA_OFFSET_SECTORS + sector, has_tombstone=True) for sector in range(SAVED_SECTORS)]
+    assert saved == [("8:1", SAVED_SECTOR + sector) for sector in range(SAVED_SECTORS)]
+    with pytest.raises(AssertionError):
+        mapped(head, DATA_OFFSET_SECTORS + sectors, has_tombstone=True)
+
+
 @given(heads, st.integers(0, DATA_OFFSET_SECTORS - 1))
 def test_what_is_in_front_of_the_volume_lies_in_the_head_and_on_no_label(head: Head, sector: int) -> None:
     device, at = mapped(head, sector)
@@ -105,7 +122,9 @@ def test_the_head_alone_has_no_superblock_where_bcache_looks_for_one() -> None:
         replace(HEAD, content_sector=HEAD.size_sectors - 8),
         replace(HEAD, content_sectors=8),
         replace(HEAD, size_sectors=CONTENT_SECTOR),
-        replace(HEAD, volume=replace(VOLUME, size_sectors=0)),
+        replace(HEAD, volume=replace(VOLUME, size_sectors=SAVED_SECTORS)),
+        replace(HEAD, saved_sector=CONTENT_SECTOR),
+        replace(HEAD, saved_sector=HEAD.size_sectors - 1),
         replace(HEAD, sequence=0),
     ],
 )
@@ -130,9 +149,13 @@ def versioned(version: int) -> bytes:
 
 def test_a_newer_version_is_refused_also_beside_a_known_one() -> None:
     with refused(NotOursError, "head.version"):
-        parse(versioned(2))
+        parse(versioned(3))
     with refused(NotOursError, "head.version"):
-        valid([serialize(HEAD), versioned(2)])
+        valid([serialize(HEAD), versioned(3)])
+
+
+def test_a_label_of_the_first_version_is_read() -> None:
+    assert parse(versioned(1)) == HEAD
 
 
 def test_the_label_with_the_higher_sequence_number_is_valid_and_a_change_keeps_the_one_before() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from elastio.errors import HostError, NotOursError
-from elastio.host import heads, superblock
+from elastio.host import heads, superblock, tombstone
 from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import run
 from elastio.host.heads import BLOCK_BYTES, LEAST_BYTES, SLOTS, serialize
@@ -79,10 +79,10 @@ def test_a_write_that_ends_before_the_label_leaves_no_head(node: Path, monkeypat
 
 
 def test_a_device_without_a_head_passes_and_one_with_a_head_or_a_damaged_one_does_not(node: Path) -> None:
-    heads.require_none(node, "/dev/vdh", "x")
-    heads.require_none(node.with_name("gone"), "/dev/gone", "x")
+    tombstone.require_none(node, "/dev/vdh", "x")
+    tombstone.require_none(node.with_name("gone"), "/dev/gone", "x")
     for label in (serialize(HEAD), serialize(HEAD)[:-1] + b"x"):
         for slot in SLOTS:
             node.write_bytes(bytes(slot) + label + bytes(LEAST_BYTES - slot - BLOCK_BYTES))
             with refused(NotOursError, "x"):
-                heads.require_none(node, "/dev/vdh", "x")
+                tombstone.require_none(node, "/dev/vdh", "x")

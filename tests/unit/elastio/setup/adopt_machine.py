@@ -11,10 +11,11 @@ from pathlib import Path
 
 from elastio.errors import HostError
 from elastio.host.heads import CONTENT_SECTOR, DATA_OFFSET_SECTORS, LEAST_BYTES
-from elastio.host.sysfs import Sysfs
+from elastio.host.tombstone import INTRODUCTION
 from elastio.setup.adopt import Adopter
 from elastio.setup.adopt_plan import RULES_FILE, UNIT, Plan, plan
 from elastio.units import MIB, SECTOR
+from tests.fixtures.device_mapper import MappedSysfs
 
 UUID = "6d0c4a57-9d55-4f3a-8b1c-2d3e0b6f4c1e"
 VOLUME_BYTES = 2 * MIB
@@ -40,7 +41,7 @@ class AdoptMachine:
     cut_at: int = -1
 
     def __post_init__(self) -> None:
-        self.sysfs = Sysfs(self.root)
+        self.sysfs = MappedSysfs(self.root)
         self.disk("vdb", 16, "volume0123456789abcd", os.urandom(64) * (VOLUME_BYTES // 64))
         self.disk("vdh", 32, "head0123456789abcdef", bytes(LEAST_BYTES))
         self.lay("proc/self/mountinfo", ROOT)
@@ -125,6 +126,7 @@ class AdoptMachine:
     def boot(self) -> None:
         """What only the kernel knew is gone, and the unit runs."""
         self.cut_at = -1
+        self.sysfs.forget()
         for name in ("dm-0", "bcache0"):
             shutil.rmtree(self.sysfs.path(f"sys/block/{name}"), ignore_errors=True)
             self.sysfs.path(f"sys/class/block/{name}").unlink(missing_ok=True)
@@ -153,7 +155,7 @@ class AdoptMachine:
             raise HostError(f"`{argv[0]}` failed (1): no", code="program.failed")
         if argv[0] == "blkid":
             shown = self.found.get(Path(argv[-1]).name)
-            if shown is None:
+            if shown is None or Path(argv[-1]).read_bytes().startswith(INTRODUCTION.encode()):
                 raise HostError("`blkid` failed (2): nothing", code="program.failed")
             return "".join(f"{key}={value}\n" for key, value in shown.items())
         if argv[0] == "wipefs":
@@ -181,15 +183,11 @@ class AdoptMachine:
         if argv[1] == "remove":
             assert not self.sysfs.exists("sys/block/dm-0/bcache"), "EBUSY"
             shutil.rmtree(self.sysfs.path("sys/block/dm-0"))
+            self.sysfs.forget()
         if argv[1] == "create":
             name, uuid, _, mode, *table = argv[-1].split(",")
-            sectors = VOLUME_BYTES // SECTOR
-            first, second = f"0 2048 linear 240:32 {CONTENT_SECTOR}", f"2048 {sectors} linear 240:16 0"
-            assert (mode, table) == ("rw", [first, second])
-            self.lay("sys/block/dm-0/dm/name", name)
-            self.lay("sys/block/dm-0/dm/uuid", uuid)
-            content = self.head[CONTENT_SECTOR * SECTOR :][: DATA_OFFSET_SECTORS * SECTOR]
-            self.sysfs.path("dev/dm-0").write_bytes(content + self.volume)
-        if argv[1] == "table":
-            return f"0 2048 linear 240:32 {CONTENT_SECTOR}\n2048 {VOLUME_BYTES // SECTOR} linear 240:16 0\n"
+            assert mode == "rw"
+            rows = [(int(row[0]), int(row[1]), row[3], int(row[4])) for row in map(str.split, table)]
+            assert (rows[0], rows[-1][2]) == ((0, DATA_OFFSET_SECTORS, "240:32", CONTENT_SECTOR), "240:16")
+            self.sysfs.create("dm-0", name, uuid, rows)
         return ""

@@ -12,10 +12,11 @@ import pytest
 
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import superblock
+from elastio.host.composed import LOCK
 from elastio.host.heads import CONTENT_SECTOR, LEAST_BYTES, SLOTS
 from elastio.host.locks import try_lock
 from elastio.setup import adopted_record
-from elastio.setup.adopt import APPEAR_S, LOCK, POLL_S, Adopter
+from elastio.setup.adopt import APPEAR_S, POLL_S, Adopter
 from elastio.setup.adopted_record import Record
 from elastio.units import MIB, SECTOR
 from tests.fixtures.errors import refused

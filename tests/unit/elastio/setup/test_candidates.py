@@ -12,7 +12,7 @@ from elastio.host import blockdev
 from elastio.host.bcache import BcacheHost
 from elastio.host.failed_cache import find_unregistered_backing
 from elastio.host.view import find_backing, find_backings
-from elastio.setup.candidates import NO_BOOSTS, all_candidates, candidates, choose
+from elastio.setup.candidates import all_candidates, candidates, choose
 from elastio.setup.check_result import Machine
 from elastio.setup.device_checks import device as check
 from elastio.setup.format_backing import verify
@@ -76,11 +76,40 @@ def test_a_virtual_device_is_refused_by_init_with_the_reason(device: str, wanted
         choose(all_candidates(kernel), wanted)
 
 
-def test_an_adopted_volume_has_no_boosts_and_set_up_says_so(kernel: Kernel) -> None:
+def compose(kernel: Kernel, volume: str) -> None:
+    """dm-3 is composed of a head on vdh and a volume."""
     lay(kernel, "dm-3")
-    kernel.lay("sys/block/dm-3/dm/uuid", "ELASTIO-5a3f0c1e")
-    (found,) = all_candidates(kernel)
-    assert found.why_not == NO_BOOSTS
+    kernel.block("vdh", 2**24, "254:96")
+    kernel.tie("sys/dev/block/254:96", "sys/block/vdh")
+    kernel.tie("sys/class/block/vdh", "sys/block/vdh")
+    kernel.tie("sys/dev/block/254:80", f"sys/class/block/{volume}")
+    rows = [(0, 2048, "254:96", 8192), (2048, BACKING_BYTES // 512, "254:80", 0)]
+    kernel.create("dm-3", "elastio-5a3f0c1e", "ELASTIO-5a3f0c1e", [])
+    kernel._change("elastio-5a3f0c1e", live=rows)
+
+
+@pytest.mark.parametrize("volume", ["vdf", "vdf1", "dm-7"])
+def test_the_disk_below_an_adopted_volume_is_the_one_with_the_queue_and_the_serial(volume: str, kernel: Kernel) -> None:
+    kernel.block("vdf", BACKING_BYTES, "254:80")
+    kernel.tie("sys/class/block/vdf", "sys/block/vdf")
+    kernel.lay("sys/block/vdf/vdf1/partition", 1)
+    kernel.tie("sys/class/block/vdf1", "sys/block/vdf/vdf1")
+    kernel.lay("sys/block/dm-7/dm/uuid", "LVM-x")
+    kernel.tie("sys/class/block/dm-7", "sys/block/dm-7")
+    kernel.tie("sys/block/dm-7/slaves/vdf1", "sys/block/vdf/vdf1")
+    compose(kernel, volume)
+    (found,) = find_backings(kernel, BACKING_UUID)
+    assert (found.disk, found.device, found.adaptive) == ("vdf", "dm-3", "bcache0")
+    assert choose(all_candidates(kernel), "/dev/bcache0").device == "dm-3"
+
+
+def test_an_adopted_volume_on_several_disks_is_not_used(kernel: Kernel) -> None:
+    kernel.lay("sys/block/dm-7/dm/uuid", "LVM-x")
+    kernel.tie("sys/class/block/dm-7", "sys/block/dm-7")
+    for disk in ("vdf", "vdg"):
+        kernel.block(disk, BACKING_BYTES, "254:80")
+        kernel.tie(f"sys/block/dm-7/slaves/{disk}", f"sys/block/{disk}")
+    compose(kernel, "dm-7")
     with refused(ConfigError, "device.virtual"):
         choose(all_candidates(kernel), None)
     assert (candidates(kernel), find_backings(kernel, BACKING_UUID)) == ((), ())

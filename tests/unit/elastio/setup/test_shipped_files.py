@@ -21,6 +21,7 @@ from elastio.config.paths import (
 from elastio.config.sections import AgentSection
 from elastio.control.exit_codes import Exit
 from elastio.host.composed import UUID_PREFIX
+from elastio.host.tombstone import FORM
 from elastio.setup.agent_checks import METADATA, METADATA_RULES
 from elastio.setup.kernel_checks import CUTOFFS
 
@@ -74,7 +75,6 @@ def test_the_service_may_write_where_the_defaults_point() -> None:
     ("key", "value"),
     [
         ("ProtectHome", "read-only"),  # it sees every mount
-        ("DeviceAllow", "block-* rw"),
         ("ProtectControlGroups", "no"),  # it may hold writes back for a moment
         ("IOAccounting", "yes"),
         # Requests are released before each start and after each end; a failure may keep no agent from starting.
@@ -221,9 +221,20 @@ def test_a_named_timer_is_announced_again_and_again() -> None:
     assert timer["Install"]["WantedBy"] == "timers.target"
 
 
+@pytest.mark.parametrize("name", ["elastiod.service", "elastiod@.service"])
+def test_the_service_may_open_block_devices_and_the_control_node_of_device_mapper(name: str) -> None:
+    lines = (SHIPPED / name).read_text().splitlines()
+    assert [line for line in lines if line.startswith("DeviceAllow=")] == [
+        "DeviceAllow=block-* rw",
+        "DeviceAllow=char-misc rw",
+    ]
+
+
 def test_udev_and_the_unit_look_for_the_record_where_it_is_written() -> None:
     rules = (SHIPPED / "59-elastio-adopted.rules").read_text()
-    assert f'TEST!="/{ADOPTED}/$env{{ID_FS_UUID_ENC}}"' in rules
+    assert f'TEST!="/{ADOPTED}/$env{{ELASTIO_ADOPTED}}"' in rules
+    assert "ELASTIO_ADOPTED=[" in rules, "the line of the tombstone"
+    assert "\nELASTIO_ADOPTED={volume}\n" in FORM
     assert f'ENV{{DM_UUID}}=="{UUID_PREFIX}*"' in rules
     assert "start elastio-compose@$env{ELASTIO_ADOPTED}.service" in rules
     composing = unit("elastio-compose@.service")

@@ -12,8 +12,9 @@ from elastio.core.model import CacheSetUuid, Serial
 from elastio.sim.clock import SimClock
 from elastio.sim.disk import SimDisk
 from elastio.sim.faults import FaultPlan
-from elastio.sim.host import SimCounters, SimHost
+from elastio.sim.host import SimHost
 from elastio.sim.kernel import KernelSettings, SimKernel
+from elastio.sim.world import SimCounters
 from elastio.units import KIB, MB, MIB
 from tests.fixtures.caches import make_cache
 

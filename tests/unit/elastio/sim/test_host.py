@@ -31,6 +31,32 @@ def test_formatting_twice_gives_the_same_set_once_it_is_registered(machine: Any)
     assert machine.host.format_cache(CACHE, SIZE) == second
 
 
+def test_an_adopted_volume_has_a_tombstone_before_and_while_it_has_a_cache() -> None:
+    machine = Machine(is_adopted=True)
+    machine.plug()
+    with refused(DeviceBusyError, "tombstone.missing"):
+        machine.host.format_cache(CACHE, SIZE)
+    machine.host.write_tombstone()
+    machine.kernel.disks.clear()
+    machine.boost()
+    assert not machine.kernel.could_be_mounted_alone()
+    with refused(DeviceBusyError, "tombstone.cache"):
+        machine.host.remove_tombstone()
+    machine.kernel.power_cut()
+    assert present(machine.host.scan(()).backing).has_tombstone is True
+    with refused(DeviceBusyError, "tombstone.cache"):
+        machine.host.remove_tombstone()
+    machine.kernel.has_tombstone = False
+    assert machine.kernel.could_be_mounted_alone(), "a raw mount would be older than the cache"
+
+
+def test_only_an_adopted_volume_has_a_tombstone(machine: Machine) -> None:
+    for call in (machine.host.write_tombstone, machine.host.remove_tombstone):
+        with refused(NotOursError, "tombstone.none"):
+            call()
+    assert present(machine.host.scan(()).backing).has_tombstone is None
+
+
 def dirty(machine: Machine) -> None:
     machine.boost()
     machine.write(range(10), 1.0)

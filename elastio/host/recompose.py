@@ -1,0 +1,143 @@
+"""Changes what a composed device consists of under the filesystem that is mounted on it: writes and removes tombstones.
+
+Theory of operation. The first block of the volume moves to the head and back (`tombstone`), and the table of the
+composed device changes with it. device-mapper keeps all requests waiting meanwhile (`mapper`): some hundredths of a
+second, after what is in flight has ended.
+
+A process that is killed in between leaves the device suspended. It has a lock, which the kernel gives free when its
+last write has ended. Whoever finds the device suspended takes that lock, reads the first sector of the volume, loads
+the table that this asks for, and resumes: the guard of the process, which also kills one that hangs; `elastio free`,
+before the agent starts and after it has ended; the unit that composes the volume; and the next change. Whoever cannot
+read the sector does not resume: requests wait, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from elastio.core.model import CacheState
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.host import composed, mapper, superblock
+from elastio.host.composed import Parts
+from elastio.host.guard import Guard
+from elastio.host.sysfs import Sysfs, Wait
+from elastio.host.tombstone import Blocks, Pair, parse
+from elastio.units import SECTOR
+
+LOCK_S = 5.0
+
+
+def has_tombstone(sysfs: Sysfs, device: str) -> bool | None:
+    """Whether the volume of the composed device `dm-N` has its tombstone; None for any other device.
+
+    By the live table, which shows the saved block then. No disk is read: it may be saturated.
+    """
+    if not composed.is_composed(sysfs, device):
+        return None
+    return len(mapper.table(sysfs, composed.mapped_name(sysfs, device))) == len(("content", "saved", "volume"))
+
+
+def require_tombstone(sysfs: Sysfs, device: str) -> None:
+    """Raises DeviceBusyError while an adopted volume could be mounted without its cache."""
+    if has_tombstone(sysfs, device) is False:
+        text = f"{device} could be mounted without its cache: it has no tombstone yet"
+        raise DeviceBusyError(text, code="tombstone.missing")
+
+
+def write_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
+    """Write the tombstone of the composed device `dm-N` under whatever uses it. Raises HostError or NotOursError."""
+    with _moving(sysfs, device, wait) as (parts, pair):
+        mapper.load(sysfs, parts.name, parts.table(has_tombstone=True))
+        mapper.suspend(sysfs, parts.name)
+        pair.write()
+
+
+def remove_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
+    """Take the tombstone back. Raises DeviceBusyError while there is a cache, or bcache's superblock names one."""
+    _require_no_cache(sysfs, device)
+    with _moving(sysfs, device, wait) as (parts, pair):
+        mapper.load(sysfs, parts.name, parts.table(has_tombstone=False))
+        mapper.suspend(sysfs, parts.name)
+        at = parts.head.content_sector * SECTOR + superblock.OFFSET
+        if not superblock.is_without_cache(pair.on_head.read(at)):
+            raise DeviceBusyError(f"{device} has a cache: its tombstone stays", code="tombstone.cache")
+        _require_no_cache(sysfs, device)
+        pair.remove()
+
+
+def _require_no_cache(sysfs: Sysfs, device: str) -> None:
+    directory = f"sys/block/{device}/bcache"
+    if sysfs.read(f"{directory}/state") != CacheState.NO_CACHE or sysfs.link(f"{directory}/cache") is not None:
+        raise DeviceBusyError(f"{device} has a cache: its tombstone stays", code="tombstone.cache")
+
+
+@contextmanager
+def _moving(sysfs: Sysfs, device: str, wait: Wait) -> Iterator[tuple[Parts, Pair]]:
+    """Inside, nobody else changes the device. At the end it is resumed with the table that is right."""
+    if not composed.is_composed(sysfs, device):
+        raise NotOursError(f"{device} is no adopted volume: nothing was changed", code="tombstone.none")
+    name = composed.mapped_name(sysfs, device)
+    guard = Guard(partial(mend, sysfs, name))
+    with composed.locked(sysfs, wait, LOCK_S):
+        _settle(sysfs, name)
+        parts = composed.parts(sysfs, device)
+        with Pair.opened(sysfs, parts.head, parts.volume_device, parts.head_device) as pair, guard.holding():
+            try:
+                yield parts, pair
+            finally:
+                _resume(sysfs, parts, pair.volume)
+    guard.dismiss()
+
+
+def mend(sysfs: Sysfs, name: str) -> bool:
+    """Resume a composed device whose holder died; returns whether it was suspended.
+
+    Raises DeviceBusyError while a holder lives, or its last write has not ended, and HostError.
+    """
+    device = composed.device_of(sysfs, name)
+    if device is None or not _is_suspended(sysfs, device):
+        return False
+    with composed.locked(sysfs, _at_once, 0.0):
+        return _settle(sysfs, name)
+
+
+def mend_all(sysfs: Sysfs) -> tuple[str, ...]:
+    """`mend` for every composed device; returns those that were suspended. Raises HostError after trying all."""
+    found, failed = [], []
+    for device in composed.all_of(sysfs):
+        name = composed.mapped_name(sysfs, device)
+        try:
+            found += [device] if mend(sysfs, name) else []
+        except HostError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return tuple(found)
+
+
+def _at_once(condition: Callable[[], bool], seconds: float) -> bool:
+    return condition()
+
+
+def _settle(sysfs: Sysfs, name: str) -> bool:
+    device = composed.device_of(sysfs, name)
+    if device is None or not _is_suspended(sysfs, device):
+        return False
+    parts = composed.parts(sysfs, device)
+    with Blocks.opened(sysfs.path(f"dev/{parts.volume_device}"), os.O_RDONLY) as volume:
+        _resume(sysfs, parts, volume)
+    return True
+
+
+def _resume(sysfs: Sysfs, parts: Parts, volume: Blocks) -> None:
+    """Resume with the table that the first sector asks for; a loaded one that is wrong is replaced."""
+    has_tombstone = parse(volume.read(0)) is not None
+    mapper.load(sysfs, parts.name, parts.table(has_tombstone=has_tombstone))
+    mapper.resume(sysfs, parts.name)
+
+
+def _is_suspended(sysfs: Sysfs, device: str) -> bool:
+    return sysfs.read_or(f"sys/block/{device}/dm/suspended", "0") == "1"

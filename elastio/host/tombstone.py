@@ -1,0 +1,243 @@
+"""The tombstone: what an adopted volume has in place of its first block while a cache may hold its newest data.
+
+Theory of operation. The volume alone looks like the filesystem that it is, and is older than its cache: mounted on
+another machine, or in a boot without its head, it would be damaged. So before a cache is attached the first block moves
+to the head, and a tombstone takes its place: no program recognizes a filesystem there, and the text says what happened.
+When no cache is attached any more, the block goes back.
+
+Each write is on the disk before the next one:
+
+    write   the block to the head; the head's label with the next sequence number; the tombstone over the first sector;
+            zeros over the rest of the block
+    remove  the rest of the block from the head; then the first sector
+
+The first sector decides, alone and at any time, which table is right: it is a tombstone, or it is not. A sector is
+written as a whole, so a power cut leaves no third case, and at boot the volume is composed by the same rule. Beside a
+tombstone each sector of the rest is zeros or what the head has: anything else was written by somebody else. The
+sequence number tells a head that was restored from an older copy.
+
+How the table changes under a mounted filesystem, and what follows if that is interrupted: `recompose`.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import mmap
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elastio.errors import HostError, NotOursError
+from elastio.host import heads
+from elastio.host.heads import BLOCK_BYTES, Head
+from elastio.host.sysfs import Sysfs
+from elastio.units import SECTOR
+
+# udev reads the second line (59-elastio-adopted.rules).
+INTRODUCTION = "elastio: this volume is adopted, and its newest data may be in a cache. Do not format or mount it."
+FORM = (
+    "{introduction}\nELASTIO_ADOPTED={volume}\nfilesystem={filesystem}\nhead={head}\n"
+    "sequence={sequence}\nsha256={sum}\n"
+)
+_READ = re.compile(
+    re.escape(INTRODUCTION) + r"\nELASTIO_ADOPTED=(?P<volume>[\w-]+)\nfilesystem=(?P<filesystem>\w+)\n"
+    r"head=(?P<head>[\w-]+)\nsequence=(?P<sequence>[1-9]\d{0,18})\nsha256=(?P<sum>[0-9a-f]{64})\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Of the volume with this filesystem's UUID and type, by the head with this UUID, since its label `sequence`."""
+
+    volume: str
+    filesystem: str
+    head: str
+    sequence: int
+
+
+def serialize(tombstone: Tombstone) -> bytes:
+    """One sector. Raises NotOursError for names that would not be read back."""
+    text = FORM.format(introduction=INTRODUCTION, **_named(tombstone), sum=_sum(tombstone))
+    if _READ.fullmatch(text) is None or len(text) > SECTOR:
+        raise NotOursError("the names of the volume do not fit into a tombstone", code="tombstone.names")
+    return text.encode().ljust(SECTOR, b"\0")
+
+
+def parse(block: bytes) -> Tombstone | None:
+    """The tombstone in the first sector of a volume, or None. Raises NotOursError for a damaged one."""
+    text = block[:SECTOR].rstrip(b"\0").decode(errors="replace")
+    if not text.startswith(INTRODUCTION):
+        return None
+    found = _READ.fullmatch(text)
+    if found is not None:
+        read = Tombstone(found["volume"], found["filesystem"], found["head"], int(found["sequence"]))
+        if found["sum"] == _sum(read):
+            return read
+    raise NotOursError("the tombstone of the adopted volume is damaged", code="tombstone.damaged")
+
+
+def _named(tombstone: Tombstone) -> dict[str, str]:
+    fields = {"volume": tombstone.volume, "filesystem": tombstone.filesystem, "head": tombstone.head}
+    return {**fields, "sequence": str(tombstone.sequence)}
+
+
+def _sum(tombstone: Tombstone) -> str:
+    return hashlib.sha256("\n".join(_named(tombstone).values()).encode()).hexdigest()
+
+
+def of(head: Head) -> Tombstone:
+    """The tombstone that belongs to the head's label."""
+    return Tombstone(head.volume.uuid, head.volume.filesystem, head.uuid, head.sequence)
+
+
+def read(node: Path) -> Tombstone | None:
+    """The tombstone on a device; None if there is none, or it cannot be read. Raises NotOursError for a damaged one."""
+    try:
+        with Blocks.opened(node, os.O_RDONLY) as blocks:
+            return parse(blocks.read(0))
+    except HostError as error:
+        if isinstance(error, NotOursError):
+            raise
+        return None
+
+
+def require_none(node: Path, shown: str, code: str) -> None:
+    """Raises NotOursError if the device is an adopted volume with its tombstone, or has a head, sound or damaged."""
+    for part, look in (("the tombstone", read), ("the head", heads.read)):
+        try:
+            found = look(node)
+        except NotOursError as error:
+            raise NotOursError(f"{shown} has {part} of an adopted volume: {error}", code=code) from error
+        if found is not None:
+            uuid = found.volume.uuid if isinstance(found, Head) else found.volume
+            text = f"{shown} has {part} of the adopted volume with UUID {uuid}: nothing was changed"
+            raise NotOursError(text, code=code)
+
+
+# --- blocks ------------------------------------------------------------------------------------------------------
+
+
+class Blocks:
+    """Blocks of an open device, read and written past the page cache; a write is on the disk when it returns.
+
+    Its buffer is there before a device is suspended: to get memory may take a write to that device.
+    """
+
+    def __init__(self, descriptor: int, shown: str) -> None:
+        self.descriptor, self._shown = descriptor, shown
+        self._buffer = mmap.mmap(-1, BLOCK_BYTES)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, node: Path, flags: int) -> Iterator[Blocks]:
+        """Raises HostError. Files of a recorded tree may lie where the page cache cannot be bypassed."""
+        try:
+            try:
+                descriptor = os.open(node, flags | os.O_DIRECT | os.O_DSYNC | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                descriptor = os.open(node, flags | os.O_DSYNC | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            raise HostError(f"{node} cannot be opened: {error.strerror}", code="tombstone.io") from error
+        try:
+            yield cls(descriptor, str(node))
+        finally:
+            os.close(descriptor)
+
+    def read(self, at: int) -> bytes:
+        """The block at this offset in bytes. Raises HostError."""
+        try:
+            length = os.preadv(self.descriptor, [self._buffer], at)
+        except OSError as error:
+            raise HostError(f"{self._shown} cannot be read: {error.strerror}", code="tombstone.io") from error
+        if length != BLOCK_BYTES:
+            raise HostError(f"{self._shown} ends within its first block", code="tombstone.io")
+        return self._buffer[:]
+
+    def write(self, at: int, block: bytes) -> None:
+        """Raises HostError."""
+        self._buffer[:] = block
+        try:
+            length = os.pwritev(self.descriptor, [self._buffer], at)
+            os.fsync(self.descriptor)
+        except OSError as error:
+            raise HostError(f"{self._shown} cannot be written: {error.strerror}", code="tombstone.io") from error
+        if length != BLOCK_BYTES:
+            raise HostError(f"{self._shown} was not written as a whole", code="tombstone.io")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A volume and its head, open for writing, with the label that is valid."""
+
+    head: Head
+    volume: Blocks
+    on_head: Blocks
+
+    @classmethod
+    @contextmanager
+    def opened(cls, sysfs: Sysfs, head: Head, volume: str, head_device: str, flags: int = os.O_RDWR) -> Iterator[Pair]:
+        """Raises HostError, or NotOursError if a node is not the device of that name."""
+        with ExitStack() as opened:
+            blocks = []
+            for name in (volume, head_device):
+                blocks.append(opened.enter_context(Blocks.opened(sysfs.path(f"dev/{name}"), flags)))
+                _require_node(sysfs, name, blocks[-1].descriptor)
+            yield cls(head, *blocks)
+
+    def has_tombstone(self) -> bool:
+        """Raises NotOursError if it is not this head's, or something was written beside it."""
+        block = self.volume.read(0)
+        if parse(block) is None:
+            return False
+        self._require_unchanged(block)
+        return True
+
+    def write(self) -> None:
+        """Put the tombstone in the place of the first block; one that is there is completed."""
+        block = self.volume.read(0)
+        head = self.head
+        if parse(block) is None:
+            head = replace(head, sequence=head.sequence + 1)
+            self.on_head.write(head.saved_sector * SECTOR, block)
+            self.on_head.write(heads.slot_of(head), heads.serialize(head))
+            self.volume.write(0, serialize(of(head)) + block[SECTOR:])
+        else:
+            self._require_unchanged(block)
+        self.volume.write(0, serialize(of(head)).ljust(BLOCK_BYTES, b"\0"))
+
+    def remove(self) -> None:
+        """Put the first block back; one that is back stays."""
+        block = self.volume.read(0)
+        if parse(block) is None:
+            return
+        saved = self._require_unchanged(block)
+        self.volume.write(0, block[:SECTOR] + saved[SECTOR:])
+        self.volume.write(0, saved)
+
+    def _require_unchanged(self, block: bytes) -> bytes:
+        """The saved block. Raises NotOursError for another head's tombstone, or if the volume was written to."""
+        if parse(block) != of(self.head):
+            text = "the tombstone is not of this head, or the head is an older copy: nothing was changed"
+            raise NotOursError(text, code="tombstone.other")
+        saved = self.on_head.read(self.head.saved_sector * SECTOR)
+        sectors = range(SECTOR, BLOCK_BYTES, SECTOR)
+        if any(block[at : at + SECTOR] not in (bytes(SECTOR), saved[at : at + SECTOR]) for at in sectors):
+            text = "the adopted volume was written to beside its tombstone: nothing was changed"
+            raise NotOursError(text, code="tombstone.overwritten")
+        return saved
+
+
+def _require_node(sysfs: Sysfs, name: str, descriptor: int) -> None:
+    status = os.fstat(descriptor)
+    if sysfs.root != Path("/") and stat.S_ISREG(status.st_mode):
+        return  # a recorded tree, as tests use it
+    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    if not stat.S_ISBLK(status.st_mode) or number != sysfs.read_or(f"sys/class/block/{name}/dev", "none"):
+        raise NotOursError(f"/dev/{name} is another device now: it was not touched", code="node.other")

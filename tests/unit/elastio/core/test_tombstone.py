@@ -1,0 +1,71 @@
+"""When the tombstone of an adopted volume is written and removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.core.actions import (
+    Action,
+    InstallCache,
+    ListVolumes,
+    Outcome,
+    OutcomeKind,
+    RemoveTombstone,
+    Worker,
+    WriteTombstone,
+)
+from elastio.core.cycle import Backoff
+from elastio.core.machine import decide
+from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
+from elastio.core.state import AgentState, Phase
+from tests.values import IDENTITY, NOW, POLICY, backing, cycle, disk, host, seen, state, volume
+
+ON_ITS_WAY = replace(cycle(volume=volume(VolumeState.ATTACHING), cache_set=None), tag=VolumeTag.DIRTY)
+
+
+def awaiting(before: AgentState, view: BackingView) -> tuple[Action, ...]:
+    """What is done while the disk does not show yet."""
+    return decide(before, seen(host(view)), POLICY).actions
+
+
+BARE, COVERED = backing(has_tombstone=False), backing(has_tombstone=True)
+
+
+def test_a_tombstone_is_written_while_the_disk_is_awaited_and_beside_a_call_of_the_cloud() -> None:
+    quiet = replace(ON_ITS_WAY, backoffs={"DescribeVolume": Backoff(1, NOW + 60)})
+    before = state(Phase.ATTACHING, quiet)
+    assert awaiting(before, BARE) == (WriteTombstone(),)
+    assert decide(before, replace(seen(host(BARE)), busy=frozenset({Worker.CLOUD})), POLICY).actions == (
+        WriteTombstone(),
+    )
+    for view in (COVERED, backing()):
+        assert awaiting(before, view) == ()
+
+
+def test_no_cache_is_installed_before_the_tombstone_is_there() -> None:
+    before = state(Phase.ATTACHING, ON_ITS_WAY)
+    assert decide(before, seen(host(BARE, disk())), POLICY).actions == (WriteTombstone(),)
+    failed = {"WriteTombstone": Backoff(1, NOW + 5, "busy")}
+    waiting = replace(before, cycle=replace(ON_ITS_WAY, backoffs=failed))
+    assert decide(waiting, seen(host(BARE, disk())), POLICY).actions == ()
+    assert isinstance(decide(before, seen(host(COVERED, disk())), POLICY).actions[0], InstallCache)
+
+
+def test_a_tombstone_that_is_refused_gives_the_boost_up() -> None:
+    before = state(Phase.ATTACHING, ON_ITS_WAY)
+    outcome = Outcome(WriteTombstone(), OutcomeKind.REFUSED, error="not ours", code="tombstone.other")
+    found = decide(before, replace(seen(host(BARE)), outcomes=(outcome,)), POLICY)
+    assert found.state.phase is Phase.DETACHING
+
+
+def test_an_idle_agent_makes_the_volume_a_plain_filesystem_again_and_tries_later_where_that_fails() -> None:
+    before = replace(state(Phase.IDLE, None), listed_at=NOW, list_again_at=NOW + 600, identity=IDENTITY)
+    assert decide(before, seen(host(COVERED)), POLICY).actions == (RemoveTombstone(),)
+    for view in (BARE, backing(), replace(COVERED, state=CacheState.CLEAN)):
+        assert RemoveTombstone() not in decide(before, seen(host(view)), POLICY).actions
+    outcome = Outcome(RemoveTombstone(), OutcomeKind.RETRY, error="busy", code="adopt.lock")
+    after = decide(before, replace(seen(host(COVERED)), outcomes=(outcome,)), POLICY)
+    assert after.actions == ()
+    assert after.state.tune_backoff.tries == 1
+    listed = replace(before, listed_at=None, tune_backoff=Backoff(1, NOW + 5))
+    assert decide(listed, seen(host(COVERED)), POLICY).actions == (ListVolumes(),), "it holds up nothing else"
