@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastio.core.model import VolumeSpec
-from elastio.core.policy import Caps
 from elastio.sim.prices import TARIFF
 from elastio.sim.provider import SimProvider
+from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, agbs
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from elastio.core.cycle import Cycle
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
@@ -14,6 +14,7 @@ from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation, TimelinePoint
 from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
+from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB, agbs
 
 # A few minutes of an application that dumps often: quick to run, quick to understand.

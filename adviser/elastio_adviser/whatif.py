@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from elastio.config.schema import parse
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.errors import ConfigError
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
@@ -18,6 +18,7 @@ from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.world import GRID_HZ, SimWorld, WorldSettings
 from elastio.strategy.credits import constant
+from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB, MB, agbs
 from elastio_adviser.comparison import MONTH_S, Alternative, Choice, judge
 from elastio_adviser.experiment import BoostResult, boosts_of

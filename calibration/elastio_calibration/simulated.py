@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from elastio.accounting.rows import CycleRow, StepDurations, row_of
 from elastio.core.cycle import Cycle
 from elastio.core.model import RequestKind
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.errors import ElastioError
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import SAMPLE_S, Simulation
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.record import Header, SavedState

@@ -24,7 +24,7 @@ from elastio.codec import decode, encode
 from elastio.core.actions import CreateVolume
 from elastio.core.model import Quote
 from elastio.errors import ElastioError, LedgerError, RefusedError, TransientError
-from elastio.strategy.spending import SharedLimits
+from elastio.strategy.spending import Limits
 from elastio.strategy.statements import Reservation, Statement, exceeded, total
 from elastio.units import agbs
 
@@ -54,7 +54,7 @@ class SharedCaps:
         return tuple(_read(p) for p in sorted(self.directory.glob("*.json")) if p != self._path)
 
     def put(
-        self, change: Change, limits: SharedLimits | None, wall: float, wait_s: float = 0.0, *, renews: bool = False
+        self, change: Change, limits: Limits | None, wall: float, wait_s: float = 0.0, *, renews: bool = False
     ) -> str:
         """Replace the own statement, durably, and return "". `renews`: also one that cannot be read, as if none was.
 

@@ -14,10 +14,10 @@ from elastio.core.actions import Action, CreateVolume, Effect, Outcome, OutcomeK
 from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
 from elastio.core.model import CacheSetUuid, NoticeView, Purchase, Quote, Serial, Volume
-from elastio.core.policy import quote_refusal
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
 from elastio.optional_ports import ListsForBacking, TagsVolumes, TakesOver, TellsNotices
 from elastio.ports import CacheHost, NoReservations, Reservations, VolumeProvider
+from elastio.strategy.caps import quote_refusal
 
 # Errors for which a retry within this boost will not help.
 FINAL = (RefusedError, QuotaError, AuthError, NotOursError)

@@ -157,7 +157,7 @@ def _spend(spend: Spend, policy: Policy) -> SpendPart:
         known=spend.known,
         currency=spend.currency_name,
         unpriced=spend.unpriced,
-        month=MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *most.per_month),
+        month=MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *most.month),
         others=None if spend.others is None else _others(spend.others),
     )
 

@@ -14,8 +14,11 @@ from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
 from elastio.core.model import Quote, Spend, VolumeSpec
-from elastio.core.policy import Caps, Policy, cost_left, next_size, quote_refusal, refusal
+from elastio.core.policy import Policy
 from elastio.errors import ConfigError, ElastioError
+from elastio.strategy.caps import quote_refusal, spending_refusal
+from elastio.strategy.learning import next_size
+from elastio.strategy.spending import Caps
 from elastio.units import format_duration, format_size
 
 DAY_S = 86_400.0
@@ -48,7 +51,7 @@ class BoostQuote:
     @property
     def most_today(self) -> float | None:
         """The bill if the cache is kept until midnight, or until a cap on cost ends the boost; None: not known."""
-        most, left = self.cost(max(self.left_s, self.least_s)), cost_left(self.spend, self.policy.caps)
+        most, left = self.cost(max(self.left_s, self.least_s)), self.policy.caps.cost_left(self.spend)
         if most is None or left is None or not self.policy.caps.ends_boosts:
             return most
         return max(self.cost(self.least_s) or 0.0, min(most, left))
@@ -87,11 +90,11 @@ def _why_not(quote: Quote, spend: Spend, policy: Policy, least_s: float) -> str:
     _, text = quote_refusal(
         quote,
         needs_price=policy.caps.needs_price,
-        most_cost=cost_left(spend, policy.caps),
+        most_cost=policy.caps.cost_left(spend),
         least_s=least_s,
         max_size_bytes=policy.caps.max_size_bytes,
     )
-    return refusal(quote.spec.size_bytes, spend, policy, least_s) or text
+    return spending_refusal(quote.spec.size_bytes, spend, policy, least_s) or text
 
 
 def config_of(app: App, status: Status | None) -> Config:
@@ -162,7 +165,7 @@ def _caps(found: BoostQuote) -> str:
     today, month = found.spend.under_caps_today, found.spend.under_caps_this_month
     left = [
         f"{most - spent:{form}} {unit} {period}"
-        for period, limits, used in (("today", caps.per_day, today), ("this month", caps.per_month, month))
+        for period, limits, used in (("today", caps.day, today), ("this month", caps.month, month))
         for most, spent, form, unit in zip(
             limits,
             (used.boosts, used.agbs, used.currency),

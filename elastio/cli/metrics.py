@@ -21,10 +21,10 @@ from elastio.cli.which_device import all_devices
 from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
-from elastio.core.policy import Caps
 from elastio.errors import ConfigError, ElastioError
 from elastio.metrics.document import Known, document
 from elastio.metrics.ledger_values import Bills
+from elastio.strategy.spending import Caps
 
 MODE = 0o644  # readable for the exporter, which runs as a user of its own
 

@@ -30,9 +30,10 @@ from elastio.config.sections import (
     check_share,
     lowest,
 )
-from elastio.core.policy import Ahead, Caps, Model, Policy, StopPolicy
+from elastio.core.policy import Ahead, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.strategy.inflection import STOP_GAIN
+from elastio.strategy.spending import Caps
 from elastio.units import GIB
 
 ENDS, MACHINE_ENDS = ("leave", "flush"), ("auto", "flush", "leave")

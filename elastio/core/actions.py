@@ -23,7 +23,7 @@ from elastio.core.model import (
     VolumeTag,
 )
 from elastio.core.shares import SharePlan
-from elastio.strategy.spending import SharedLimits
+from elastio.strategy.spending import Limits
 
 
 class Worker(StrEnum):
@@ -51,7 +51,7 @@ class CreateVolume:
     needs_price: bool = False
     most_cost: float | None = None
     least_s: float = 0.0
-    shared: SharedLimits | None = None
+    shared: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.model import CacheState, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, chance_until
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState
 from elastio.strategy import buying, waste
 from elastio.strategy.wish import BoostPlan, Decline
@@ -54,6 +53,7 @@ def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Poli
         trigger=plan.trigger,
         spec=VolumeSpec(plan.size_bytes, _bandwidth(plan, policy), policy.cache_iops),
         choice=plan.choice,
+        chance_until=plan.chance_until,
         asked_by=plan.asked_by,
         started_at=obs.now,
         started_wall=obs.wall,
@@ -62,8 +62,7 @@ def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Poli
     )
     if plan.trigger is Trigger.OPERATOR:
         return cycle
-    chance = None if plan.forecast is None else chance_until(plan.forecast, policy)
-    return replace(waste.with_load(cycle, state.load, obs.now), chance_until=chance)
+    return waste.with_load(cycle, state.load, obs.now)
 
 
 def _bandwidth(plan: BoostPlan, policy: Policy) -> float:

@@ -34,7 +34,7 @@ from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.next_action import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, cost_left
+from elastio.core.policy import Policy
 from elastio.core.release import detaching
 from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError
@@ -193,7 +193,7 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
-        most, least_s = cost_left(obs.spend, policy.caps), caps.least_s(state.memory, policy)
+        most, least_s = policy.caps.cost_left(obs.spend), caps.least_s(state.memory, policy)
         size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
         create = CreateVolume(cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits)
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")

@@ -11,17 +11,14 @@ from enum import StrEnum
 from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.cycle import Cycle
 from elastio.core.lending import LatencyTarget
-from elastio.core.model import Forecast, Quote, Sample, Spend, Spent
+from elastio.core.model import Sample
 from elastio.core.shares import Reserved
 from elastio.core.state import LoadWatch
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBucket
 from elastio.strategy.market import Market
-from elastio.strategy.spending import Limits, SharedLimits
-from elastio.units import GIB, MB, agbs, format_size
-
-# An expected burst may begin so much later than was said: an idle cache is paid for, whatever the burst would write.
-BEGIN_S = 300.0
+from elastio.strategy.spending import NO_CAPS, Caps
+from elastio.units import GIB
 
 
 class Model(StrEnum):
@@ -29,50 +26,6 @@ class Model(StrEnum):
 
     AGBS = "agbs"  # by the settings and by AGBs, as published
     MONEY = "money"  # by tariff and value of time
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """Upper limits per volume, per day and per month; None: no limit. Costs are in the currency of the prices.
-
-    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `strategy.caps`. `shared`: they limit
-    what all agents of the VM that share them spend together, see `strategy.statements`.
-    """
-
-    max_size_bytes: int = 100 * GIB
-    max_boosts_per_day: int | None = None
-    max_agbs_per_day: float | None = None
-    max_cost_per_day: float | None = None
-    max_boosts_per_month: int | None = None
-    max_agbs_per_month: float | None = None
-    max_cost_per_month: float | None = None
-    ends_boosts: bool = True
-    shared: bool = False
-
-    @property
-    def per_day(self) -> Limits:
-        """Boosts, AGBs and cost."""
-        return self.max_boosts_per_day, self.max_agbs_per_day, self.max_cost_per_day
-
-    @property
-    def per_month(self) -> Limits:
-        """Boosts, AGBs and cost."""
-        return self.max_boosts_per_month, self.max_agbs_per_month, self.max_cost_per_month
-
-    @property
-    def limits_spending(self) -> bool:
-        """At least one limit per day or month is set."""
-        return any(limit is not None for limit in (*self.per_day, *self.per_month))
-
-    @property
-    def shared_limits(self) -> SharedLimits | None:
-        """The limits that other agents share; None: they are shared with nobody."""
-        return SharedLimits(*self.per_day, *self.per_month) if self.shared else None
-
-    @property
-    def needs_price(self) -> bool:
-        """A limit in currency is set, which can be kept only if prices are known."""
-        return (self.max_cost_per_day, self.max_cost_per_month) != (None, None)
 
 
 class Ahead(StrEnum):
@@ -153,7 +106,7 @@ class Policy:
     detach_throttle_after_s: float | None = None
     backing_uuid: str = ""
     neighbours: frozenset[str] = frozenset()
-    caps: Caps = Caps()
+    caps: Caps = NO_CAPS
     buys_nothing: str = ""
     model: Model = Model.AGBS
     market: Market | None = None
@@ -222,18 +175,6 @@ def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
     return load.above_since is not None and now - load.above_since >= policy.trigger_delay_s
 
 
-def chance_until(forecast: Forecast, policy: Policy) -> float:
-    """Until when (CLOCK_BOOTTIME) a boost ahead of this burst is kept.
-
-    That is the end of the burst, written at the cache's bandwidth, but at most BEGIN_S after its begin, plus the
-    inactivity delay, unless the forecast says how long. A load ends it earlier.
-    """
-    if forecast.kept_s is not None:
-        return forecast.begins_at + forecast.kept_s
-    seconds = min(forecast.written_bytes / MB / policy.cache_bandwidth_mb_s, BEGIN_S)
-    return forecast.begins_at + seconds + policy.inactivity_delay_s
-
-
 def is_burst_expected(cycle: Cycle, now: float) -> bool:
     """The burst that this cycle was bought ahead of may still come."""
     return cycle.chance_until is not None and now < cycle.chance_until
@@ -244,76 +185,7 @@ def is_quiet(load: LoadWatch, now: float, policy: Policy) -> bool:
     return load.below_since is not None and now - load.below_since >= policy.inactivity_delay_s
 
 
-def refusal(size_bytes: int, spend: Spend, policy: Policy, least_s: float | None = None) -> str:
-    """Why a cap forbids a boost of this size now; empty: none does.
-
-    `least_s`: for how long its volume exists at the least; None: `Policy.least_boost_s`.
-    """
-    caps = policy.caps
-    if size_bytes > caps.max_size_bytes:
-        return (
-            f"a cache of {size_bytes / GIB:.1f} GiB is larger than the cap of "
-            f"{caps.max_size_bytes / GIB:.1f} GiB (cache.max_size_gib)"
-        )
-    if not spend.known and caps.limits_spending:
-        return "the ledger cannot be read, so what was spent today is not known, and [caps] limits it"
-    if spend.others is not None and spend.others.trouble and caps.limits_spending:
-        return f"what other devices have spent under the shared caps is not known: {spend.others.trouble}"
-    seconds = policy.least_boost_s if least_s is None else least_s
-    least = agbs(policy.bought_bandwidth_mb_s, size_bytes, seconds)
-    today, month = spend.under_caps_today, spend.under_caps_this_month
-    return _refusal("day", caps.per_day, today, least) or _refusal("month", caps.per_month, month, least)
-
-
-def quote_refusal(
-    quote: Quote, *, needs_price: bool, most_cost: float | None, least_s: float, max_size_bytes: int
-) -> tuple[str, str]:
-    """Why the caps forbid a volume at this quote, as a code for programs and a sentence; both empty: they do not.
-
-    `most_cost` is what the caps on cost leave (None: no limit), `least_s` for how long the volume exists at the least.
-    """
-    if needs_price and not quote.price_known:
-        text = (
-            f"a cap in currency (caps.max_cost_per_day, caps.max_cost_per_month) cannot be kept: {quote.price_source}"
-        )
-        return "caps.max_cost_per_day", text
-    least = quote.price_per_hour * quote.billing.billed_s(least_s) / 3600
-    if most_cost is not None and least > most_cost:
-        text = f"this volume costs at least {least:.4f} {quote.currency}, more than the caps leave"
-        return "caps.max_cost", f"{text} (caps.max_cost_per_day, caps.max_cost_per_month)"
-    if quote.spec.size_bytes > max_size_bytes:
-        provisioned, cap = format_size(quote.spec.size_bytes), format_size(max_size_bytes)
-        text = f"the smallest suitable volume has {provisioned}, above the cap of {cap} (cache.max_size_gib)"
-        return "cache.max_size_gib", text
-    return "", ""
-
-
-def _refusal(period: str, limits: Limits, spent: Spent, least_agbs: float) -> str:
-    """Why the caps of a period forbid a boost that costs `least_agbs` or more."""
-    max_boosts, max_agbs, max_cost = limits
-    if max_boosts is not None and spent.boosts >= max_boosts:
-        return f"the cap of {max_boosts} boosts a {period} is reached (caps.max_boosts_per_{period})"
-    if max_agbs is not None and spent.agbs + least_agbs > max_agbs:
-        return f"the cap of {max_agbs:.0f} AGBs a {period} would be exceeded (caps.max_agbs_per_{period})"
-    if max_cost is not None and spent.currency >= max_cost:
-        return f"the cap of {max_cost} a {period} is reached (caps.max_cost_per_{period})"
-    return ""
-
-
-def cost_left(spend: Spend, caps: Caps) -> float | None:
-    """What the caps in currency leave for one more boost; None: they do not limit it."""
-    today, month = spend.under_caps_today, spend.under_caps_this_month
-    pairs = ((caps.max_cost_per_day, today.currency), (caps.max_cost_per_month, month.currency))
-    return min((most - spent for most, spent in pairs if most is not None), default=None)
-
-
 # --- how big ---------------------------------------------------------------------------------------------
-
-
-def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
-    """Bytes to buy for the next boost: the learned size, else the initial size; within the bounds."""
-    wanted = policy.initial_size_bytes if learned_size_bytes is None else learned_size_bytes
-    return max(policy.min_size_bytes, min(wanted, policy.caps.max_size_bytes))
 
 
 def in_steps(wanted_bytes: float, policy: Policy) -> int:

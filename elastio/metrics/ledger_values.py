@@ -19,9 +19,9 @@ from elastio.accounting.past_bursts import PAST_S
 from elastio.accounting.rows import CycleRow, spend_since
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.model import NO_OTHERS, Others, Period, Spend, Spent
-from elastio.core.policy import Caps
 from elastio.metrics.exposition import Value
 from elastio.strategy.account import COMPUTING, PARTS
+from elastio.strategy.spending import Caps
 
 LAG_S = 60.0
 # Kinds of failed cycles that are no failed boosts: what was bought, or would have been, was not wanted or not allowed.
@@ -109,7 +109,7 @@ def _caps(name: str, spent: Spend, beside: Spent, caps: Caps | None) -> Iterator
     """Each cap that is set. Its share is 1 where it allows nothing."""
     if caps is None:
         return
-    limits = caps.per_day if name == "day" else caps.per_month
+    limits = caps.day if name == "day" else caps.month
     used = (spent.boosts + beside.boosts, spent.agbs + beside.agbs, spent.currency + beside.currency)
     for what, most, amount in zip(("boosts", "agbs", "cost"), limits, used, strict=True):
         if most is not None:

@@ -23,7 +23,7 @@ from elastio.core.model import Sample, Spend, Spent
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 from elastio.sim.faults import Kind
-from elastio.strategy.spending import SharedLimits
+from elastio.strategy.spending import Limits
 from elastio.strategy.statements import Statement
 
 IN_MEMORY = Path("the simulated journal")
@@ -96,7 +96,7 @@ class SpoiltCaps(SharedCaps):
         return SharedCaps.others(self)
 
     def put(
-        self, change: Change, limits: SharedLimits | None, wall: float, wait_s: float = 0.0, *, renews: bool = False
+        self, change: Change, limits: Limits | None, wall: float, wait_s: float = 0.0, *, renews: bool = False
     ) -> str:
         if self.lasts(Kind.UNWRITABLE):
             raise LedgerError("the statement cannot be written (simulated)", code="shared.unwritable")

@@ -19,10 +19,12 @@ from dataclasses import replace
 
 from elastio.core.model import Forecast
 from elastio.core.observation import Observation
-from elastio.core.policy import Ahead, Policy, chance_until, in_steps, next_size
+from elastio.core.policy import Ahead, Policy, in_steps
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import learning
+from elastio.strategy.learning import next_size
 from elastio.strategy.memory import Memory
+from elastio.units import MB
 
 # Bursts that may be announced at the same time.
 MOST_EXPECTED = 64
@@ -31,6 +33,8 @@ KEPT = 8
 MARGIN, MARGIN_S = 1.1, 1.0
 # Announcements of bursts that begin within this time of each other are one: a timer is announced again and again.
 SAME_S = 2.0
+# An expected burst may begin so much later than was said: an idle cache is paid for, whatever the burst would write.
+BEGIN_S = 300.0
 # Wrong expectations in a row after which nothing is bought ahead.
 MOST_MISSED = 3
 
@@ -75,6 +79,18 @@ def _judged(state: AgentState, now: float, policy: Policy) -> AgentState:
     if now < chance_until(burst, policy):
         return state
     return replace(state, memory=_counted(memory, burst, _missed(memory, burst) + 1))
+
+
+def chance_until(forecast: Forecast, policy: Policy) -> float:
+    """Until when (CLOCK_BOOTTIME) a boost ahead of this burst is kept.
+
+    That is the end of the burst, written at the cache's bandwidth, but at most BEGIN_S after its begin, plus the
+    inactivity delay, unless the forecast says how long. A load ends it earlier.
+    """
+    if forecast.kept_s is not None:
+        return forecast.begins_at + forecast.kept_s
+    seconds = min(forecast.written_bytes / MB / policy.cache_bandwidth_mb_s, BEGIN_S)
+    return forecast.begins_at + seconds + policy.inactivity_delay_s
 
 
 def _missed(memory: Memory, burst: Forecast) -> int:

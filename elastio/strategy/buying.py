@@ -8,9 +8,10 @@ from typing import NamedTuple
 from elastio.core.cycle import Trigger
 from elastio.core.model import Forecast
 from elastio.core.observation import Observation
-from elastio.core.policy import Ahead, Model, Policy, is_load_high, next_size
+from elastio.core.policy import Ahead, Model, Policy, is_load_high
 from elastio.core.state import AgentState
 from elastio.strategy import ahead, caps, money, waste
+from elastio.strategy.learning import next_size
 from elastio.strategy.market import Advice, Choice, Market
 from elastio.strategy.memory import Memory
 from elastio.strategy.wish import BoostPlan, Decline
@@ -35,7 +36,8 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | D
     if refused:
         return Decline(f"no boost: {refused}", is_capped=True)
     reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}{_described(choice)}"
-    return BoostPlan(trigger, size, ahead_of, choice, reason=reason)
+    until = None if ahead_of is None else ahead.chance_until(ahead_of, policy)
+    return BoostPlan(trigger, size, until, choice, reason=reason)
 
 
 class _Bought(NamedTuple):

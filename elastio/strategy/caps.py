@@ -35,15 +35,15 @@ from dataclasses import dataclass, replace
 
 from elastio.core.cycle import Cycle
 from elastio.core.governor import LIMITED
-from elastio.core.model import Period, Spend, Spent
+from elastio.core.model import Period, Quote, Spend, Spent
 from elastio.core.observation import Observation
-from elastio.core.policy import Caps, Policy
-from elastio.core.policy import refusal as refusal_by_spending
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState
 from elastio.strategy import ahead
 from elastio.strategy.memory import Capped, Memory
+from elastio.strategy.spending import Caps, OfPeriod
 from elastio.strategy.statements import Bill
-from elastio.units import MB, agbs, format_duration
+from elastio.units import GIB, MB, agbs, format_duration, format_size
 
 # Measured times to release that are kept, and what is added to a prediction: the next one may take longer.
 KEPT = 8
@@ -130,8 +130,8 @@ def _caps(caps: Caps, spend: Spend) -> Iterator[_Cap]:
     """Every cap in AGBs or currency that is set. The number of boosts does not grow while one runs."""
     today = Spent(spend.boosts, spend.agbs, spend.currency)
     for name, period, (_, max_agbs, max_cost), spent in (
-        ("day", spend.day, caps.per_day, today),
-        ("month", spend.this_month, caps.per_month, spend.month),
+        ("day", spend.day, caps.day, today),
+        ("month", spend.this_month, caps.month, spend.month),
     ):
         if max_agbs is not None:
             yield _Cap(f"caps.max_agbs_per_{name}", max_agbs, period, spent.agbs, is_cost=False)
@@ -200,4 +200,60 @@ def _in_force(caps: Caps) -> frozenset[tuple[str, float]]:
 def refusal(size_bytes: int, state: AgentState, obs: Observation, policy: Policy) -> str:
     """Why a cap forbids a boost of this size now; empty: none does."""
     least = least_s(state.memory, policy)
-    return standing(state.memory, obs.wall, policy) or refusal_by_spending(size_bytes, obs.spend, policy, least)
+    return standing(state.memory, obs.wall, policy) or spending_refusal(size_bytes, obs.spend, policy, least)
+
+
+def spending_refusal(size_bytes: int, spend: Spend, policy: Policy, least_s: float | None = None) -> str:
+    """Why a cap forbids a boost of this size now; empty: none does.
+
+    `least_s`: for how long its volume exists at the least; None: `Policy.least_boost_s`.
+    """
+    caps = policy.caps
+    if size_bytes > caps.max_size_bytes:
+        return (
+            f"a cache of {size_bytes / GIB:.1f} GiB is larger than the cap of "
+            f"{caps.max_size_bytes / GIB:.1f} GiB (cache.max_size_gib)"
+        )
+    if not spend.known and caps.limits_spending:
+        return "the ledger cannot be read, so what was spent today is not known, and [caps] limits it"
+    if spend.others is not None and spend.others.trouble and caps.limits_spending:
+        return f"what other devices have spent under the shared caps is not known: {spend.others.trouble}"
+    seconds = policy.least_boost_s if least_s is None else least_s
+    least = agbs(policy.bought_bandwidth_mb_s, size_bytes, seconds)
+    today, month = spend.under_caps_today, spend.under_caps_this_month
+    return _refusal("day", caps.day, today, least) or _refusal("month", caps.month, month, least)
+
+
+def _refusal(period: str, limits: OfPeriod, spent: Spent, least_agbs: float) -> str:
+    """Why the caps of a period forbid a boost that costs `least_agbs` or more."""
+    max_boosts, max_agbs, max_cost = limits
+    if max_boosts is not None and spent.boosts >= max_boosts:
+        return f"the cap of {max_boosts} boosts a {period} is reached (caps.max_boosts_per_{period})"
+    if max_agbs is not None and spent.agbs + least_agbs > max_agbs:
+        return f"the cap of {max_agbs:.0f} AGBs a {period} would be exceeded (caps.max_agbs_per_{period})"
+    if max_cost is not None and spent.currency >= max_cost:
+        return f"the cap of {max_cost} a {period} is reached (caps.max_cost_per_{period})"
+    return ""
+
+
+def quote_refusal(
+    quote: Quote, *, needs_price: bool, most_cost: float | None, least_s: float, max_size_bytes: int
+) -> tuple[str, str]:
+    """Why the caps forbid a volume at this quote, as a code for programs and a sentence; both empty: they do not.
+
+    `most_cost` is what the caps on cost leave (None: no limit), `least_s` for how long the volume exists at the least.
+    """
+    if needs_price and not quote.price_known:
+        text = (
+            f"a cap in currency (caps.max_cost_per_day, caps.max_cost_per_month) cannot be kept: {quote.price_source}"
+        )
+        return "caps.max_cost_per_day", text
+    least = quote.price_per_hour * quote.billing.billed_s(least_s) / 3600
+    if most_cost is not None and least > most_cost:
+        text = f"this volume costs at least {least:.4f} {quote.currency}, more than the caps leave"
+        return "caps.max_cost", f"{text} (caps.max_cost_per_day, caps.max_cost_per_month)"
+    if quote.spec.size_bytes > max_size_bytes:
+        provisioned, cap = format_size(quote.spec.size_bytes), format_size(max_size_bytes)
+        text = f"the smallest suitable volume has {provisioned}, above the cap of {cap} (cache.max_size_gib)"
+        return "cache.max_size_gib", text
+    return "", ""

@@ -137,6 +137,12 @@ def share(lessons: tuple[Lesson, ...]) -> float:
     return last if SLOWED * usual <= last <= ODD * usual else usual
 
 
+def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
+    """Bytes to buy for the next boost: the learned size, else the initial size; within the bounds."""
+    wanted = policy.initial_size_bytes if learned_size_bytes is None else learned_size_bytes
+    return max(policy.min_size_bytes, min(wanted, policy.caps.max_size_bytes))
+
+
 # --- the bandwidth ---------------------------------------------------------------------------------------
 
 

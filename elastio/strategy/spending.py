@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from elastio.units import GIB
+
 
 @dataclass(frozen=True, slots=True)
 class Billing:
@@ -22,12 +24,12 @@ class Billing:
 
 TO_THE_INSTANT = Billing()
 # The most boosts, AGBs and cost of a period; None: no limit.
-Limits: TypeAlias = tuple[int | None, float | None, float | None]
+OfPeriod: TypeAlias = tuple[int | None, float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class SharedLimits:
-    """The caps of a day and of a month that several agents share; None: no limit."""
+class Limits:
+    """The most that may be spent in a day and in a month; None: no limit. Costs are in the currency of the prices."""
 
     max_boosts_per_day: int | None = None
     max_agbs_per_day: float | None = None
@@ -37,11 +39,11 @@ class SharedLimits:
     max_cost_per_month: float | None = None
 
     @property
-    def day(self) -> Limits:
+    def day(self) -> OfPeriod:
         return self.max_boosts_per_day, self.max_agbs_per_day, self.max_cost_per_day
 
     @property
-    def month(self) -> Limits:
+    def month(self) -> OfPeriod:
         return self.max_boosts_per_month, self.max_agbs_per_month, self.max_cost_per_month
 
 
@@ -122,3 +124,40 @@ class Spend:
 
     def _with(self, others: Spent, own: Spent) -> Spent:
         return Spent(others.boosts + own.boosts, others.agbs + own.agbs, others.currency + own.currency)
+
+
+@dataclass(frozen=True, slots=True)
+class Caps(Limits):
+    """The limits of the configuration, and `max_size_bytes`, that of one volume.
+
+    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `caps`. `shared`: they limit what all agents
+    of the VM that share them spend together, see `statements`.
+    """
+
+    max_size_bytes: int = 100 * GIB
+    ends_boosts: bool = True
+    shared: bool = False
+
+    @property
+    def limits_spending(self) -> bool:
+        """At least one limit per day or month is set."""
+        return any(limit is not None for limit in (*self.day, *self.month))
+
+    @property
+    def shared_limits(self) -> Limits | None:
+        """The limits that other agents share; None: they are shared with nobody."""
+        return Limits(*self.day, *self.month) if self.shared else None
+
+    @property
+    def needs_price(self) -> bool:
+        """A limit in currency is set, which can be kept only if prices are known."""
+        return (self.max_cost_per_day, self.max_cost_per_month) != (None, None)
+
+    def cost_left(self, spend: Spend) -> float | None:
+        """What the limits in currency leave for one more boost; None: they do not limit it."""
+        today, month = spend.under_caps_today, spend.under_caps_this_month
+        pairs = ((self.max_cost_per_day, today.currency), (self.max_cost_per_month, month.currency))
+        return min((most - spent for most, spent in pairs if most is not None), default=None)
+
+
+NO_CAPS = Caps()

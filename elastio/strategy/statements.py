@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from elastio.strategy.spending import TO_THE_INSTANT, Billing, Period, SharedLimits, Spent
+from elastio.strategy.spending import TO_THE_INSTANT, Billing, Limits, Period, Spent
 
 # Statements of a clock that was ahead by up to a day still count; beyond that the clock was wrong.
 DAY_S = 86_400.0
@@ -90,7 +90,7 @@ def total(statements: Iterable[Statement], day: Period, month: Period, wall: flo
     )
 
 
-def exceeded(today: Spent, month: Spent, shared: SharedLimits) -> str:
+def exceeded(today: Spent, month: Spent, shared: Limits) -> str:
     """The key of a cap that these sums pass; empty: none."""
     for name, limits, spent in (("day", shared.day, today), ("month", shared.month, month)):
         amounts = (spent.boosts, spent.agbs, spent.currency)

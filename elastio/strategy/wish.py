@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elastio.core.cycle import Trigger
-from elastio.core.model import Forecast
 from elastio.strategy.market import Choice
 from elastio.strategy.memory import Capped
 
 
 @dataclass(frozen=True, slots=True)
 class BoostPlan:
-    """What a boost buys, and why. `forecast` is the burst that it is bought ahead of; None: the load is here.
+    """What a boost buys, and why. `chance_until` (CLOCK_BOOTTIME) is until when the burst may come that
+    it is bought ahead of; None: the load is here.
 
     `choice` is what was decided by money; None: the settings apply. `asked_by` is the uid of an operator who asked,
     `reason` a sentence for people.
@@ -20,7 +20,7 @@ class BoostPlan:
 
     trigger: Trigger
     size_bytes: int
-    forecast: Forecast | None = None
+    chance_until: float | None = None
     choice: Choice | None = None
     asked_by: int | None = None
     reason: str = ""

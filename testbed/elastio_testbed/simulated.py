@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.sim.cloud import CloudTimes
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
+from elastio.strategy.spending import Caps
 from elastio.units import GIB, MB, agbs
 from elastio_calibration.simulated import Machine
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS

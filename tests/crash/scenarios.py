@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from elastio.core.model import RequestKind
-from elastio.core.policy import Ahead, Caps, Policy
+from elastio.core.policy import Ahead, Policy
 from elastio.core.state import Phase
 from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.strategy.bandwidth import SpeedBounds
+from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, MB
 from tests import simulated

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from elastio.core.cycle import Trigger
 from elastio.core.drain import HELD_MB_S
-from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
 from elastio.sim.shares import GUARD_S
+from elastio.strategy.spending import Caps
 from tests.spending import beyond_s
 
 ROUNDING = 1 + 1e-6

@@ -17,7 +17,7 @@ SPENDING = (
         "a cap of a month ends no boost",
         "a boost ends before its bill passes the cap of a month",
         CAPS,
-        '        ("month", spend.this_month, caps.per_month, spend.month),\n',
+        '        ("month", spend.this_month, caps.month, spend.month),\n',
         "",
     ),
     of_caps(

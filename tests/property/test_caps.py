@@ -14,8 +14,8 @@ import pytest
 from hypothesis import settings
 
 from elastio.accounting.recorder import CostRecorder
-from elastio.core.policy import Caps
 from elastio.sim.records import LockableLedger
+from elastio.strategy.spending import Caps
 from tests.simulated import KERNEL
 from tests.spending import CAP_KINDS, Cap
 

@@ -9,13 +9,13 @@ import pytest
 
 from elastio.config.sections import ProfileSection
 from elastio.core.model import RequestKind
-from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.inflection import STEP
 from elastio.strategy.learning import in_force
+from elastio.strategy.spending import Caps
 from tests.crash.watches import SpeedWatch
 from tests.simulated import QUIET, assert_at_rest, machine
 

@@ -8,9 +8,9 @@ import pytest
 
 from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind
-from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.workload import Segment
+from elastio.strategy.spending import Caps
 from elastio.units import GIB
 from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, bought, failures, in_phase, machine, path
 

@@ -10,11 +10,11 @@ import pytest
 from elastio.accounting.recorder import NullRecorder
 from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeSpec
-from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.spending import Caps
 from elastio.units import MIB
 from elastio_adviser.volume_types import volume_type
 from tests.simulated import KERNEL, POLICY, assert_at_rest, bought, failures, in_phase, machine, path

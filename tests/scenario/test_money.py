@@ -17,12 +17,13 @@ from elastio.agent.daemon import adviser_of
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.status import rows
 from elastio.core.model import RequestKind, VolumeSpec
-from elastio.core.policy import Caps, Model
+from elastio.core.policy import Model
 from elastio.core.state import Phase
 from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.strategy.market import RELEASE_S, Market
+from elastio.strategy.spending import Caps
 from tests.simulated import DEAR_ROOM, KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, in_phase, machine, path
 from tests.unit.elastio.agent.test_market import config
 from tests.values import present

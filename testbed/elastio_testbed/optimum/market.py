@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elastio.core.model import VolumeSpec
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.strategy.speed import Bounds, Offer, in_ratio
+from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.strategy.worth import Terms
 from elastio.units import GB, GIB, MB, MIB

@@ -117,7 +117,7 @@ def test_every_cap_reaches_the_policy() -> None:
     day = {"max_boosts_per_day": 4, "max_agbs_per_day": 1e6, "max_cost_per_day": 2.5}
     month = {"max_boosts_per_month": 40, "max_agbs_per_month": 1e7, "max_cost_per_month": 25}
     caps = parse({**LEAST, "caps": {**day, **month}}).policy().caps
-    assert (caps.per_day, caps.per_month) == ((4, 1e6, 2.5), (40, 1e7, 25.0))
+    assert (caps.day, caps.month) == ((4, 1e6, 2.5), (40, 1e7, 25.0))
 
 
 def test_what_an_hour_is_worth_is_optional() -> None:

@@ -28,13 +28,15 @@ from elastio.core.model import (
     VolumeSpec,
     VolumeState,
 )
-from elastio.core.policy import Caps, Policy, refusal
+from elastio.core.policy import Policy
 from elastio.core.state import LoadWatch, Phase
 from elastio.errors import LedgerError
 from elastio.sim.prices import TARIFF
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
+from elastio.strategy.caps import spending_refusal
+from elastio.strategy.spending import Caps
 from elastio.units import GIB, agbs
 from tests.simulated import BURST, KERNEL, POLICY, QUIET, assert_at_rest, bought, in_phase, machine
 from tests.values import present, state
@@ -135,8 +137,8 @@ def test_what_could_never_be_read_is_not_taken_for_nothing(recorder: CostRecorde
     spent = recorder.spend(wall=WALL)
     assert not spent.known
     for caps in (Caps(max_boosts_per_day=5), Caps(max_agbs_per_day=1e9), Caps(max_cost_per_day=100.0)):
-        assert refusal(GB, spent, Policy(20, 80, caps=caps))
-    assert refusal(GB, spent, Policy(20, 80)) == ""
+        assert spending_refusal(GB, spent, Policy(20, 80, caps=caps))
+    assert spending_refusal(GB, spent, Policy(20, 80)) == ""
 
 
 def test_a_cycle_that_has_no_volume_any_more_costs_no_more(

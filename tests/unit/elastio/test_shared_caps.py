@@ -13,7 +13,7 @@ from elastio.accounting.shared_caps import SharedCaps
 from elastio.core.actions import CreateVolume
 from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import LedgerError, RefusedError, TransientError
-from elastio.strategy.spending import SharedLimits
+from elastio.strategy.spending import Limits
 from elastio.units import GB
 from tests.fixtures.errors import refused
 from tests.fixtures.synced import syncs
@@ -22,14 +22,14 @@ WALL = 1_790_000_000.0
 SPEC = VolumeSpec(GB, 1.0)  # one AGBs a second
 QUOTE = Quote(SPEC, "USD", 3600.0, 60.0, "a list")  # one USD a second, sixty at the least
 NONE = (None, None, None)
-ONE_BOOST = SharedLimits(*(1, None, None), *NONE)
+ONE_BOOST = Limits(*(1, None, None), *NONE)
 
 
 def account(folder: Path, name: str) -> SharedCaps:
     return SharedCaps(folder, name, wall=lambda: WALL, zone=lambda: UTC)
 
 
-def purchase(name: str, limits: SharedLimits, least_s: float = 100.0) -> CreateVolume:
+def purchase(name: str, limits: Limits, least_s: float = 100.0) -> CreateVolume:
     return CreateVolume(f"token-{name}", SPEC, GB, least_s=least_s, shared=limits)
 
 
@@ -37,14 +37,14 @@ def purchase(name: str, limits: SharedLimits, least_s: float = 100.0) -> CreateV
     ("limits", "room"),
     [
         (ONE_BOOST, 1),
-        (SharedLimits(*NONE, *(2, None, None)), 2),
-        (SharedLimits(*(None, 350.0, None), *NONE), 3),
-        (SharedLimits(*NONE, *(None, None, 450.0)), 4),
-        (SharedLimits(*NONE, *NONE), 12),
+        (Limits(*NONE, *(2, None, None)), 2),
+        (Limits(*(None, 350.0, None), *NONE), 3),
+        (Limits(*NONE, *(None, None, 450.0)), 4),
+        (Limits(*NONE, *NONE), 12),
     ],
 )
 def test_of_many_that_reserve_at_once_only_as_many_succeed_as_there_is_room_for(
-    limits: SharedLimits, room: int, tmp_path: Path
+    limits: Limits, room: int, tmp_path: Path
 ) -> None:
     def reserve(number: int) -> bool:
         try:
@@ -72,7 +72,7 @@ def test_a_refusal_names_the_cap_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_whole_step_of_the_cloud_is_reserved(tmp_path: Path) -> None:
-    limits = SharedLimits(*(None, None, 350.0), *NONE)
+    limits = Limits(*(None, None, 350.0), *NONE)
     hourly = replace(QUOTE, step_s=3600.0)
     with refused(RefusedError, "caps.max_cost_per_day"):
         account(tmp_path, "a").reserve(purchase("a", limits), hourly)

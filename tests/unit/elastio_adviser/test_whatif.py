@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.policy import next_size
 from elastio.errors import ConfigError
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.learning import next_size
 from elastio.strategy.tariff import Tariff
 from elastio.units import GB, GIB, MB, agbs
 from elastio_adviser.modification import ChangeRule

@@ -35,7 +35,6 @@ from elastio.core.actions import (
 )
 from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.model import CacheSetUuid, Serial
-from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.errors import ConfigError, HostError, LockedError
 from elastio.host import guard, io_max, throttle
@@ -44,6 +43,7 @@ from elastio.host.limit_removers import LimitRemovers
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Segment
+from elastio.strategy.spending import Caps
 from tests.fixtures.errors import refused
 from tests.fixtures.least_configuration import least
 from tests.simulated import POLICY, QUIET, in_phase, machine

@@ -10,10 +10,11 @@ from elastio.core.detection import Event
 from elastio.core.machine import decide
 from elastio.core.model import RequestKind
 from elastio.core.observation import Course, Decision, Observation, Transition
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError, JournalError
 from elastio.sim.workload import Segment
+from elastio.strategy.spending import Caps
 from tests.simulated import BURST, POLICY, QUIET, STEADY, in_phase, machine
 from tests.values import BOOSTED, NOW, UNBOUGHT, VOLUME_ID, WALL, cycle, faulted, host, present, seen
 

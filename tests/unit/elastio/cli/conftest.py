@@ -21,10 +21,11 @@ from elastio.control.server import ControlServer
 from elastio.control.status import Status
 from elastio.core.model import BackingView, CacheState, HostView, Identity, Rates, Sample, Spend
 from elastio.core.observation import Observation
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import HostError
 from elastio.strategy.bandwidth import SpeedBounds
+from elastio.strategy.spending import Caps
 from tests.values import backing, changed
 
 Golden = Callable[[str, str], None]  # the fixture `golden`: a file of tests/golden, what was printed

@@ -35,7 +35,6 @@ from elastio.core.model import (
     VolumeState,
 )
 from elastio.core.observation import Observation
-from elastio.core.policy import Caps
 from elastio.core.state import (
     AgentState,
     Inhibition,
@@ -47,6 +46,7 @@ from elastio.errors import ControlError
 from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.strategy.memory import Capped, Memory, UselessBoost, Waste
+from elastio.strategy.spending import Caps
 from elastio.units import GIB, MIB
 from tests.fixtures.errors import refused
 

@@ -21,10 +21,11 @@ from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.strategy.market import Advice, Choice
+from elastio.strategy.spending import Caps
 from elastio.units import GIB
 from tests.fixtures.errors import refused
 from tests.simulated import BURST, assert_at_rest, by_money, in_phase

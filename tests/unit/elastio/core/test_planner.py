@@ -41,10 +41,10 @@ from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Notice, VolumeState, VolumeTag
 from elastio.core.observation import Decision
 from elastio.core.planner import GONE, LAST_S, OVERDUE, POLL_S, SLACK_S, next_action
-from elastio.core.policy import Caps
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.core.update import intended
 from elastio.errors import InvariantError
+from elastio.strategy.spending import Caps
 from elastio.units import MB
 from tests.values import (
     BOOSTED,

@@ -8,18 +8,11 @@ from typing import Any
 import pytest
 
 from elastio.core.model import Quote, Rates, Sample, Spend, Spent, VolumeSpec
-from elastio.core.policy import (
-    Caps,
-    as_load,
-    is_load_high,
-    is_quiet,
-    next_size,
-    quote_refusal,
-    refusal,
-    utilization,
-    watch_load,
-)
+from elastio.core.policy import as_load, is_load_high, is_quiet, utilization, watch_load
 from elastio.core.state import LoadWatch
+from elastio.strategy.caps import quote_refusal, spending_refusal
+from elastio.strategy.learning import next_size
+from elastio.strategy.spending import Caps
 from elastio.units import GIB, agbs
 from tests.values import POLICY
 
@@ -85,7 +78,7 @@ def test_quiet_is_the_inactivity_delay_without_load() -> None:
 
 
 def test_nothing_is_refused_without_a_reason() -> None:
-    assert refusal(GIB, Spend(1000, 1e9, 1e9), POLICY) == ""
+    assert spending_refusal(GIB, Spend(1000, 1e9, 1e9), POLICY) == ""
 
 
 @pytest.mark.parametrize(
@@ -101,7 +94,7 @@ def test_nothing_is_refused_without_a_reason() -> None:
     ],
 )
 def test_a_cap_that_is_reached_is_named(caps: Caps, spend: Spend, words: str) -> None:
-    assert words in refusal(2 * GIB, spend, replace(POLICY, caps=caps))
+    assert words in spending_refusal(2 * GIB, spend, replace(POLICY, caps=caps))
 
 
 @pytest.mark.parametrize(("step_s", "code"), [(0.0, ""), (3600.0, "caps.max_cost")])
@@ -113,7 +106,7 @@ def test_the_first_step_of_the_cloud_must_fit_below_the_cap(step_s: float, code:
 
 @pytest.mark.parametrize("caps", [Caps(max_boosts_per_day=2), Caps(max_cost_per_day=1.0)])
 def test_what_was_spent_earlier_in_the_month_does_not_count_for_the_day(caps: Caps) -> None:
-    assert refusal(GIB, Spend(month=Spent(boosts=9, currency=9.0)), replace(POLICY, caps=caps)) == ""
+    assert spending_refusal(GIB, Spend(month=Spent(boosts=9, currency=9.0)), replace(POLICY, caps=caps)) == ""
 
 
 @pytest.mark.parametrize("key", ["boosts", "agbs", "cost"])
@@ -121,15 +114,15 @@ def test_what_was_spent_earlier_in_the_month_does_not_count_for_the_day(caps: Ca
 def test_with_a_cap_nothing_is_bought_while_the_spending_is_unknown(key: str, period: str) -> None:
     limit: dict[str, Any] = {f"max_{key}_per_{period}": 10**9}
     caps = Caps(**limit)
-    assert refusal(GIB, Spend(known=False), replace(POLICY, caps=caps)) != ""
+    assert spending_refusal(GIB, Spend(known=False), replace(POLICY, caps=caps)) != ""
     assert caps.needs_price is (key == "cost")
 
 
 def test_a_boost_must_fit_into_the_rest_of_the_day_at_its_shortest() -> None:
     least = agbs(80, GIB, POLICY.least_boost_s)
     policy = replace(POLICY, caps=Caps(max_agbs_per_day=1000 + least))
-    assert refusal(GIB, Spend(agbs=1000), policy) == ""
-    assert refusal(GIB, Spend(agbs=1001), policy) != ""
+    assert spending_refusal(GIB, Spend(agbs=1000), policy) == ""
+    assert spending_refusal(GIB, Spend(agbs=1001), policy) != ""
 
 
 def test_the_first_cache_has_the_initial_size_and_later_ones_the_learned_one() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.workload import Segment
+from elastio.strategy.spending import Caps
 from elastio.units import GIB
 from tests.simulated import STEADY, in_phase
 

@@ -12,13 +12,13 @@ from elastio.core.cycle import Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, Request, RequestKind
 from elastio.core.observation import Decision
-from elastio.core.policy import Ahead, Policy, chance_until
+from elastio.core.policy import Ahead, Policy
 from elastio.core.state import (
     AgentState,
     LoadWatch,
     Phase,
 )
-from elastio.strategy.ahead import expect, lead_s, size_for, update
+from elastio.strategy.ahead import chance_until, expect, lead_s, size_for, update
 from elastio.strategy.memory import Lesson, Memory
 from elastio.strategy.review import release
 from elastio.units import GB, GIB

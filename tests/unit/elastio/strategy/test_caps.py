@@ -9,7 +9,7 @@ import pytest
 from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.model import Others, Period, Quote, Spend, Spent, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.core.state import (
     AgentState,
     Phase,
@@ -29,6 +29,7 @@ from elastio.strategy.caps import (
 )
 from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.strategy.memory import Capped, Memory
+from elastio.strategy.spending import Caps
 from elastio.units import GIB, MB, agbs
 from tests.values import NOW, POLICY, WALL, cycle, seen, state
 

@@ -12,11 +12,12 @@ from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheState, Quote, RequestKind, Spend, Spent, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Caps, Policy
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, LoadWatch, Phase
 from elastio.strategy import holding
 from elastio.strategy.market import RELEASE_IN_STEPS_S, RELEASE_S, Advice, Choice, OwnedCache
 from elastio.strategy.review import release
+from elastio.strategy.spending import Caps
 from elastio.units import GIB, MB
 from tests.simulated import by_money
 from tests.values import FORMATTED, NOW, POLICY, WALL, asked, cached, cycle, host, present, seen, state

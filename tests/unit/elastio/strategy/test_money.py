@@ -13,14 +13,15 @@ from elastio.core.detection import Detection, Event
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, Rates, RequestKind, Spend
 from elastio.core.observation import Observation
-from elastio.core.policy import Ahead, Caps, Policy
+from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState, LoadWatch, Phase
-from elastio.strategy import money
+from elastio.strategy import ahead, money
 from elastio.strategy.bursts import PastBurst
 from elastio.strategy.first_guess import first_plan
 from elastio.strategy.hindsight import PastLoad, Pause, Plan, best_plan
 from elastio.strategy.market import Advice, Choice, OwnedCache
 from elastio.strategy.memory import Memory, UselessBoost, Waste
+from elastio.strategy.spending import Caps
 from elastio.strategy.waste import FREE
 from elastio.strategy.worth import hold_per_s, rebuy_price
 from elastio.units import GIB, MB
@@ -199,7 +200,7 @@ def test_an_announced_size_is_answered_by_the_formulas() -> None:
     burst = Forecast(NOW + 5, 2000 * MB, 1.0)
     before = state(Phase.IDLE, awaited=burst)
     found = present(wanted(MONEY, loaded(), before))
-    assert present(found.plan).forecast == burst
+    assert present(found.plan).chance_until == ahead.chance_until(burst, MONEY)
     assert present(present(found.plan).choice).cache_mb_s <= POLICY.cache_bandwidth_mb_s
     assert present(wanted(DEAR, loaded(), before)).event is Event.BOOST_DECLINED
 

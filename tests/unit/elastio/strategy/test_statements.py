@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.strategy.spending import Period, SharedLimits, Spent
+from elastio.strategy.spending import Limits, Period, Spent
 from elastio.strategy.statements import Reservation, Statement, exceeded, total
 
 DAY = Period(1000.0, 2000.0)
@@ -62,12 +62,12 @@ def test_after_midnight_only_the_rest_counts() -> None:
 @pytest.mark.parametrize(
     ("limits", "key"),
     [
-        (SharedLimits(*(1, 9.0, 9.0), *NONE), ""),
-        (SharedLimits(*(0, None, None), *NONE), "caps.max_boosts_per_day"),
-        (SharedLimits(*(None, 8.9, None), *NONE), "caps.max_agbs_per_day"),
-        (SharedLimits(*NONE, *(None, None, 8.9)), "caps.max_cost_per_month"),
+        (Limits(*(1, 9.0, 9.0), *NONE), ""),
+        (Limits(*(0, None, None), *NONE), "caps.max_boosts_per_day"),
+        (Limits(*(None, 8.9, None), *NONE), "caps.max_agbs_per_day"),
+        (Limits(*NONE, *(None, None, 8.9)), "caps.max_cost_per_month"),
     ],
 )
-def test_a_sum_passes_a_cap_that_it_is_above(limits: SharedLimits, key: str) -> None:
+def test_a_sum_passes_a_cap_that_it_is_above(limits: Limits, key: str) -> None:
     spent = Spent(1, 9.0, 9.0)
     assert exceeded(spent, spent, limits) == key

@@ -8,12 +8,12 @@ from statistics import mean
 import pytest
 
 from elastio.core.model import Forecast
-from elastio.core.policy import Caps
 from elastio.ports import Forecaster, NoForecast
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB, MB
 from elastio_adviser.replay import Demand, Replay
 from elastio_testbed.optimum.market import ATTACH_S, LATE_S, RELEASE_S, USABLE, Market, agbs_market, gp3_market
