@@ -38,6 +38,9 @@ SCHEDULES = 300
 DIGITS = 8
 # Faults of calls, scheduled faults, happenings.
 WEATHER = ((6, 0, 0), (0, 0, 7), (5, 2, 5), (0, 0, 0))
+# Fields of a cycle that only the strategy reads: they move, and what they change shows in what is decided.
+OF_STRATEGY = frozenset({"bare", "chance_until", "clean_since", "gained_bytes", "least_s", "longest_s", "moved_bytes"})
+OF_STRATEGY |= {"updates_learned_size"}
 
 Decide = Callable[[AgentState, Observation, Policy], Decision]
 
@@ -71,11 +74,15 @@ def told(obs: Observation, decision: Decision) -> dict[str, Any]:
         "waits": state.waiting_for,
         "actions": [(type(action).__name__, encode(action)) for action in decision.actions],
         "reason": decision.reason,
-        "records": encode(decision.records),
+        "records": [_bill(cycle) for cycle in encode(decision.records)],
         "answers": encode(decision.answers),
         "wake_at": decision.wake_at,
-        "course": encode(decision.course),
+        "course": {**encode(decision.course), "ended": _bill(encode(decision.course.ended) or {})},
     }
+
+
+def _bill(cycle: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in cycle.items() if name not in OF_STRATEGY}
 
 
 def names(schedules: int) -> list[str]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from .limits import ROOT
 
 CORE, STRATEGY = ROOT / "elastio" / "core", "elastio.strategy"
-# May only become less. The last step is one call a decision, of `review`.
-MOST = 20
+# May only become less: one call a decision, one for a request, and one where a volume is gone.
+MOST = 3
 
 
 def calls() -> Iterator[str]:

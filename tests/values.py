@@ -28,8 +28,8 @@ from elastio.core.model import (
 from elastio.core.observation import Observation
 from elastio.core.planner import LAST_S
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Fault, FaultKind, LoadWatch, Phase
-from elastio.strategy.memory import Memory
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.strategy.memory import LoadWatch, Memory
 from elastio.units import GIB, MB
 
 T = TypeVar("T")

@@ -50,11 +50,11 @@ class HistoryWriter:
         """Add one sample; `state` is the decision on it. Writes if a batch, a cycle or a phase of one is complete."""
         offset = wall - now
         dirty_bytes = state.cycle.dirty_bytes if state.cycle else None
-        run = run_of(sample, offset + sample.at, state.load.utilization, dirty_bytes)
+        run = run_of(sample, offset + sample.at, state.memory.load.utilization, dirty_bytes)
         self._add(run)
         token = state.cycle.token if state.cycle else None
         if token is not None:
-            since = state.load.above_since
+            since = state.memory.load.above_since
             load = self._loads.get(token, CycleLoad())
             self._loads[token] = load.plus(run, None if since is None else offset + since)
         standing = None if token is None else (token, state.phase)

@@ -15,10 +15,11 @@ from elastio.agent.loop import Agent
 from elastio.config.sections import ProfileSection
 from elastio.core.capacity import OF_BACKING, Capacity, capacity
 from elastio.core.moved import Moved
-from elastio.core.policy import Policy, utilization
+from elastio.core.policy import Policy
 from elastio.ports import WorkerPort
 from elastio.strategy import learning, money
 from elastio.strategy.bandwidth import lesson_of
+from elastio.strategy.load import utilization
 from elastio.strategy.watched_bursts import UNSEEN_S, Load, Seen, Thresholds, Watch, WatchedBurst, with_load
 
 # After a look that had no answer, the next one waits.

@@ -16,11 +16,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from elastio.core.model import Sample, VolumeSpec
-from elastio.core.policy import Model, Policy, as_load
+from elastio.core.policy import Model, Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import bursts, hindsight, money
 from elastio.strategy.bursts import BurstWatch, LoadRun, PastBurst
 from elastio.strategy.hindsight import PastLoad, Pause, Plan
+from elastio.strategy.load import as_load
 from elastio.strategy.market import Advice
 from elastio.strategy.worth import Terms
 

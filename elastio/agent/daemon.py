@@ -55,7 +55,7 @@ from elastio.core.actions import (
     WriteTombstone,
 )
 from elastio.core.model import HostView
-from elastio.core.policy import Model, utilization
+from elastio.core.policy import Model
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.host import recompose, throttle
 from elastio.host.bcache import BcacheHost
@@ -73,6 +73,7 @@ from elastio.host.udev import BlockEvents, show_to_systemd
 from elastio.ports import Adviser, NoAdvice, VolumeProvider
 from elastio.strategy import backing_credits
 from elastio.strategy.bursts import LoadRun
+from elastio.strategy.load import utilization
 from elastio.strategy.watched_bursts import Seen, Watch
 from elastio.units import MB
 

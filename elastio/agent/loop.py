@@ -19,7 +19,7 @@ from elastio.core.cycle import verb
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.core.observation import Answer, Course, Decision, Observation, Transition
-from elastio.core.policy import Policy, as_load
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.ports import (
@@ -38,6 +38,7 @@ from elastio.ports import (
     WorkerPort,
 )
 from elastio.strategy.bandwidth import BurstLesson
+from elastio.strategy.load import as_load
 from elastio.strategy.market import Advice
 
 SCAN_TIMEOUT_S = 15.0
@@ -45,8 +46,7 @@ SCAN_EVERY_IDLE_S = 10.0
 # While the host worker changes the kernel's state, no decision uses what a scan shows: only the status does.
 SCAN_EVERY_BUSY_S = 5.0
 STALE_S = 30.0
-SPEND_EVERY_S = 60.0
-FORECAST_EVERY_S = 5.0
+SPEND_EVERY_S, FORECAST_EVERY_S = 60.0, 5.0
 # How old the journal's count of dirty data may be: an operator sees it if the cache is lost.
 NOTE_EVERY_S = 30.0
 # And of credits: after a start, what was not recorded counts as used.

@@ -119,7 +119,7 @@ def _take_over(state: AgentState) -> TakeOverPart | None:
 def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Policy) -> LoadPart:
     sample = last or Sample(obs.now, 0.0, Rates())
     return LoadPart(
-        utilization=state.load.utilization,
+        utilization=state.memory.load.utilization,
         threshold=policy.utilization_threshold,
         backing_bandwidth_mb_s=policy.backing_bandwidth_mb_s,
         read_mb_s=sample.adaptive.read_mb_s,

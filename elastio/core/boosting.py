@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import hashlib
 
-from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
+from elastio.core.cycle import Backoff, Cycle, Timestamps
 from elastio.core.detection import Detection, Event
-from elastio.core.model import CacheState, VolumeSpec
+from elastio.core.model import CacheState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState
-from elastio.strategy import buying, waste
-from elastio.strategy.wish import BoostPlan, Decline
+from elastio.core.state import AgentState, Phase
+from elastio.strategy.wish import BoostPlan, Decline, Wish
 
 
-def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
-    """In phase IDLE: BOOST_WANTED if a load or an expected burst asks for a boost, BOOST_CAPPED if a cap forbids it."""
-    if state.paused or obs.now < state.cool_until or obstacle(state, obs, policy):
-        return None
-    wish = buying.wanted(state, obs, policy)
-    if isinstance(wish, Decline):
-        return Detection(Event.BOOST_CAPPED if wish.is_capped else Event.BOOST_DECLINED, wish.reason)
-    return None if wish is None else Detection(Event.BOOST_WANTED, wish.reason, plan=wish)
+def may_begin(state: AgentState, obs: Observation, policy: Policy) -> bool:
+    """Whether a boost may begin by itself now. Whoever asks for something else is served first."""
+    is_free = state.phase is Phase.IDLE and not (state.paused or state.orphans or obs.requests)
+    return is_free and obs.now >= state.cool_until and not obstacle(state, obs, policy)
+
+
+def wanted(wish: Wish) -> Detection | None:
+    """In phase IDLE: BOOST_WANTED, or why a boost is not bought: BOOST_CAPPED where a cap forbids it."""
+    if isinstance(wish.boost, Decline):
+        return Detection(Event.BOOST_CAPPED if wish.boost.is_capped else Event.BOOST_DECLINED, wish.boost.reason)
+    return None if wish.boost is None else Detection(Event.BOOST_WANTED, wish.boost.reason, plan=wish.boost)
 
 
 def obstacle(state: AgentState, obs: Observation, policy: Policy) -> str:
@@ -47,28 +49,22 @@ def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Poli
     """The cycle of this boost, as it begins with the decision."""
     backing = obs.host.backing if obs.host else None
     start = obs.now + obs.jitter * policy.start_jitter_s
-    cycle = Cycle(
+    return Cycle(
         token=_token(state, obs, policy),
         backing_serial=backing.disk_serial if backing else None,
         trigger=plan.trigger,
-        spec=VolumeSpec(plan.size_bytes, _bandwidth(plan, policy), policy.cache_iops),
+        spec=plan.spec,
+        least_s=plan.least_s,
         choice=plan.choice,
         chance_until=plan.chance_until,
+        bare=plan.bare,
+        longest_s=plan.longest_s,
         asked_by=plan.asked_by,
         started_at=obs.now,
         started_wall=obs.wall,
-        times=Timestamps(crossed=state.load.crossed_at if plan.trigger is Trigger.LOAD else None, decided=obs.now),
+        times=Timestamps(crossed=plan.crossed_at, decided=obs.now),
         backoffs={"CreateVolume": Backoff(0, start)},
     )
-    if plan.trigger is Trigger.OPERATOR:
-        return cycle
-    return waste.with_load(cycle, state.load, obs.now)
-
-
-def _bandwidth(plan: BoostPlan, policy: Policy) -> float:
-    """MB/s to buy: the chosen ones, else the configured."""
-    chosen = plan.choice
-    return policy.bought_bandwidth_mb_s if chosen is None else chosen.cache_mb_s + chosen.drain_mb_s
 
 
 def _token(state: AgentState, obs: Observation, policy: Policy) -> str:

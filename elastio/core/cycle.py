@@ -118,6 +118,7 @@ class Cycle:
     spec: VolumeSpec
     started_at: float
     started_wall: float
+    least_s: float | None = None  # for how long it exists at the least; None: nothing of that was measured
     volume_id: VolumeId | None = None
     serial: Serial | None = None
     backing_serial: Serial | None = None  # of the backing disk; None: the kernel shows none

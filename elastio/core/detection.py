@@ -7,15 +7,15 @@ from enum import StrEnum
 
 from elastio.core import fault_texts, inhibition
 from elastio.core.actions import Worker
-from elastio.core.cycle import Cycle, FailureKind, Trigger
+from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import BackingView, CacheState, HostView, VolumeState
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quiet
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
 from elastio.strategy.memory import Capped
-from elastio.strategy.wish import BoostPlan, Release
+from elastio.strategy.wish import BoostPlan, Wish
 from elastio.units import format_duration
 
 MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more
@@ -191,8 +191,8 @@ def _why_inhibited(state: AgentState) -> str:
     return f"held clean ({current.reason}):" if current is not None and current.flush else ""
 
 
-def in_idle(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
-    """A volume that belongs to no cycle. Whether a boost is wanted is decided later, see `boosting.wanted`."""
+def in_idle(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
+    """A volume that belongs to no cycle. Whether a boost begins is decided later, see `machine`."""
     if state.orphans and obs.host is not None and obs.host.backing is not None:
         return Detection(
             Event.ORPHAN_FOUND, f"volume {state.orphans[0].id} is ours and belongs to no cycle: release it"
@@ -200,7 +200,7 @@ def in_idle(state: AgentState, obs: Observation, policy: Policy, release: Releas
     return None
 
 
-def in_attaching(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
+def in_attaching(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
     """The cache is attached, the boost failed, or it is no longer wanted."""
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
@@ -225,9 +225,7 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy, release: R
         return withdrawn(f"{why} stop")
     if policy.buys_nothing and cycle.volume_id is None:
         return withdrawn(policy.buys_nothing)
-    if release is not None and release.capped is not None:
-        return replace(withdrawn(release.reason), capped=release.capped)
-    return _no_longer_wanted(state, cycle, obs, policy)
+    return None if wish.release is None else replace(withdrawn(wish.release.reason), capped=wish.release.capped)
 
 
 def _abandoned(kind: FailureKind, reason: str) -> Detection:
@@ -239,24 +237,11 @@ def withdrawn(reason: str, *, is_ordered: bool = False) -> Detection:
     return Detection(Event.BOOST_WITHDRAWN, reason, failure=FailureKind.WITHDRAWN, is_ordered=is_ordered)
 
 
-def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Detection | None:
-    """A boost for a load, or ahead of one, ends with its reason. An operator's boost does not need a load."""
-    if not is_quiet(state.load, obs.now, policy):
-        return None
-    if is_burst_expected(cycle, obs.now):
-        return None
-    if cycle.trigger is Trigger.LOAD and cycle.started_at < (state.load.below_since or 0):
-        return withdrawn("the load was over before the cache was attached")
-    if cycle.trigger.is_ahead:
-        return withdrawn("the time of the expected burst was over before the cache was attached")
-    return None
-
-
 def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
     return backing.cache_set is not None and backing.cache_set == cycle.cache_set and not backing.is_bypassed
 
 
-def in_boosting(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
+def in_boosting(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
     """The load is over, the cache has to be released, or it is detached."""
     cycle = _cycle(state)
     if why := _why_inhibited(state):
@@ -267,6 +252,7 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy, release: Re
         return Detection(Event.WENT_QUIET, "the cache had failed, and its data may be stale: it is released")
     if obs.host is not None and obs.host.backing is not None and obs.host.backing.is_bypassed:
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
+    release = wish.release
     if release is None:
         return None
     if release.capped is not None:
@@ -275,19 +261,16 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy, release: Re
     return Detection(event, release.reason, is_ordered=release.is_ordered)
 
 
-def in_flushing(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
+def in_flushing(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
     """The cache is drained or detached, or the load is back."""
     cycle = _cycle(state)
     if _has_left(cycle, obs):
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
-    capped = release.capped if release is not None and not cycle.forced and may_boost_again(state, obs) else None
-    if release is not None and capped is not None:
-        return Detection(Event.CAP_REACHED, release.reason, capped=capped)
-    is_high = is_load_high(state.load, obs.now, policy) and obs.sample is not None
-    is_near = is_burst_expected(cycle, obs.now)
-    if (is_high or is_near) and not cycle.forced and not state.paused and may_boost_again(state, obs):
-        why = f"utilization {state.load.utilization:.0%}" if is_high else "a burst is expected"
-        return Detection(Event.LOAD_RETURNED, f"{why} while flushing")
+    if not cycle.forced and may_boost_again(state, obs):
+        if wish.release is not None and wish.release.capped is not None:
+            return Detection(Event.CAP_REACHED, wish.release.reason, capped=wish.release.capped)
+        if wish.again and not state.paused:
+            return Detection(Event.LOAD_RETURNED, f"{wish.again} while flushing")
     backing = obs.host.backing if obs.host else None
     if backing is not None and backing.is_drained:
         return Detection(Event.DRAINED, "the cache is clean")
@@ -309,7 +292,7 @@ def _has_left(cycle: Cycle, obs: Observation) -> bool:
     return backing.state is CacheState.NO_CACHE or backing.lost_clean_cache
 
 
-def in_detaching(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
+def in_detaching(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
     """The volume is gone, the cache is dirty again, or the volume is attached to another instance."""
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
@@ -342,7 +325,7 @@ def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
     return state.listed_at is None or state.listed_at < cycle.create_unconfirmed_at + VISIBLE_WITHIN_S
 
 
-def in_faulted(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
+def in_faulted(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
     """The missing cache is back, or is no longer needed. For `elastio resume` see `requests.resume`."""
     backing = obs.host.backing if obs.host else None
     if obs.host is None or backing is None or state.is_stopped or not backing.running:

@@ -88,6 +88,11 @@ def is_nearly_full(backing: BackingView, policy: Policy) -> bool:
     return 100 - backing.available_percent >= NEARLY_FULL * cutoff
 
 
+def slower(rate: float | None, limit: float | None) -> float | None:
+    """The lower of two rates, where None is no limit."""
+    return rate if limit is None else limit if rate is None else min(rate, limit)
+
+
 def is_change(wanted: float | None, in_force: float | None, policy: Policy) -> bool:
     """The writeback rate in force differs enough from the wanted one to be set again."""
     if wanted is None or in_force is None or NOTHING in (wanted, in_force):

@@ -18,14 +18,14 @@ decides so or the missing cache is back.
 so the same input gives the same decision and a journal can be replayed. It is called whenever something happened or
 `wake_at` has come, and works in this order:
 
-1. `update.fold` takes in what was observed: outcomes of actions, the scan of the kernel, a sample of throughput.
-   Nothing is decided here. `backing_credits` does the same for the credits of a volume that has them, whose bandwidth
-   in force is that of the policy from here on. Between cycles, `learning` does so for the bandwidth of the next cache.
+1. `update.fold` takes in what was observed: outcomes of actions and the scan of the kernel. Nothing is decided here.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
-3. `strategy.review` takes the observation into its memory, and says whether the cache is to be released.
+3. `strategy.review` takes the observation into its memory, and answers with a `Wish`: the bandwidths that hold now,
+   whether the cache is to be released or to take writes again, what to buy if a boost may begin, and the most that a
+   flush may take. From the sample and the bandwidths follows the writeback rate.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
 5. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
-6. In IDLE, `boosting.wanted` asks the strategy what to buy, if a boost may begin.
+6. In IDLE, what the strategy wants to buy is bought, if nothing else has happened.
 7. `planner.next_action` returns at most one action: the next one that is safe. It is called at every decision, so an
    action that failed, or whose answer was lost, needs no bookkeeping: the next scan shows what is left to do.
 8. `invariants.check` checks the decision against the safety rules, with code of its own. A decision that breaks one is
@@ -68,9 +68,8 @@ from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
 from elastio.core.state import AgentState, Fault, Phase
 from elastio.errors import InvariantError
-from elastio.strategy import backing_credits, buying, learning, money
-from elastio.strategy.review import attached, released, review
-from elastio.strategy.wish import Release
+from elastio.strategy.review import released, review
+from elastio.strategy.wish import Wish
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,
@@ -111,39 +110,36 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
 
     Raises InvariantError if the decision would break a safety rule, or if a transition is not in the table.
     """
-    before, (state, learned) = state, learning.with_burst(state, obs, policy)
-    configured = learning.in_force(policy, state.memory)
-    policy = money.in_force(configured, state.cycle)
-    state = backing_credits.update(update.fold(state, obs, policy), obs, policy)
-    state = folded = missing_cache.settle(state, obs)
-    reason, seen = "", list[Transition]()
-    if not state.recovered:
-        recovered = _recovered(state, obs, policy)
-        if recovered is None:
-            return _waiting_to_recover(state, obs, policy)
+    before = state
+    state = folded = missing_cache.settle(update.fold(state, obs, policy), obs)
+    reason, inhibited, seen = "", "", list[Transition]()
+    if not state.recovered and (recovered := _recovered(state, obs, policy)) is not None:
         seen += _if_faulted(before, recovered[0])
         state, reason = _without_backoffs(recovered[0]), recovered[1]
-    state, inhibited = inhibition.update(state, obs, policy)
-    state, wish = review(state, obs, policy)
+    if state.recovered:
+        state, inhibited = inhibition.update(state, obs, policy)
+    may_buy = state.recovered and boosting.may_begin(state, obs, policy)
+    state, wish = review(state, obs, policy, may_buy=may_buy)
+    state = update.with_writeback_rate(state, obs, wish)
+    if not state.recovered:
+        return _waiting_to_recover(state, obs, wish.policy)
     reason = inhibited or reason or _why_failed_clean(before, state) or wish.note
     state, new_fault = _with_current_fault(state, obs, seen)
-    state, detected = _moved(state, _detect(state, obs, policy, wish.release), obs, policy, seen)
-    policy = money.in_force(configured, state.cycle)
+    state, detected = _moved(state, _detect(state, obs, wish), obs, wish.policy, seen)
     state, answers, ordered = _answer(state, obs, policy, seen)
     reason = ordered or detected or new_fault or reason
-    if state.phase is Phase.IDLE and not ordered:
-        state, wanted = _moved(state, boosting.wanted(state, obs, configured), obs, configured, seen)
+    if state.phase is Phase.IDLE and not ordered and not detected:
+        state, wanted = _moved(state, boosting.wanted(wish), obs, wish.policy, seen)
         reason = wanted or reason
-        policy = money.in_force(configured, state.cycle)
-    reason = "; ".join(text for text in (reason, learned) if text)
-    plan = next_action(state, obs, policy)
+    reason = "; ".join(text for text in (reason, wish.learned) if text)
+    plan = next_action(state, obs, wish.policy)
     if plan.waiting_for != state.waiting_for:
         state = replace(state, waiting_for=plan.waiting_for)
     actions = () if plan.action is None else (plan.action,)
     changed = _changed_cycles(before, folded, state, obs)
     course = course_of(seen, answers, changed if state.cycle is None else ())
     decision = Decision(state, actions, reason, changed, answers, plan.wake_at, course)
-    invariants.check(decision, obs, policy)
+    invariants.check(decision, obs, wish.policy)
     return decision
 
 
@@ -188,9 +184,9 @@ def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> 
 # --- transitions -----------------------------------------------------------------------------------------
 
 
-def _detect(state: AgentState, obs: Observation, policy: Policy, release: Release | None) -> Detection | None:
+def _detect(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     danger = None if state.phase is Phase.FAULTED else detection.danger(state, obs)
-    return danger or detection.DETECTORS[state.phase](state, obs, policy, release)
+    return danger or detection.DETECTORS[state.phase](state, obs, wish.policy, wish)
 
 
 def _with_current_fault(state: AgentState, obs: Observation, seen: list[Transition]) -> tuple[AgentState, str]:
@@ -252,8 +248,8 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
     match detected.event:
         case Event.BOOST_WANTED:
             return _begun(state, detected, obs, policy)
-        case Event.BOOST_CAPPED | Event.BOOST_DECLINED:
-            return _put_off(state, detected.event, obs)
+        case Event.BOOST_CAPPED:
+            return replace(state, cycle=None, cool_until=obs.now + FAILED_COOL_DOWN_S)
         case Event.ENDANGERED:
             return replace(state, fault=_fault(detected))
         case Event.ORPHAN_FOUND:
@@ -268,7 +264,8 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case Event.CACHE_ATTACHED:
             state = replace(_with_attached(state), failures=0)
         case (
-            Event.BOOST_WITHDRAWN
+            Event.BOOST_DECLINED
+            | Event.BOOST_WITHDRAWN
             | Event.WENT_QUIET
             | Event.CAP_REACHED
             | Event.FILLED_UP
@@ -289,14 +286,7 @@ def _with_attached(state: AgentState) -> AgentState:
     cycle = state.cycle
     if cycle is None:
         return state
-    return replace(state, memory=attached(state.memory, cycle), appear_s=drain.with_appear_time(state.appear_s, cycle))
-
-
-def _put_off(state: AgentState, event: Event, obs: Observation) -> AgentState:
-    """The state after a boost that is not bought."""
-    is_capped = event is Event.BOOST_CAPPED
-    state = replace(state, memory=buying.declined(state, is_capped=is_capped))
-    return replace(state, cycle=None, cool_until=obs.now + FAILED_COOL_DOWN_S) if is_capped else state
+    return replace(state, appear_s=drain.with_appear_time(state.appear_s, cycle))
 
 
 def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:

@@ -38,7 +38,6 @@ from elastio.core.policy import Policy
 from elastio.core.release import detaching
 from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError
-from elastio.strategy import caps
 from elastio.units import MB, format_size
 
 # Requests are held back once this many seconds of flushing are left; until then, the shortest time between two scans.
@@ -193,7 +192,8 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
-        most, least_s = policy.caps.cost_left(obs.spend), caps.least_s(state.memory, policy)
+        most = policy.caps.cost_left(obs.spend)
+        least_s = policy.least_boost_s if cycle.least_s is None else cycle.least_s
         size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
         create = CreateVolume(cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits)
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")

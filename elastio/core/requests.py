@@ -14,14 +14,13 @@ from elastio.core import boosting, detection, inhibition, missing_cache, takeove
 from elastio.core.cycle import NO_BACKOFF
 from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
-from elastio.core.model import CacheState, Forecast, Request, RequestKind
+from elastio.core.model import CacheState, Request, RequestKind
 from elastio.core.observation import Answer, Observation
-from elastio.core.policy import Ahead, Policy, StopPolicy
+from elastio.core.policy import Policy, StopPolicy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
-from elastio.strategy import ahead, buying, caps
-from elastio.strategy.memory import Waste
-from elastio.strategy.wish import Decline
-from elastio.units import format_duration, format_size
+from elastio.strategy.review import asked
+from elastio.strategy.wish import BoostPlan
+from elastio.units import format_duration
 
 Answered = tuple[AgentState, Answer]
 # The code of every answer of a faulted agent.
@@ -42,17 +41,16 @@ def answer(state: AgentState, request: Request, obs: Observation, policy: Policy
         case RequestKind.PAUSE:
             return pause(state, request, move)
         case RequestKind.RESUME:
-            return resume(state, request, obs, move)
+            return resume(state, request, obs, policy, move)
         case RequestKind.RECOVER if request.is_foreign:
             return take_over(state, request, obs, move)
         case RequestKind.RECOVER:
             return missing_cache.answer(state, request, obs)
         case RequestKind.COLLECT:
             return collect(state, request)
-        case RequestKind.LEARN:
-            return learn(state, request, policy)
-        case RequestKind.EXPECT:
-            return expect(state, request, obs, policy)
+        case RequestKind.LEARN | RequestKind.EXPECT:
+            state, answered, _ = _asked(state, request, obs, policy)
+            return state, answered
         case _:
             return _inhibit(kind, state, request, obs, policy)
 
@@ -81,20 +79,24 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
     """Buy a cache now, or let a cache that is being flushed take writes again."""
     if state.phase in (Phase.ATTACHING, Phase.BOOSTING):
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
-    if state.phase is Phase.FLUSHING and (capped := caps.why_ended(state, obs, policy)):
-        return state, Answer(request, False, capped, "caps")
-    if state.phase is Phase.FLUSHING and detection.may_boost_again(state, obs):
+    is_flushing = state.phase is Phase.FLUSHING
+    if state.phase is not Phase.IDLE and not (is_flushing and detection.may_boost_again(state, obs)):
+        return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle", "agent.busy")
+    if not is_flushing and (obstacle := boosting.obstacle(state, obs, policy)):
+        return state, Answer(request, False, obstacle, "boost.obstacle")
+    state, answered, plan = _asked(state, request, obs, policy)
+    if is_flushing and answered.accepted:
         state = move(state, Detection(Event.LOAD_RETURNED, "an operator asked for a boost while flushing"))
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
-    if state.phase is not Phase.IDLE:
-        return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle", "agent.busy")
-    if obstacle := boosting.obstacle(state, obs, policy):
-        return state, Answer(request, False, obstacle, "boost.obstacle")
-    plan, warning = buying.for_operator(request.size_bytes, state, obs, policy)
-    if isinstance(plan, Decline):
-        return state, Answer(request, False, plan.reason, "caps")
-    state = move(state, Detection(Event.BOOST_WANTED, plan.reason, plan=replace(plan, asked_by=request.asked_by)))
-    return state, Answer(request, True, f"{plan.reason}, although {warning}" if warning else plan.reason)
+    return state if plan is None else move(state, Detection(Event.BOOST_WANTED, plan.reason, plan=plan)), answered
+
+
+def _asked(
+    state: AgentState, request: Request, obs: Observation, policy: Policy
+) -> tuple[AgentState, Answer, BoostPlan | None]:
+    """What the strategy says to the request; a plan is bought."""
+    state, reply = asked(state, request, obs, policy)
+    return state, Answer(request, not reply.code, reply.text, reply.code), reply.plan
 
 
 def flush(state: AgentState, request: Request, move: Move) -> Answered:
@@ -121,7 +123,7 @@ def _end_boost(state: AgentState, move: Move) -> AgentState:
     return state if state.cycle is None else replace(state, cycle=replace(state.cycle, forced=True))
 
 
-def resume(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:
+def resume(state: AgentState, request: Request, obs: Observation, policy: Policy, move: Move) -> Answered:
     """Boosts may begin again, and a fault ends if its cause is gone.
 
     Failures and cool-downs are cleared, because whoever resumes has dealt with them: a wanted boost begins at once.
@@ -133,8 +135,7 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
         state = _repaired(state, obs, move)
     if state.phase is Phase.FAULTED:
         return state, Answer(request, False, f"the agent is still faulted: {state.fault}", FAULTED)
-    memory = replace(state.memory, waste=Waste(), capped=None)
-    state = replace(state, failures=0, cool_until=0.0, memory=memory)
+    state = replace(_asked(state, request, obs, policy)[0], failures=0, cool_until=0.0)
     if state.inhibition is None:
         return state, Answer(request, True, "boosts start by themselves again")
     reason, left_s = state.inhibition.reason, state.inhibition.until - obs.now
@@ -237,43 +238,3 @@ def collect(state: AgentState, request: Request) -> Answered:
     """List the agent's volumes now; those that belong to no cycle are released."""
     text = "the agent's volumes are listed now, and those that belong to no cycle are released"
     return replace(state, listed_at=None, list_backoff=NO_BACKOFF), Answer(request, True, text)
-
-
-def learn(state: AgentState, request: Request, policy: Policy) -> Answered:
-    """Set the learned size. A size outside the bounds is refused; an open cycle does not change it again."""
-    size = request.size_bytes
-    if size is None:
-        return state, Answer(request, False, "learn needs a size (size_bytes)", "learn.size_bytes")
-    if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
-        bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
-        text = f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})"
-        return state, Answer(request, False, text, "learn.size_bytes")
-    cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
-    memory = replace(state.memory, learned_size_bytes=size, lessons=())
-    state = replace(state, cycle=cycle, memory=memory)
-    return state, Answer(request, True, f"the next cache gets {format_size(size)}")
-
-
-def expect(state: AgentState, request: Request, obs: Observation, policy: Policy) -> Answered:
-    """A burst begins in `seconds`: its cache is bought so early that it is attached by then."""
-    if request.seconds is None:
-        state, forgotten = ahead.cancel(state, obs.now)
-        return state, Answer(request, True, f"expected bursts that are forgotten: {forgotten}")
-    if policy.ahead is Ahead.OFF:
-        text = 'no cache is bought ahead of a burst: policy.ahead is "off"'
-        return state, Answer(request, False, text, "expect.off")
-    backing, size = obs.host.backing if obs.host else None, request.size_bytes or 0
-    if backing is not None and size > backing.size_bytes:
-        text = f"a burst of {format_size(size)} is more than the device holds ({format_size(backing.size_bytes)})"
-        return state, Answer(request, False, text, "expect.size_bytes")
-    burst = Forecast(obs.now + request.seconds, size, 1.0)
-    is_new = not any(ahead.is_same(b, burst) for b in state.memory.expected)
-    if is_new and len(state.memory.expected) >= ahead.MOST_EXPECTED:
-        return state, Answer(request, False, f"{ahead.MOST_EXPECTED} bursts are announced already", "expect.most")
-    state = replace(state, memory=ahead.expect(state.memory, burst))
-    lead = format_duration(min(request.seconds, ahead.lead_s(state.memory, policy)))
-    of = f" of {format_size(size)}" if size else ""
-    text = f"a burst{of} is expected in {format_duration(request.seconds)}; its cache is bought {lead} before"
-    if state.memory.missed >= ahead.MOST_MISSED:
-        text = f"the last {state.memory.missed} announced bursts did not come: this one is only watched"
-    return state, Answer(request, True, text)

@@ -88,20 +88,6 @@ class Inhibition:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadWatch:
-    """Since when (CLOCK_BOOTTIME) utilization is at or above UT, and below the release threshold; None: it is not.
-
-    `crossed_at` is the end of the first sample of the stretch of high load.
-    """
-
-    above_since: float | None = None
-    below_since: float | None = None
-    utilization: float = 0.0
-    crossed_at: float | None = None
-    peak: float = 0.0  # the highest utilization of the stretch
-
-
-@dataclass(frozen=True, slots=True)
 class TakeOver:
     """An operator's order to take over the volume of a machine that is gone, until it is carried out.
 
@@ -141,7 +127,6 @@ class AgentState:
 
     phase: Kept[Phase] = Phase.IDLE
     cycle: Kept[Cycle | None] = None
-    load: LoadWatch = field(default_factory=LoadWatch)
     memory: Kept[Memory] = field(default_factory=Memory)  # of the strategy
     flush_mb_s: float | None = 0.0  # the writeback rate that the last sample asked for; None: no limit
     recovered: bool = False

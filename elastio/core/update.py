@@ -51,10 +51,10 @@ from elastio.core.model import (
     VolumeTag,
 )
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, watch_load
+from elastio.core.policy import Policy
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, next_backoff, shortest_create_s, with_next_poll
-from elastio.core.state import AgentState, LoadWatch, Phase
-from elastio.strategy import waste
+from elastio.core.state import AgentState, Phase
+from elastio.strategy.wish import Wish
 from elastio.units import MB
 
 # A volume that the cloud has not shown within this time does not exist.
@@ -69,12 +69,8 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     """The state with everything in `obs` folded in. Decides nothing."""
     for outcome in obs.outcomes:
         state = _fold_outcome(state, outcome, obs, policy)
-    if obs.sample is not None:
-        state = _fold_sample(state, obs.sample, obs.host, policy)
     if obs.host is None:
         return state
-    if obs.host.backing is None or not obs.host.backing.running:
-        state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is over
     cycle = None if state.cycle is None else _fold_host(state.cycle, obs.host, state, obs.wall)
     if cycle is not state.cycle:
         state = replace(state, cycle=cycle)
@@ -85,17 +81,20 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     return remember_failed_clean(state, obs.host.backing) if state.recovered else state
 
 
-def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
-    backing = host.backing if host else None
-    load = watch_load(state.load, sample, policy)
-    cycle = None if state.cycle is None else waste.with_sample(state.cycle, load, sample, policy)
+def with_writeback_rate(state: AgentState, obs: Observation, wish: Wish) -> AgentState:
+    """The state with the writeback rate that the sample asks for, and what was flushed at applications' expense."""
+    sample, cycle, policy, backing = obs.sample, state.cycle, wish.policy, obs.host.backing if obs.host else None
+    if sample is None:
+        return state
     if _shows_no_cache_yet(state, sample):
-        return replace(state, load=load, cycle=cycle, flush_mb_s=governor.first_writeback_rate(policy))
-    forced = governor.forced_writeback_mb_s(sample, backing, policy)
-    if cycle is not None and state.phase is Phase.BOOSTING and forced > 0:
-        more = int(forced * sample.seconds * MB)
-        cycle = replace(cycle, forced_writeback_bytes=cycle.forced_writeback_bytes + more)
-    return replace(state, load=load, cycle=cycle, flush_mb_s=governor.writeback_rate(sample, backing, policy))
+        rate: float | None = governor.first_writeback_rate(policy)
+    else:
+        rate = governor.writeback_rate(sample, backing, policy)
+        forced = governor.forced_writeback_mb_s(sample, backing, policy)
+        if cycle is not None and state.phase is Phase.BOOSTING and forced > 0:
+            more = int(forced * sample.seconds * MB)
+            cycle = replace(cycle, forced_writeback_bytes=cycle.forced_writeback_bytes + more)
+    return replace(state, cycle=cycle, flush_mb_s=governor.slower(rate, wish.flush_limit_mb_s))
 
 
 def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:

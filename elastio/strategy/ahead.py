@@ -17,14 +17,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.model import Forecast
+from elastio.core.cycle import Cycle
+from elastio.core.model import Forecast, Request
 from elastio.core.observation import Observation
 from elastio.core.policy import Ahead, Policy, in_steps
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import learning
 from elastio.strategy.learning import next_size
 from elastio.strategy.memory import Memory
-from elastio.units import MB
+from elastio.strategy.wish import Reply
+from elastio.units import MB, format_duration, format_size
 
 # Bursts that may be announced at the same time.
 MOST_EXPECTED = 64
@@ -72,7 +74,7 @@ def _judged(state: AgentState, now: float, policy: Policy) -> AgentState:
     if burst is None or (burst.is_announced and now < burst.begins_at):
         return state
     memory = replace(state.memory, awaited=None)
-    if state.load.above_since is not None:
+    if state.memory.load.above_since is not None:
         # From now on the load decides how long the cache is kept.
         cycle = replace(state.cycle, chance_until=None) if state.cycle else None
         return replace(state, cycle=cycle, memory=_counted(memory, burst, 0))
@@ -93,6 +95,11 @@ def chance_until(forecast: Forecast, policy: Policy) -> float:
     return forecast.begins_at + seconds + policy.inactivity_delay_s
 
 
+def is_burst_expected(cycle: Cycle, now: float) -> bool:
+    """The burst that this cycle was bought ahead of may still come."""
+    return cycle.chance_until is not None and now < cycle.chance_until
+
+
 def _missed(memory: Memory, burst: Forecast) -> int:
     """How many bursts in a row of this one's kind did not come."""
     return memory.missed if burst.is_announced else memory.missed_forecasts
@@ -108,7 +115,7 @@ def _due(state: AgentState, obs: Observation, policy: Policy) -> Forecast | None
         return None
     forecast = obs.forecast
     is_sure = forecast is not None and forecast.confidence >= policy.least_confidence
-    is_here = state.load.above_since is not None  # a forecaster does not see it before it is over
+    is_here = state.memory.load.above_since is not None  # a forecaster does not see it before it is over
     known = (*state.memory.expected, *((forecast,) if forecast is not None and is_sure and not is_here else ()))
     soon = [b for b in known if 0 < b.begins_at - obs.now <= lead_of(b, state.memory, policy)]
     return min(soon, key=lambda b: b.begins_at, default=None)
@@ -129,14 +136,37 @@ def to_buy_for(memory: Memory) -> Forecast | None:
     return burst if burst is not None and _missed(memory, burst) < MOST_MISSED else None
 
 
-def cancel(state: AgentState, now: float) -> tuple[AgentState, int]:
-    """The state without expected bursts, and how many they were. A cache that waits for one waits no longer."""
+def asked(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Reply]:
+    """A burst begins in `seconds`: its cache is bought so early that it is attached by then. None: none is expected."""
+    if request.seconds is None:
+        return _cancelled(state, obs.now)
+    if policy.ahead is Ahead.OFF:
+        return state, Reply('no cache is bought ahead of a burst: policy.ahead is "off"', "expect.off")
+    backing, size, memory = obs.host.backing if obs.host else None, request.size_bytes or 0, state.memory
+    if backing is not None and size > backing.size_bytes:
+        text = f"a burst of {format_size(size)} is more than the device holds ({format_size(backing.size_bytes)})"
+        return state, Reply(text, "expect.size_bytes")
+    burst = Forecast(obs.now + request.seconds, size, 1.0)
+    if not any(is_same(b, burst) for b in memory.expected) and len(memory.expected) >= MOST_EXPECTED:
+        return state, Reply(f"{MOST_EXPECTED} bursts are announced already", "expect.most")
+    state = replace(state, memory=expect(memory, burst))
+    if memory.missed >= MOST_MISSED:
+        return state, Reply(f"the last {memory.missed} announced bursts did not come: this one is only watched")
+    lead = format_duration(min(request.seconds, lead_s(memory, policy)))
+    burst_of = f"a burst of {format_size(size)}" if size else "a burst"
+    text = f"{burst_of} is expected in {format_duration(request.seconds)}; its cache is bought {lead} before"
+    return state, Reply(text)
+
+
+def _cancelled(state: AgentState, now: float) -> tuple[AgentState, Reply]:
+    """The state without expected bursts. A cache that waits for one waits no longer."""
     cycle, memory = state.cycle, state.memory
     if cycle is not None and cycle.chance_until is not None:
         cycle = replace(cycle, chance_until=min(cycle.chance_until, now))
     begun = memory.awaited is not None and memory.awaited not in memory.expected
     forgotten = len(memory.expected) + begun
-    return replace(state, cycle=cycle, memory=replace(memory, expected=(), awaited=None)), forgotten
+    state = replace(state, cycle=cycle, memory=replace(memory, expected=(), awaited=None))
+    return state, Reply(f"expected bursts that are forgotten: {forgotten}")
 
 
 def lead_of(burst: Forecast, memory: Memory, policy: Policy) -> float:

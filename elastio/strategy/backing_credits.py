@@ -44,16 +44,21 @@ def in_force(policy: Policy, memory: Memory) -> Policy:
 
 
 def update(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
-    """The state with the sample's credits and the writeback rate that they allow. `policy` is the one in force."""
+    """The state with the sample's credits, and the most that they allow a flush. `policy` is the one in force."""
     bucket = policy.backing_credits
     if bucket is None or obs.sample is None:
         return state
     backing = obs.host.backing if obs.host else None
     credits = _after(state.memory.credits, obs.sample, bucket, policy)
     limit = _limit(credits, obs.sample, backing, bucket)
+    return replace(state, memory=replace(state.memory, credits=credits, credit_limit_mb_s=limit))
+
+
+def flush_limit_mb_s(state: AgentState, obs: Observation, policy: Policy) -> float | None:
+    """The most that a flush may take in phase 1; None: no limit, also where writes would run at the volume's speed."""
+    backing = obs.host.backing if obs.host else None
     is_urgent = state.phase is Phase.BOOSTING and backing is not None and governor.is_nearly_full(backing, policy)
-    wanted = state.flush_mb_s if is_urgent else _slower(state.flush_mb_s, limit)
-    return replace(state, memory=replace(state.memory, credits=credits, credit_limit_mb_s=limit), flush_mb_s=wanted)
+    return None if is_urgent or policy.backing_credits is None else state.memory.credit_limit_mb_s
 
 
 def _after(before: CreditBalance | None, sample: Sample, bucket: CreditBucket, policy: Policy) -> CreditBalance:
@@ -71,8 +76,3 @@ def _limit(credits: CreditBalance, sample: Sample, backing: BackingView | None, 
         return None
     applications = max(0.0, sample.backing.total_mb_s - governor.flushed_mb_s(sample))
     return bucket.flush_limit_mb_s(credits.balance_bytes, backing.dirty_bytes, applications)
-
-
-def _slower(rate: float | None, limit: float | None) -> float | None:
-    """The lower of two rates, where None is no limit."""
-    return rate if limit is None else limit if rate is None else min(rate, limit)

@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from elastio.core.cycle import Trigger
-from elastio.core.model import Forecast
+from elastio.core.model import Forecast, Request, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Ahead, Model, Policy, is_load_high
+from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.state import AgentState
 from elastio.strategy import ahead, caps, money, waste
 from elastio.strategy.learning import next_size
+from elastio.strategy.load import is_load_high
 from elastio.strategy.market import Advice, Choice, Market
 from elastio.strategy.memory import Memory
-from elastio.strategy.wish import BoostPlan, Decline
+from elastio.strategy.wish import BoostPlan, Decline, Reply
 from elastio.units import MB, format_duration, format_size
 
 
@@ -36,8 +37,23 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | D
     if refused:
         return Decline(f"no boost: {refused}", is_capped=True)
     reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}{_described(choice)}"
-    until = None if ahead_of is None else ahead.chance_until(ahead_of, policy)
-    return BoostPlan(trigger, size, until, choice, reason=reason)
+    load = state.memory.load
+    return BoostPlan(
+        trigger,
+        _spec(size, choice, policy),
+        caps.least_s(state.memory, policy),
+        None if ahead_of is None else ahead.chance_until(ahead_of, policy),
+        choice,
+        *waste.shown_by(load, trigger, obs.now),
+        crossed_at=load.crossed_at if trigger is Trigger.LOAD else None,
+        reason=reason,
+    )
+
+
+def _spec(size_bytes: int, choice: Choice | None, policy: Policy) -> VolumeSpec:
+    """With the chosen bandwidths, else the configured."""
+    mb_s = policy.bought_bandwidth_mb_s if choice is None else choice.cache_mb_s + choice.drain_mb_s
+    return VolumeSpec(size_bytes, mb_s, policy.cache_iops)
 
 
 class _Bought(NamedTuple):
@@ -81,7 +97,7 @@ def _as_advised(
     """What the past bursts teach to buy, or that none of them was worth a cache."""
     late = money.late_s(state.memory.attach_s, policy)
     if advice.plan is not None:
-        since = state.load.above_since
+        since = state.memory.load.above_since
         is_early = ahead_of is None and since is not None and obs.now - since < advice.plan.delay_s
         choice = money.planned(advice.plan, market, money.plan_reason(advice))
         return None if is_early else _Bought(advice.plan.spec.size_bytes, choice)
@@ -94,8 +110,8 @@ def _as_advised(
 
 def _beginning(state: AgentState) -> float | None:
     """When the load began, or the awaited burst is expected: by this a declined boost is known again."""
-    burst = state.memory.awaited
-    return state.load.above_since if state.load.above_since is not None or burst is None else burst.begins_at
+    burst, since = state.memory.awaited, state.memory.load.above_since
+    return since if since is not None or burst is None else burst.begins_at
 
 
 def declined(state: AgentState, *, is_capped: bool) -> Memory:
@@ -106,25 +122,28 @@ def declined(state: AgentState, *, is_capped: bool) -> Memory:
     return replace(memory, declined_for=_beginning(state), declined_boosts=memory.declined_boosts + 1)
 
 
-def for_operator(
-    size_bytes: int | None, state: AgentState, obs: Observation, policy: Policy
-) -> tuple[BoostPlan | Decline, str]:
-    """What an operator's boost buys, None: of the size that is bought next; or the cap that forbids it.
+def for_operator(request: Request, state: AgentState, obs: Observation, policy: Policy) -> Reply:
+    """What an operator's boost buys, without a size: that of the next boost; or the cap that forbids it.
 
-    Beside it a sentence if it is not worth its price; empty: it is, or nobody knows.
+    While a cache is flushed: whether a cap forbids that it takes writes again.
     """
-    size = next_size(state.memory.learned_size_bytes, policy) if size_bytes is None else size_bytes
+    if state.cycle is not None:
+        ended = caps.why_ended(state, obs, policy)
+        return Reply(ended, "caps" if ended else "")
+    memory = state.memory
+    size = next_size(memory.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
     if refused := caps.refusal(size, state, obs, policy):
-        return Decline(refused, is_capped=True), ""
-    plan = BoostPlan(Trigger.OPERATOR, size, reason=f"buying a cache of {format_size(size)}")
-    market = policy.market
-    if policy.model is not Model.MONEY or market is None:
-        return plan, ""
-    policy, late = money.measured(policy, state.memory), money.late_s(state.memory.attach_s, policy)
-    choice = money.configured(market, policy, size, late, "as configured: an operator asked")
-    known = obs.advice
-    warning = "" if known is None or not known.bursts else money.bill_refusal(market, policy, known.largest_mb, late)
-    return replace(plan, choice=choice), warning
+        return Reply(refused, "caps")
+    text, market, choice = f"buying a cache of {format_size(size)}", policy.market, None
+    warning, least_s = "", caps.least_s(memory, policy)
+    if policy.model is Model.MONEY and market is not None:
+        policy, late, known = money.measured(policy, memory), money.late_s(memory.attach_s, policy), obs.advice
+        choice = money.configured(market, policy, size, late, "as configured: an operator asked")
+        if known is not None and known.bursts:
+            warning = money.bill_refusal(market, policy, known.largest_mb, late)
+    spec = _spec(size, choice, policy)
+    plan = BoostPlan(Trigger.OPERATOR, spec, least_s, choice=choice, asked_by=request.asked_by, reason=text)
+    return Reply(f"{text}, although {warning}" if warning else text, plan=plan)
 
 
 def _described(choice: Choice | None) -> str:
@@ -136,7 +155,7 @@ def _is_like_useless(trigger: Trigger, state: AgentState, obs: Observation, poli
     if policy.model is Model.MONEY and obs.advice is not None and obs.advice.pays:
         return False
     if trigger is Trigger.LOAD:
-        return waste.must_wait(state.memory.waste, state.load, obs.now, obs.wall)
+        return waste.must_wait(state.memory.waste, state.memory.load, obs.now, obs.wall)
     is_learned = trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED
     return is_learned and waste.must_wait_ahead(state.memory.waste, obs.wall)
 
@@ -146,7 +165,7 @@ def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigg
 
     An expected burst that is late no longer counts: from then on only the load does.
     """
-    if is_load_high(state.load, obs.now, policy):
+    if is_load_high(state.memory.load, obs.now, policy):
         return Trigger.LOAD, None
     burst = ahead.to_buy_for(state.memory)
     if burst is None or burst.begins_at <= obs.now:
@@ -156,7 +175,7 @@ def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigg
 
 def _why(state: AgentState, ahead_of: Forecast | None, obs: Observation, policy: Policy) -> str:
     if ahead_of is None:
-        return f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}"
+        return f"utilization {state.memory.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}"
     of = f" of {format_size(ahead_of.written_bytes)}" if ahead_of.written_bytes else ""
     wait = format_duration(ahead_of.begins_at - obs.now)
     return f"a burst{of} is expected in {wait} ({ahead_of.confidence:.0%} sure)"

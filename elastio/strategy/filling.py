@@ -25,9 +25,10 @@ from dataclasses import replace
 from elastio.core import governor
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, is_quiet
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy.hold import release_in_s
+from elastio.strategy.load import is_quiet
 from elastio.units import MB, format_duration
 
 # A cache counts as full until so much of its room is free again: the governor keeps it near the limit.
@@ -39,9 +40,9 @@ def noted(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     cycle, backing = state.cycle, obs.host.backing if obs.host else None
     # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
     is_releasing = state.phase in (Phase.FLUSHING, Phase.DETACHING)
-    if state.memory.has_filled and not is_releasing and is_quiet(state.load, obs.now, policy):
+    if state.memory.has_filled and not is_releasing and is_quiet(state.memory.load, obs.now, policy):
         state = replace(state, memory=replace(state.memory, has_filled=False))
-    is_under_load = state.phase is Phase.BOOSTING and state.load.above_since is not None
+    is_under_load = state.phase is Phase.BOOSTING and state.memory.load.above_since is not None
     if cycle is None or cycle.choice is None or not is_under_load:
         return _full(state, None)
     if backing is None:

@@ -16,10 +16,12 @@ from dataclasses import replace
 
 from elastio.core.cycle import Cycle
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, is_burst_expected, is_quiet
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import caps
+from elastio.strategy.ahead import is_burst_expected
 from elastio.strategy.hold import release_in_s
+from elastio.strategy.load import is_quiet
 from elastio.strategy.market import Choice, OwnedCache
 from elastio.units import MB, format_duration
 
@@ -34,7 +36,7 @@ def noted(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentSta
         return state, ""
     quiet_s = _quiet_s(state, cycle, obs.now)
     is_clean = backing.dirty_bytes <= CLEAN_S * policy.backing_bandwidth_mb_s * MB
-    if state.phase is not Phase.BOOSTING or state.load.above_since is not None:
+    if state.phase is not Phase.BOOSTING or state.memory.load.above_since is not None:
         return (state if cycle.clean_since is None else replace(state, cycle=replace(cycle, clean_since=None))), ""
     # After a restart no sample has shown the load yet: the hold that is recorded goes on.
     if cycle.clean_since is not None or not is_clean or quiet_s is None or quiet_s < cycle.choice.quiet_s:
@@ -95,11 +97,11 @@ def left_s(state: AgentState, obs: Observation, policy: Policy) -> float | None:
 
 def _after_delay(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
     """By the settings: for an inactivity delay after the load; for the expected burst, and no longer, if none came."""
-    if not is_quiet(state.load, obs.now, policy) or is_burst_expected(cycle, obs.now):
+    if not is_quiet(state.memory.load, obs.now, policy) or is_burst_expected(cycle, obs.now):
         return ""
     if _is_in_vain(cycle):
         return "the time of the expected burst is over, and no load came"
-    since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
+    since = max(state.memory.load.below_since or 0.0, cycle.times.boosted or 0.0)
     if obs.now - since < policy.inactivity_delay_s:
         return ""
     return f"utilization below {policy.release_threshold:.0%} for {format_duration(policy.inactivity_delay_s)}"
@@ -107,7 +109,7 @@ def _after_delay(state: AgentState, cycle: Cycle, obs: Observation, policy: Poli
 
 def _quiet_s(state: AgentState, cycle: Cycle, now: float) -> float | None:
     """How long the cache has been attached without load; None: there is load."""
-    below = state.load.below_since
+    below = state.memory.load.below_since
     return None if below is None else now - max(below, cycle.times.boosted or 0.0)
 
 
@@ -135,7 +137,7 @@ def _clean_at(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     per_s = policy.backing_bandwidth_mb_s * MB
     backing = obs.host.backing if obs.host else None
     dirty = cycle.dirty_bytes if backing is None else backing.dirty_bytes
-    begun = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
+    begun = max(state.memory.load.below_since or 0.0, cycle.times.boosted or 0.0)
     return min(obs.now + dirty / per_s, begun + 2 * cycle.peak_dirty_bytes / per_s)
 
 

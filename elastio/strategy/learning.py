@@ -28,13 +28,15 @@ from dataclasses import replace
 from statistics import median
 
 from elastio.core.cycle import Cycle
+from elastio.core.model import Request
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, in_steps
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import backing_credits, bandwidth
 from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.strategy.memory import Lesson, Memory
-from elastio.units import MB
+from elastio.strategy.wish import Reply
+from elastio.units import MB, format_size
 
 KEPT = 8
 RECENT = 3
@@ -129,6 +131,20 @@ def _bursts_asking(bursts: int, held_s: float, policy: Policy) -> int:
     return max(2, min(bursts, math.ceil(least * bursts)))
 
 
+def asked(state: AgentState, request: Request, policy: Policy) -> tuple[AgentState, Reply]:
+    """Set the learned size. A size outside the bounds is refused; an open cycle does not change it again."""
+    size = request.size_bytes
+    if size is None:
+        return state, Reply("learn needs a size (size_bytes)", "learn.size_bytes")
+    if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
+        bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
+        text = f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})"
+        return state, Reply(text, "learn.size_bytes")
+    cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
+    memory = replace(state.memory, learned_size_bytes=size, lessons=())
+    return replace(state, cycle=cycle, memory=memory), Reply(f"the next cache gets {format_size(size)}")
+
+
 def share(lessons: tuple[Lesson, ...]) -> float:
     """Bytes of cache for each byte moved: the last burst's, unless it differs from the ones before it."""
     shares = [lesson.needed_bytes / lesson.moved_bytes for lesson in lessons[-RECENT:]]
@@ -164,8 +180,9 @@ def with_burst(state: AgentState, obs: Observation, policy: Policy) -> tuple[Age
     if obs.burst is not None:
         known = bandwidth.noted(known or LearnedBandwidth(bounds.first_mb_s), obs.burst)
     is_between = state.recovered and state.phase is Phase.IDLE and state.cycle is None
+    is_carried_known = known is not None and known.instance_mb_s is not None
     known, why = _of_instance(known, state, bounds) if is_between else known, ""
-    if known is not None and known.is_fresh and is_between and known.instance_mb_s is not None:
+    if known is not None and known.is_fresh and is_between and is_carried_known:
         known, why = bandwidth.learn(known, bounds, _carried_mb_s(known, policy, bounds))
     if known is state.memory.bandwidth:
         return state, ""

@@ -11,6 +11,20 @@ from elastio.strategy.credits import CreditBalance
 
 
 @dataclass(frozen=True, slots=True)
+class LoadWatch:
+    """Since when (CLOCK_BOOTTIME) utilization is at or above UT, and below the release threshold; None: it is not.
+
+    `crossed_at` is the end of the first sample of the stretch of high load.
+    """
+
+    above_since: float | None = None
+    below_since: float | None = None
+    utilization: float = 0.0
+    crossed_at: float | None = None
+    peak: float = 0.0  # the highest utilization of the stretch
+
+
+@dataclass(frozen=True, slots=True)
 class UselessBoost:
     """A load for which a cache gained nothing.
 
@@ -81,6 +95,7 @@ class Memory:
     `credit_limit_mb_s` the most that they allow a flush (None: no limit).
     """
 
+    load: LoadWatch = field(default_factory=LoadWatch)
     learned_size_bytes: int | None = None
     lessons: Kept[tuple[Lesson, ...]] = ()
     bandwidth: Kept[LearnedBandwidth | None] = None

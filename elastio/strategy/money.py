@@ -233,7 +233,7 @@ def bill_refusal(market: Market, policy: Policy, written_mb: float, late: float)
 
 def outlasted_mb(state: AgentState, advice: Advice, now: float, policy: Policy) -> float | None:
     """What a burst that outlasts every known one may write, in MB; None: it does not outlast them."""
-    since = state.load.above_since
+    since = state.memory.load.above_since
     lasted_s = 0.0 if since is None else now - since
     longest_s = advice.largest_mb / policy.backing_bandwidth_mb_s
     return AGAIN * lasted_s * policy.backing_bandwidth_mb_s if lasted_s > BEYOND * longest_s else None

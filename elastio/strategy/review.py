@@ -4,19 +4,50 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.cycle import Cycle, Trigger
+from elastio.core.cycle import Cycle, FailureKind, Trigger
+from elastio.core.model import Request, RequestKind
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
-from elastio.strategy import ahead, caps, filling, holding, learning, waste
-from elastio.strategy.memory import Memory
-from elastio.strategy.wish import Release, Wish
+from elastio.strategy import ahead, backing_credits, buying, caps, filling, holding, learning, money, waste
+from elastio.strategy.load import is_load_high, is_quiet, watch_load
+from elastio.strategy.memory import LoadWatch, Memory, Waste
+from elastio.strategy.wish import Decline, Release, Reply, Wish
 
 
-def review(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, Wish]:
-    """The state with what this observation teaches, and what becomes of its cache. Called once in a decision."""
+def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool) -> tuple[AgentState, Wish]:
+    """The state with what this observation teaches, and what is wanted. Called once in a decision.
+
+    `may_buy` False: no boost can begin now. Before the phase is read from the kernel, only the sample is taken in.
+    """
+    state, learned = learning.with_burst(state, obs, policy)
+    configured = learning.in_force(policy, state.memory)
+    policy = money.in_force(configured, state.cycle)
+    state = backing_credits.update(_with_load(state, obs, policy), obs, policy)
+    limit = backing_credits.flush_limit_mb_s(state, obs, policy)
+    if not state.recovered:
+        return state, Wish(policy, flush_limit_mb_s=limit, learned=learned)
     state, note = holding.noted(filling.noted(ahead.update(state, obs, policy), obs, policy), obs, policy)
-    return state, Wish(release(state, obs, policy), note)
+    memory, boost = state.memory, buying.wanted(state, obs, configured) if may_buy else None
+    if isinstance(boost, Decline):
+        memory = buying.declined(state, is_capped=boost.is_capped)
+    if state.cycle is not None and state.phase is Phase.ATTACHING:
+        memory = _with_attaching(memory, state.cycle, obs)
+    wish = Wish(policy, release(state, obs, policy), boost, _again(state, obs, policy), limit, note, learned)
+    return (state if memory is state.memory else replace(state, memory=memory)), wish
+
+
+def _with_load(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
+    """The state with the sample in the load, and in what is known of the boost."""
+    load, cycle, backing = state.memory.load, state.cycle, obs.host.backing if obs.host else None
+    if obs.sample is not None:
+        load = watch_load(load, obs.sample, policy)
+        cycle = None if cycle is None else waste.with_sample(cycle, load, obs.sample, policy)
+    if obs.host is not None and (backing is None or not backing.running):
+        load = LoadWatch()  # without a device there are no samples, and the last one is over
+    if load is state.memory.load and cycle is state.cycle:
+        return state
+    return replace(state, cycle=cycle, memory=replace(state.memory, load=load))
 
 
 def release(state: AgentState, obs: Observation, policy: Policy) -> Release | None:
@@ -26,6 +57,9 @@ def release(state: AgentState, obs: Observation, policy: Policy) -> Release | No
         return None
     if (capped := caps.reached(state, obs, policy)) is not None:
         return Release(caps.sentence(capped), capped)
+    if state.phase is Phase.ATTACHING:
+        vain = _in_vain(state, cycle, obs, policy)
+        return Release(vain) if vain else None
     if state.phase is not Phase.BOOSTING:
         return None
     if full := filling.why_over(state, cycle, obs, policy):
@@ -34,8 +68,37 @@ def release(state: AgentState, obs: Observation, policy: Policy) -> Release | No
     return Release(over, is_ordered=holding.is_hindrance(cycle, obs)) if over else None
 
 
-def attached(memory: Memory, cycle: Cycle) -> Memory:
-    """The memory once the cache of this cycle is attached."""
+def _in_vain(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
+    """Why a boost for a load, or ahead of one, is no longer wanted. An operator's boost does not need a load."""
+    load = state.memory.load
+    if not is_quiet(load, obs.now, policy) or ahead.is_burst_expected(cycle, obs.now):
+        return ""
+    if cycle.trigger is Trigger.LOAD and cycle.started_at < (load.below_since or 0):
+        return "the load was over before the cache was attached"
+    return "the time of the expected burst was over before the cache was attached" if cycle.trigger.is_ahead else ""
+
+
+def _again(state: AgentState, obs: Observation, policy: Policy) -> str:
+    """Why a cache that is being flushed is to take writes again; empty: it is not."""
+    load, cycle = state.memory.load, state.cycle
+    if cycle is None or state.phase is not Phase.FLUSHING:
+        return ""
+    if obs.sample is not None and is_load_high(load, obs.now, policy):
+        return f"utilization {load.utilization:.0%}"
+    return "a burst is expected" if ahead.is_burst_expected(cycle, obs.now) else ""
+
+
+def _with_attaching(memory: Memory, cycle: Cycle, obs: Observation) -> Memory:
+    """The memory once the cache of this cycle is attached, or once a shared cap has forbidden to buy it."""
+    backing = obs.host.backing if obs.host else None
+    if backing is not None and not backing.is_bypassed and backing.cache_set == cycle.cache_set is not None:
+        return _attached(memory, cycle)
+    if cycle.failure is not None and cycle.failure.kind is FailureKind.CAPPED:
+        return replace(memory, capped_boosts=memory.capped_boosts + 1)
+    return memory
+
+
+def _attached(memory: Memory, cycle: Cycle) -> Memory:
     decided, boosted = cycle.times.decided, cycle.times.boosted
     if decided is not None and boosted is not None:
         memory = ahead.with_attach_time(memory, boosted - decided)
@@ -60,3 +123,22 @@ def _with_lesson(memory: Memory, cycle: Cycle, policy: Policy) -> Memory:
         return memory
     learned = learning.with_lesson(memory.lessons, lesson)
     return replace(memory, lessons=learned, learned_size_bytes=learning.learned_bytes(learned, cycle, policy))
+
+
+# --- requests --------------------------------------------------------------------------------------------
+
+
+def asked(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Reply]:
+    """The state after a request that concerns the strategy, and what is answered. The mechanism refuses none of it."""
+    match request.kind:
+        case RequestKind.BOOST:
+            policy = learning.in_force(policy, state.memory)
+            return state, buying.for_operator(request, state, obs, money.in_force(policy, state.cycle))
+        case RequestKind.EXPECT:
+            return ahead.asked(state, request, obs, policy)
+        case RequestKind.LEARN:
+            return learning.asked(state, request, policy)
+        case RequestKind.RESUME:
+            return replace(state, memory=replace(state.memory, waste=Waste(), capped=None)), Reply()
+        case _:
+            raise ValueError(f"{request.kind} does not concern the strategy")

@@ -30,9 +30,10 @@ from dataclasses import replace
 
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Sample
-from elastio.core.policy import Ahead, Policy, utilization
-from elastio.core.state import AgentState, LoadWatch
-from elastio.strategy.memory import UselessBoost, Waste
+from elastio.core.policy import Ahead, Policy
+from elastio.core.state import AgentState
+from elastio.strategy.load import utilization
+from elastio.strategy.memory import LoadWatch, UselessBoost, Waste
 from elastio.units import MB, format_duration
 
 # What a useful boost must gain, in seconds of the backing volume's bandwidth. Attaching and detaching hold requests
@@ -53,10 +54,9 @@ MOST_WASTED = 8
 # --- while a cycle is open -------------------------------------------------------------------------------
 
 
-def with_load(cycle: Cycle, load: LoadWatch, now: float) -> Cycle:
-    """The new cycle with what its load has shown so far. Ahead of an expected load: the device would do what it can."""
-    bare = 1.0 if cycle.trigger is Trigger.FORECAST else min(1.0, load.peak)
-    return replace(cycle, bare=bare, longest_s=_lasted_s(load, now))
+def shown_by(load: LoadWatch, trigger: Trigger, now: float) -> tuple[float, float]:
+    """`bare` and `longest_s` of a new cycle. Ahead of an expected load: the device would do what it can."""
+    return 1.0 if trigger is Trigger.FORECAST else min(1.0, load.peak), _lasted_s(load, now)
 
 
 def with_sample(cycle: Cycle, load: LoadWatch, sample: Sample, policy: Policy) -> Cycle:

@@ -5,23 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elastio.core.cycle import Trigger
+from elastio.core.model import VolumeSpec
+from elastio.core.policy import Policy
 from elastio.strategy.market import Choice
 from elastio.strategy.memory import Capped
 
 
 @dataclass(frozen=True, slots=True)
 class BoostPlan:
-    """What a boost buys, and why. `chance_until` (CLOCK_BOOTTIME) is until when the burst may come that
-    it is bought ahead of; None: the load is here.
+    """What a boost buys, and why. `chance_until` (CLOCK_BOOTTIME) is until when the burst may come that it is bought
+    ahead of; None: the load is here.
 
-    `choice` is what was decided by money; None: the settings apply. `asked_by` is the uid of an operator who asked,
-    `reason` a sentence for people.
+    `choice` is what was decided by money; None: the settings apply. `least_s`: for how long its volume exists at the
+    least. `bare` and `longest_s` are what the load has shown so far, `crossed_at` when a sample first did. `asked_by`
+    is the uid of an operator who asked, `reason` a sentence for people.
     """
 
     trigger: Trigger
-    size_bytes: int
+    spec: VolumeSpec
+    least_s: float
     chance_until: float | None = None
     choice: Choice | None = None
+    bare: float = 0.0
+    longest_s: float = 0.0
+    crossed_at: float | None = None
     asked_by: int | None = None
     reason: str = ""
 
@@ -50,7 +57,29 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`release` None: the cache is kept. `note` is a sentence for people, or empty."""
+    """`policy` has the bandwidths that hold now, of the device and of the cache that is there.
 
+    `release` None: the cache is kept. `boost` None: nothing asks for one. `again`: why a cache that is being flushed is
+    to take writes again; empty: it is not. A flush takes no more than `flush_limit_mb_s` (None: no limit). `note` is a
+    sentence for people, or empty, and `learned` one for every reason of this decision.
+    """
+
+    policy: Policy
     release: Release | None = None
+    boost: BoostPlan | Decline | None = None
+    again: str = ""
+    flush_limit_mb_s: float | None = None
     note: str = ""
+    learned: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered to a request. `code` says why it is refused, for programs; empty: it is not.
+
+    `plan` is what an operator's boost buys; None: nothing, also where a cache that is being flushed takes writes again.
+    """
+
+    text: str = ""
+    code: str = ""
+    plan: BoostPlan | None = None

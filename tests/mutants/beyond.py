@@ -176,7 +176,7 @@ BEYOND = (
     by_test(
         "sold beyond the cap",
         "no volume is larger than its cap",
-        Patch("elastio/core/policy.py", "if quote.spec.size_bytes > max_size_bytes:", "if False:"),
+        Patch("elastio/strategy/caps.py", "if quote.spec.size_bytes > max_size_bytes:", "if False:"),
         "tests/unit/elastio/agent/test_executor.py::test_what_is_provisioned_may_not_be_larger_than_the_cap",
         "the simulated cloud sells what it is asked for, in small steps",
     ),

@@ -25,8 +25,8 @@ ON_THE_WAY = (
         "any flush gives way",
         "a forced flush is carried out whatever the load",
         "elastio/core/detection.py",
-        "(is_high or is_near) and not cycle.forced and not state.paused",
-        "(is_high or is_near) and not state.paused",
+        "if not cycle.forced and may_boost_again",
+        "if may_boost_again",
         first=CAPPED,
     ),
     on_the_way(

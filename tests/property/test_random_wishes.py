@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from elastio.core import machine
 from elastio.core.cycle import Trigger
+from elastio.core.model import VolumeSpec
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState
-from elastio.strategy import buying, review
+from elastio.strategy import review
 from elastio.strategy.wish import BoostPlan, Release, Wish
 from elastio.units import GIB
 
@@ -33,29 +35,31 @@ class Whim:
     def __init__(self) -> None:
         self.wishes: Counter[str] = Counter()
 
-    def review(self, state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, Wish]:
-        state, _ = review.review(state, obs, policy)  # its memory goes on
+    def review(self, state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool) -> tuple[AgentState, Wish]:
+        state, wish = review.review(state, obs, policy, may_buy=False)  # its memory goes on
         dice = Random(f"{obs.now} {obs.jitter}")
-        if state.cycle is None or dice.random() > RELEASES:
-            return state, Wish()
+        if state.cycle is None:
+            return state, replace(wish, boost=self._boost(state, wish.policy, dice) if may_buy else None)
+        if dice.random() > RELEASES:
+            return state, replace(wish, release=None)
         kind = dice.choice(("filled", "unused", "ordered"))
         self.wishes[kind] += 1
-        return state, Wish(Release("a whim", is_filled=kind == "filled", is_ordered=kind == "ordered"))
+        return state, replace(wish, release=Release("a whim", is_filled=kind == "filled", is_ordered=kind == "ordered"))
 
-    def wanted(self, state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | None:
-        dice = Random(f"{obs.now} {obs.jitter}")
+    def _boost(self, state: AgentState, policy: Policy, dice: Random) -> BoostPlan | None:
         # What has filled its cache is not bought for again: a promise of the strategy's own.
-        if state.memory.has_filled or state.load.above_since is None or dice.random() > BUYS:
+        if state.memory.has_filled or state.memory.load.above_since is None or dice.random() > BUYS:
             return None
         self.wishes["buy"] += 1
         trigger = dice.choice((Trigger.LOAD, Trigger.OPERATOR, Trigger.FORECAST))
-        return BoostPlan(trigger, dice.randint(1, 4) * GIB, reason="a whim")
+        return BoostPlan(
+            trigger, VolumeSpec(dice.randint(1, 4) * GIB, policy.bought_bandwidth_mb_s), 60.0, reason="a whim"
+        )
 
 
 def test_whatever_the_strategy_wants_no_data_is_lost_and_no_volume_left(monkeypatch: pytest.MonkeyPatch) -> None:
     whim = Whim()
     monkeypatch.setattr(machine, "review", whim.review)
-    monkeypatch.setattr(buying, "wanted", whim.wanted)
     for schedule in SCHEDULES:
         storm_with_ledger(schedule)
     assert whim.wishes.keys() == {"filled", "unused", "ordered", "buy"}

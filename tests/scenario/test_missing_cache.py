@@ -382,7 +382,7 @@ def test_one_that_is_registered_again_under_load_is_taken_off_whatever_the_load(
     sim.run_until(lambda: sim.world.clock.elapsed() > 34.5 and not kernel.bcache.sb_dirty, 300)
     torn = present(kernel.cache_disk())
     kernel.pull(torn.serial)
-    sim.run_until(lambda: kernel.bcache.passed is not None and sim.state.load.above_since is not None, 30)
+    sim.run_until(lambda: kernel.bcache.passed is not None and sim.state.memory.load.above_since is not None, 30)
     sim.run_for(0.5)
     kernel.plug(torn)
     assert kernel.bcache.stale_links == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,10 @@ from elastio.accounting.history_store import (
 )
 from elastio.accounting.ledger import Ledger
 from elastio.core.model import Rates, Sample
-from elastio.core.state import AgentState, LoadWatch, Phase
+from elastio.core.state import AgentState, Phase
 from elastio.errors import LedgerError
-from tests.values import cycle, state
+from elastio.strategy.memory import LoadWatch
+from tests.values import changed, cycle, state
 
 MB = 10**6
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME
@@ -91,7 +91,7 @@ def test_what_is_dirty_is_kept_with_each_sample_until_it_is_flushed(file: Ledger
     history = writer(file)
     feed(history, range(90, 100), IDLE)
     for now, dirty_bytes in zip(range(100, 106), (3, 2, 1, 0, 0, 0), strict=True):
-        feed(history, range(now, now + 1), replace(CALM, cycle=cycle(dirty_bytes=dirty_bytes), load=QUIET))
+        feed(history, range(now, now + 1), changed(CALM, cycle=cycle(dirty_bytes=dirty_bytes), load=QUIET))
     history.flush(BOOT + 106)
     assert [(r.seconds, r.dirty_bytes) for r in stored(file)] == [(10, None), (1, 3), (1, 2), (1, 1), (3, 0)]
 
@@ -119,7 +119,7 @@ def test_a_load_is_bounded_by_its_first_and_last_sample_over_many_batches(file: 
     history = writer(file)
     feed(history, range(100, 200), BUSY, 40)
     feed(history, range(200, 300), CALM, 4)
-    back = replace(BUSY, load=LoadWatch(above_since=299.0, utilization=1.0))
+    back = changed(BUSY, load=LoadWatch(above_since=299.0, utilization=1.0))
     feed(history, range(300, 380), back, 40)
     feed(history, range(380, 500), CALM, 4)
     history.flush(BOOT + 500)

@@ -29,17 +29,18 @@ from elastio.core.model import (
     VolumeState,
 )
 from elastio.core.policy import Policy
-from elastio.core.state import LoadWatch, Phase
+from elastio.core.state import Phase
 from elastio.errors import LedgerError
 from elastio.sim.prices import TARIFF
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.strategy.caps import spending_refusal
+from elastio.strategy.memory import LoadWatch
 from elastio.strategy.spending import Caps
 from elastio.units import GIB, agbs
 from tests.simulated import BURST, KERNEL, POLICY, QUIET, assert_at_rest, bought, in_phase, machine
-from tests.values import present, state
+from tests.values import changed, present, state
 
 from .test_ledger import BOUGHT, CLOSED, GB
 from .test_ledger import START as WALL
@@ -331,7 +332,7 @@ def test_a_load_that_is_written_after_its_cycle_is_a_burst_of_the_past(recorder:
     for second in (NOW + 1, NOW + 2):
         sample = Sample(second, 1.0, Rates(0.0, 60.0))
         recorder.sampled(sample, boosting, now=second, wall=WALL + second - NOW)
-        boosting = replace(boosting, load=LoadWatch(below_since=second))
+        boosting = changed(boosting, load=LoadWatch(below_since=second))
     recorder.flush(wall=WALL + 103)
     (burst,) = recorder.past(WALL + 104).bursts
     assert burst.begun_at == WALL

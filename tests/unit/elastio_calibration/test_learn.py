@@ -9,7 +9,8 @@ import pytest
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
 from elastio.core.model import Rates, Sample
-from elastio.core.state import AgentState, LoadWatch
+from elastio.core.state import AgentState
+from elastio.strategy.memory import LoadWatch, Memory
 from elastio_calibration.application import ApplicationError, from_values
 from elastio_calibration.learn import from_ledger, from_trace
 from tests.fixtures.errors import refused
@@ -60,7 +61,7 @@ def written(path: Path, device: str, rate_mb_s: float) -> None:
         for seconds, rate in ((5, 0.0), (50, rate_mb_s), (300, 0.2), (40, rate_mb_s), (60, 0.0)):
             for _ in range(seconds):
                 at += 1
-                state = AgentState(load=LoadWatch(utilization=rate / 33))
+                state = AgentState(memory=Memory(load=LoadWatch(utilization=rate / 33)))
                 writer.sampled(Sample(at, 1.0, Rates(0.0, rate)), state, now=at, wall=1e9 + at)
         writer.flush(1e9 + at)
 

@@ -14,9 +14,10 @@ from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
 from elastio.control.exit_codes import Exit
 from elastio.core.model import Rates, Sample
-from elastio.core.state import AgentState, LoadWatch, Phase
+from elastio.core.state import AgentState, Phase
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld
+from elastio.strategy.memory import LoadWatch, Memory
 from elastio.units import MIB
 
 from .conftest import Shell
@@ -32,8 +33,8 @@ def ledger(tmp_path: Path) -> Path:
     """A minute of quiet, half a minute at 20 MB/s of writes and 5 of reads, a minute of quiet; one cycle."""
     (tmp_path / "elastio.toml").write_text(CONFIG.replace("{state}", str(tmp_path)))
     path = tmp_path / "ledger.sqlite"
-    idle = AgentState(load=LoadWatch(below_since=0.0))
-    busy = AgentState(Phase.BOOSTING, CYCLE_CLOSED, LoadWatch(above_since=60.0, utilization=0.5))
+    idle = AgentState(memory=Memory(load=LoadWatch(below_since=0.0)))
+    busy = AgentState(Phase.BOOSTING, CYCLE_CLOSED, Memory(load=LoadWatch(above_since=60.0, utilization=0.5)))
     with Ledger(path) as opened:
         opened.record(CYCLE_CLOSED, 1_789_992_000.0)
         writer = HistoryWriter(opened.file, UUID, HistoryLimits())

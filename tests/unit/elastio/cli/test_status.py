@@ -35,17 +35,11 @@ from elastio.core.model import (
     VolumeState,
 )
 from elastio.core.observation import Observation
-from elastio.core.state import (
-    AgentState,
-    Inhibition,
-    InhibitionReason,
-    LoadWatch,
-    Phase,
-)
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.errors import ControlError
 from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket
-from elastio.strategy.memory import Capped, Memory, UselessBoost, Waste
+from elastio.strategy.memory import Capped, LoadWatch, Memory, UselessBoost, Waste
 from elastio.strategy.spending import Caps
 from elastio.units import GIB, MIB
 from tests.fixtures.errors import refused
@@ -96,7 +90,12 @@ SITUATIONS: dict[str, Status] = {
     "paused": published(standing(Phase.IDLE, owned=(), paused=True, learned_size_bytes=4 * GIB)),
     "boosting": published(
         AgentState(
-            recovered=True, phase=Phase.BOOSTING, cycle=CYCLE, load=LOAD, owned=(VOLUME,), waiting_for="the load to end"
+            recovered=True,
+            phase=Phase.BOOSTING,
+            cycle=CYCLE,
+            memory=Memory(load=LOAD),
+            owned=(VOLUME,),
+            waiting_for="the load to end",
         ),
         dirty_bytes=3 * GIB,
     ),

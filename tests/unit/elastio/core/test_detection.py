@@ -21,6 +21,7 @@ from elastio.core.requests import quiesce
 from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import fold
 from elastio.errors import InvariantError
+from elastio.strategy.wish import Wish
 from elastio.units import GIB
 from tests.values import (
     BOOSTED,
@@ -41,6 +42,7 @@ from tests.values import (
     boosted,
     busy_sample,
     cached,
+    changed,
     cycle,
     disk,
     drained,
@@ -97,7 +99,7 @@ def test_a_purchase_under_way_is_waited_for_before_anything_is_called_released()
 
 @pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])
 def test_a_load_that_returns_is_not_led_back_into_a_cache_that_writes_bypass(asked: tuple[Request, ...]) -> None:
-    loaded = replace(flushing(), load=HIGH)
+    loaded = changed(flushing(), load=HIGH)
     for mode, phase in ((CacheMode.WRITEBACK, Phase.BOOSTING), (CacheMode.NONE, Phase.FLUSHING)):
         view = host(at_full_speed(cache_mode=mode), FORMATTED)
         found = decide(loaded, seen(view, sample=busy_sample(), requests=asked), POLICY)
@@ -132,7 +134,7 @@ def test_a_device_that_is_dropped_without_a_cache_of_ours_is_not_a_fault() -> No
 @pytest.mark.parametrize("of", [cycle(times=Timestamps()), cycle(times=Timestamps(installing=NOW - 1), cache_set=None)])
 def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again(of: Cycle) -> None:
     """Also where the answer is lost, and the kernel has gone on without the cache before anybody looked."""
-    found = present(in_attaching(state(Phase.ATTACHING, of), seen(host(FAILED_CLEAN)), POLICY, None))
+    found = present(in_attaching(state(Phase.ATTACHING, of), seen(host(FAILED_CLEAN)), POLICY, Wish(POLICY)))
     assert (found.event, found.failure) == (Event.BOOST_ABANDONED, FailureKind.LOST)
 
 
@@ -230,11 +232,12 @@ def test_a_device_that_may_lack_data_is_not_started_without_its_cache() -> None:
 
 def test_nothing_is_boosted_with_it() -> None:
     boosting, flushing = (state(phase, boosted(), failed_clean_set=SET) for phase in (Phase.BOOSTING, Phase.FLUSHING))
-    loaded = replace(flushing, load=HIGH)
+    loaded = changed(flushing, load=HIGH)
+    again = Wish(POLICY, again="the load is back")
     asked = seen(host(cached()), sample=busy_sample(), requests=(Request(RequestKind.BOOST),))
-    assert in_flushing(replace(loaded, failed_clean_set=""), asked, POLICY, None) is not None
-    assert in_flushing(loaded, asked, POLICY, None) is None
-    found = present(in_boosting(boosting, seen(host(cached())), POLICY, None))
+    assert in_flushing(replace(loaded, failed_clean_set=""), asked, POLICY, again) is not None
+    assert in_flushing(loaded, asked, POLICY, again) is None
+    found = present(in_boosting(boosting, seen(host(cached())), POLICY, again))
     assert found.event is Event.WENT_QUIET
     assert must_end(flushing, boosted(), NOW, POLICY)
     enter = (EnterPhase1(flush_mb_s=None),)

@@ -18,6 +18,7 @@ from elastio.core.planner import next_action
 from elastio.core.recovery import recover
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
+from elastio.strategy.wish import Wish
 from tests.values import (
     FORMATTED,
     NOW,
@@ -291,7 +292,7 @@ def test_an_operator_accepts_the_loss_by_name_and_the_volume_stays() -> None:
     assert not ask(lacking, GIVE_UP, view)[1].accepted
     settled, answer = ask(lacking, BY_NAME, view)
     assert answer.accepted
-    assert in_faulted(settled, seen(view), POLICY, None) is not None
+    assert in_faulted(settled, seen(view), POLICY, Wish(POLICY)) is not None
     after = decide(settled, seen(view), POLICY).state
     assert (after.phase, after.cycle) == (Phase.IDLE, None)
     listed = replace(after, owned=(volume(VolumeState.AVAILABLE),))

@@ -12,15 +12,16 @@ from elastio.core.governor import NOTHING
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, Rates, Sample, VolumeState
 from elastio.core.observation import Observation
+from elastio.core.policy import Policy
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
-from elastio.core.state import AgentState, LoadWatch, Phase
-from elastio.core.update import adopt, fold
+from elastio.core.state import AgentState, Phase
+from elastio.core.update import adopt, fold, with_writeback_rate
+from elastio.strategy.wish import Wish
 from elastio.units import MB
 from tests.values import (
     BOOSTED,
     FAILED_CLEAN,
     FORMATTED,
-    HIGH,
     MUCH,
     NOW,
     OTHER_SET,
@@ -47,7 +48,7 @@ from tests.values import (
 def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Phase = Phase.BOOSTING) -> Cycle:
     state = AgentState(phase=phase, cycle=before, recovered=True)
     seen = Observation(now=NOW, wall=NOW, host=host(view, disk()), sample=sample)  # type: ignore[arg-type]
-    return present(fold(state, seen, POLICY).cycle)
+    return present(with_writeback_rate(fold(state, seen, POLICY), seen, Wish(POLICY)).cycle)
 
 
 @pytest.mark.parametrize(
@@ -69,17 +70,21 @@ def test_what_is_flushed_while_the_cache_is_nearly_full_was_missing(
     available: int, app_mb_s: float, pressed: int
 ) -> None:
     seen = Sample(NOW, 2.0, Rates(0, app_mb_s), backing=Rates(0, 15), cache=Rates(15, app_mb_s))
-    after = folded(cycle(), cached(available_percent=available, cutoff_percent=70), seen)
+    after = folded(boosted(), cached(available_percent=available, cutoff_percent=70), seen)
     assert after.forced_writeback_bytes == pressed
+
+
+def rated(state: AgentState, seen: Observation, policy: Policy = POLICY) -> AgentState:
+    return with_writeback_rate(state, seen, Wish(policy))
 
 
 def test_the_writeback_rate_follows_the_last_sample() -> None:
     state = AgentState(phase=Phase.BOOSTING, cycle=cycle(), recovered=True)
     idle, busy = Sample(NOW, 1.0, Rates()), Sample(NOW, 1.0, Rates(0, 1e6), cache=Rates(0, 1e6))
-    resting = fold(state, Observation(now=NOW, wall=NOW, sample=idle), POLICY)
+    resting = rated(state, Observation(now=NOW, wall=NOW, sample=idle))
     assert resting.flush_mb_s is None
-    assert fold(resting, Observation(now=NOW, wall=NOW), POLICY).flush_mb_s is None
-    assert fold(replace(resting), Observation(now=NOW, wall=NOW, sample=busy), POLICY).flush_mb_s == NOTHING
+    assert rated(resting, Observation(now=NOW, wall=NOW)).flush_mb_s is None
+    assert rated(replace(resting), Observation(now=NOW, wall=NOW, sample=busy)).flush_mb_s == NOTHING
 
 
 def test_a_sample_from_before_the_cache_was_there_does_not_hold_back_the_flush() -> None:
@@ -88,9 +93,9 @@ def test_a_sample_from_before_the_cache_was_there_does_not_hold_back_the_flush()
     attached = cycle().stamped(boosted=NOW - 0.5)
     state = AgentState(phase=Phase.BOOSTING, cycle=attached, recovered=True)
     seen = Observation(now=NOW, wall=NOW, host=host(cached(available_percent=90)), sample=before)
-    assert fold(state, seen, policy).flush_mb_s == POLICY.backing_bandwidth_mb_s
+    assert rated(state, seen, policy).flush_mb_s == POLICY.backing_bandwidth_mb_s
     later = replace(seen, sample=replace(before, seconds=0.4))
-    assert fold(state, later, policy).flush_mb_s == NOTHING
+    assert rated(state, later, policy).flush_mb_s == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -171,14 +176,6 @@ def test_a_cloud_whose_clock_contradicts_ours_is_billed_from_the_decision(create
     bought = replace(volume(), created_wall=created_wall)
     adopted = adopt(decided, bought, Observation(NOW + 3.0, WALL + 3.0))
     assert adopted.opened_wall == WALL
-
-
-@pytest.mark.parametrize(
-    ("view", "load"), [(None, LoadWatch()), (backing(running=False), LoadWatch()), (backing(), HIGH)]
-)
-def test_a_device_that_does_not_run_has_no_load(view: BackingView | None, load: LoadWatch) -> None:
-    before = AgentState(phase=Phase.FAULTED, load=HIGH)
-    assert fold(before, Observation(now=NOW, wall=WALL, host=host(view)), POLICY).load == load
 
 
 def test_the_moment_of_the_bypass_is_remembered() -> None:

@@ -13,14 +13,11 @@ from elastio.core.machine import decide
 from elastio.core.model import Forecast, Request, RequestKind
 from elastio.core.observation import Decision
 from elastio.core.policy import Ahead, Policy
-from elastio.core.state import (
-    AgentState,
-    LoadWatch,
-    Phase,
-)
+from elastio.core.state import AgentState, Phase
 from elastio.strategy.ahead import chance_until, expect, lead_s, size_for, update
-from elastio.strategy.memory import Lesson, Memory
+from elastio.strategy.memory import Lesson, LoadWatch, Memory
 from elastio.strategy.review import release
+from elastio.strategy.wish import Wish
 from elastio.units import GB, GIB
 from tests import values
 from tests.values import NOW, present
@@ -174,7 +171,8 @@ def test_a_cache_that_waited_for_its_burst_in_vain_is_released_when_its_time_is_
     bought = values.cycle(trigger=Trigger.FORECAST, chance_until=NOW - 1, times=Timestamps(boosted=NOW - 2))
     state = values.state(Phase.BOOSTING, cycle=bought, load=AT_REST)
     seen = values.seen(values.host(values.backing()))
-    found = detection.in_boosting(state, seen, policy(), release(state, seen, policy()))
+    wish = Wish(policy(), release(state, seen, policy()))
+    found = detection.in_boosting(state, seen, policy(), wish)
     assert present(found).event is detection.Event.WENT_QUIET
     waiting = replace(state, cycle=replace(bought, chance_until=NOW + 1))
     assert release(waiting, seen, policy()) is None

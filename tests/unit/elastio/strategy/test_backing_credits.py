@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elastio.core import governor
 from elastio.core.actions import Action, BypassCache, EnterPhase2, SetFlush
 from elastio.core.cycle import Cycle
 from elastio.core.machine import decide
@@ -34,13 +35,17 @@ def after(balance: float | None, sample: Sample, backing: BackingView | None = N
     """The state after a sample that follows this balance without a gap."""
     known = None if balance is None else CreditBalance(balance, NOW - sample.seconds)
     before = changed(AgentState(), credits=known, **changes)
-    return backing_credits.update(before, seen(host(backing or cached()), sample=sample), COLD)
+    obs = seen(host(backing or cached()), sample=sample)
+    of = backing_credits.update(before, obs, COLD)
+    limit = backing_credits.flush_limit_mb_s(of, obs, COLD)
+    return replace(of, flush_mb_s=governor.slower(of.flush_mb_s, limit))
 
 
 def test_a_volume_without_credits_is_left_as_it_is() -> None:
     before = AgentState(flush_mb_s=7.0)
     assert backing_credits.in_force(POLICY, before.memory) is POLICY
     assert backing_credits.update(before, seen(host(cached()), sample=moved(10.0)), POLICY) is before
+    assert backing_credits.flush_limit_mb_s(before, seen(), POLICY) is None
 
 
 @pytest.mark.parametrize(
@@ -155,5 +160,5 @@ def test_a_load_is_compared_with_the_bandwidth_in_force(balance: float, utilizat
     before = state(Phase.IDLE, None, credits=CreditBalance(balance, NOW - 1.0))
     sample = Sample(NOW, 1.0, Rates(0.0, 20.0), backing=Rates(0.0, 20.0))
     decision = decide(before, seen(host(cached(cache_set=None)), sample=sample), COLD)
-    assert decision.state.load.utilization == pytest.approx(utilization)
+    assert decision.state.memory.load.utilization == pytest.approx(utilization)
     assert decision.state.memory.credits is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,11 @@ from elastio.strategy.caps import (
     UNKNOWN,
     UNKNOWN_S,
     least_s,
+    quote_refusal,
     reached,
     refusal,
     release_s,
+    spending_refusal,
     standing,
     with_release_time,
 )
@@ -240,3 +243,54 @@ def test_a_flush_that_uses_up_the_credits_is_counted_at_the_base_rate() -> None:
     )
     assert rich == pytest.approx(release_s(known, dirty, POLICY))
     assert poor - rich == pytest.approx((rich - RELEASE_S) * 9)
+
+
+# --- before a purchase -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_refused_without_a_reason() -> None:
+    assert spending_refusal(GIB, Spend(1000, 1e9, 1e9), POLICY) == ""
+
+
+@pytest.mark.parametrize(
+    ("caps", "spend", "words"),
+    [
+        (Caps(max_size_bytes=GIB), Spend(), "cache.max_size_gib"),
+        (Caps(max_boosts_per_day=2), Spend(boosts=2), "caps.max_boosts_per_day"),
+        (Caps(max_agbs_per_day=1000), Spend(), "caps.max_agbs_per_day"),
+        (Caps(max_cost_per_day=1.0), Spend(currency=1.0), "caps.max_cost_per_day"),
+        (Caps(max_boosts_per_month=2), Spend(month=Spent(boosts=2)), "caps.max_boosts_per_month"),
+        (Caps(max_agbs_per_month=1000), Spend(), "caps.max_agbs_per_month"),
+        (Caps(max_cost_per_month=1.0), Spend(month=Spent(currency=1.0)), "caps.max_cost_per_month"),
+    ],
+)
+def test_a_cap_that_is_reached_is_named(caps: Caps, spend: Spend, words: str) -> None:
+    assert words in spending_refusal(2 * GIB, spend, replace(POLICY, caps=caps))
+
+
+@pytest.mark.parametrize(("step_s", "code"), [(0.0, ""), (3600.0, "caps.max_cost")])
+def test_the_first_step_of_the_cloud_must_fit_below_the_cap(step_s: float, code: str) -> None:
+    quote = Quote(VolumeSpec(GIB, 80.0), "USD", 3.6, 60.0, "a list", step_s=step_s)
+    found, _ = quote_refusal(quote, needs_price=True, most_cost=1.0, least_s=600.0, max_size_bytes=GIB)
+    assert found == code
+
+
+@pytest.mark.parametrize("caps", [Caps(max_boosts_per_day=2), Caps(max_cost_per_day=1.0)])
+def test_what_was_spent_earlier_in_the_month_does_not_count_for_the_day(caps: Caps) -> None:
+    assert spending_refusal(GIB, Spend(month=Spent(boosts=9, currency=9.0)), replace(POLICY, caps=caps)) == ""
+
+
+@pytest.mark.parametrize("key", ["boosts", "agbs", "cost"])
+@pytest.mark.parametrize("period", ["day", "month"])
+def test_with_a_cap_nothing_is_bought_while_the_spending_is_unknown(key: str, period: str) -> None:
+    limit: dict[str, Any] = {f"max_{key}_per_{period}": 10**9}
+    caps = Caps(**limit)
+    assert spending_refusal(GIB, Spend(known=False), replace(POLICY, caps=caps)) != ""
+    assert caps.needs_price is (key == "cost")
+
+
+def test_a_boost_must_fit_into_the_rest_of_the_day_at_its_shortest() -> None:
+    least = agbs(80, GIB, POLICY.least_boost_s)
+    policy = replace(POLICY, caps=Caps(max_agbs_per_day=1000 + least))
+    assert spending_refusal(GIB, Spend(agbs=1000), policy) == ""
+    assert spending_refusal(GIB, Spend(agbs=1001), policy) != ""

@@ -12,11 +12,13 @@ from elastio.core.machine import decide
 from elastio.core.model import BackingView, RequestKind
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, LoadWatch, Phase
+from elastio.core.state import AgentState, Phase
 from elastio.strategy import filling
 from elastio.strategy.market import Choice
+from elastio.strategy.memory import LoadWatch
 from elastio.strategy.review import release
 from elastio.strategy.tariff import Tariff
+from elastio.strategy.wish import Wish
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, by_money
 from tests.values import (
@@ -30,6 +32,7 @@ from tests.values import (
     backing,
     busy_sample,
     cached,
+    changed,
     cycle,
     host,
     seen,
@@ -128,7 +131,7 @@ def test_by_agbs_nothing_is_noted() -> None:
 
 def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_again() -> None:
     before = loaded(boosted(), KEPT_S + 1)
-    detected = in_boosting(before, shown(), MONEY, release(before, shown(), MONEY))
+    detected = in_boosting(before, shown(), MONEY, Wish(MONEY, release(before, shown(), MONEY)))
     assert detected is not None
     assert detected.event is Event.FILLED_UP
     after = decide(before, shown(sample=replace(busy_sample(), at=NOW)), MONEY).state
@@ -137,13 +140,13 @@ def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_a
     assert after.cycle.forced
     again = decide(after, shown(replace(FULL, flush_full_speed=True), sample=busy_sample()), MONEY)
     assert again.state.phase is Phase.FLUSHING, "the load does not take the cache back"
-    idle = state(Phase.IDLE, load=before.load, has_filled=after.memory.has_filled)
+    idle = state(Phase.IDLE, load=before.memory.load, has_filled=after.memory.has_filled)
     obs = seen(host(backing()), sample=busy_sample())
     assert decide(idle, obs, MONEY).state.phase is Phase.IDLE
-    paused = decide(replace(idle, load=LoadWatch(below_since=NOW - 2)), seen(host(backing())), MONEY).state
-    assert decide(replace(paused, load=HIGH), obs, MONEY).state.phase is Phase.IDLE, "a moment is not the end"
-    over = decide(replace(idle, load=QUIET), seen(host(backing())), MONEY).state
-    assert decide(replace(over, load=HIGH), obs, MONEY).state.phase is Phase.ATTACHING
+    paused = decide(changed(idle, load=LoadWatch(below_since=NOW - 2)), seen(host(backing())), MONEY).state
+    assert decide(changed(paused, load=HIGH), obs, MONEY).state.phase is Phase.IDLE, "a moment is not the end"
+    over = decide(changed(idle, load=QUIET), seen(host(backing())), MONEY).state
+    assert decide(changed(over, load=HIGH), obs, MONEY).state.phase is Phase.ATTACHING
     ordered = decide(idle, replace(obs, requests=asked(RequestKind.BOOST)), MONEY)
     assert ordered.state.phase is Phase.ATTACHING, "an operator may"
 

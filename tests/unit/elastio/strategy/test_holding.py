@@ -13,11 +13,13 @@ from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheState, Quote, RequestKind, Spend, Spent, VolumeSpec
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, LoadWatch, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.strategy import holding
 from elastio.strategy.market import RELEASE_IN_STEPS_S, RELEASE_S, Advice, Choice, OwnedCache
+from elastio.strategy.memory import LoadWatch
 from elastio.strategy.review import release
 from elastio.strategy.spending import Caps
+from elastio.strategy.wish import Wish
 from elastio.units import GIB, MB
 from tests.simulated import by_money
 from tests.values import FORMATTED, NOW, POLICY, WALL, asked, cached, cycle, host, present, seen, state
@@ -145,7 +147,7 @@ def test_a_cap_ends_a_hold_whether_or_not_it_ends_boosts(ends_boosts: bool) -> N
     policy = replace(MONEY, caps=Caps(max_cost_per_day=1.0, ends_boosts=ends_boosts))
     before, obs = boosting(held()), shown(spend=Spend(currency=2.0))
     event = Event.CAP_REACHED if ends_boosts else Event.WENT_QUIET
-    assert present(in_boosting(before, obs, policy, release(before, obs, policy))).event is event
+    assert present(in_boosting(before, obs, policy, Wish(policy, release(before, obs, policy)))).event is event
 
 
 # --- what the past teaches about the owned cache ---------------------------------------------------------

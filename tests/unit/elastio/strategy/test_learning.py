@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.policy import Policy
-from elastio.strategy.learning import ALIKE, KEPT, learned_bytes, lesson_of, with_lesson
+from elastio.strategy.learning import ALIKE, KEPT, learned_bytes, lesson_of, next_size, with_lesson
 from elastio.strategy.memory import Lesson
 from elastio.units import GB, GIB, MIB
 from tests.values import POLICY, cycle, present
@@ -118,3 +118,13 @@ def test_where_a_cache_is_hardly_faster_room_is_bought_for_what_is_asked_for_oft
     lessons = (burst(4), burst(4), burst(1), burst(4), burst(1), burst(1), burst(4), burst(1))
     assert after(*lessons) == 4
     assert after(*lessons, policy=replace(FINE, cache_bandwidth_mb_s=20.1)) == 1
+
+
+def test_the_first_cache_has_the_initial_size_and_later_ones_the_learned_one() -> None:
+    assert next_size(None, POLICY) == POLICY.initial_size_bytes
+    assert next_size(3 * GIB, POLICY) == 3 * GIB
+
+
+def test_no_cache_leaves_the_bounds() -> None:
+    assert next_size(1, POLICY) == POLICY.min_size_bytes
+    assert next_size(10**15, POLICY) == POLICY.caps.max_size_bytes

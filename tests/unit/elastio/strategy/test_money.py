@@ -14,13 +14,14 @@ from elastio.core.machine import decide
 from elastio.core.model import Forecast, Rates, RequestKind, Spend
 from elastio.core.observation import Observation
 from elastio.core.policy import Ahead, Policy
-from elastio.core.state import AgentState, LoadWatch, Phase
+from elastio.core.state import AgentState, Phase
 from elastio.strategy import ahead, money
 from elastio.strategy.bursts import PastBurst
 from elastio.strategy.first_guess import first_plan
 from elastio.strategy.hindsight import PastLoad, Pause, Plan, best_plan
 from elastio.strategy.market import Advice, Choice, OwnedCache
-from elastio.strategy.memory import Memory, UselessBoost, Waste
+from elastio.strategy.memory import LoadWatch, UselessBoost, Waste
+from elastio.strategy.review import review
 from elastio.strategy.spending import Caps
 from elastio.strategy.waste import FREE
 from elastio.strategy.worth import hold_per_s, rebuy_price
@@ -67,13 +68,14 @@ def loaded(known: Advice | None = None, **changes: object) -> Observation:
 
 
 def wanted(policy: Policy, obs: Observation, before: AgentState | None = None) -> Detection | None:
-    return boosting.wanted(before or idle(), obs, policy)
+    _, wish = review(before or idle(), replace(obs, sample=None), policy, may_buy=True)
+    return boosting.wanted(wish)
 
 
 def test_without_a_known_burst_the_settings_are_bought_and_held_by_the_tariff() -> None:
     plan = present(present(wanted(MONEY, loaded())).plan)
     choice = present(plan.choice)
-    assert plan.size_bytes == POLICY.initial_size_bytes
+    assert plan.spec.size_bytes == POLICY.initial_size_bytes
     assert (choice.cache_mb_s, choice.drain_mb_s) == (POLICY.cache_bandwidth_mb_s, POLICY.drain_bandwidth_mb_s)
     assert (choice.minimum_s, choice.quiet_s) == (60.0, POLICY.inactivity_delay_s)
     assert 0 < choice.holding_s < 3600
@@ -82,7 +84,7 @@ def test_without_a_known_burst_the_settings_are_bought_and_held_by_the_tariff() 
 def test_by_agbs_nothing_is_chosen_whatever_is_known() -> None:
     plan = present(present(wanted(POLICY, loaded(advice()))).plan)
     assert plan.choice is None
-    assert plan.size_bytes == POLICY.initial_size_bytes
+    assert plan.spec.size_bytes == POLICY.initial_size_bytes
 
 
 def test_the_plan_that_was_cheapest_for_the_past_is_bought_and_recorded() -> None:
@@ -122,7 +124,7 @@ def test_before_any_burst_the_first_guess_is_bought() -> None:
     none_known = present(money.unadvised(DEARLY_AWAITED, MONEY, LATE_S))
     assert (none_known.bursts, none_known.plan) == (0, guess)
     found = present(wanted(by_money(POLICY, DEARLY_AWAITED), loaded(none_known)))
-    assert present(found.plan).size_bytes == guess.spec.size_bytes
+    assert present(found.plan).spec.size_bytes == guess.spec.size_bytes
     assert present(wanted(DEAR, loaded(money.unadvised(present(DEAR.market), DEAR, LATE_S)))).event is (
         Event.BOOST_DECLINED
     )
@@ -134,7 +136,7 @@ def test_the_cutoff_that_the_kernel_showed_decides_how_much_room_a_size_has() ->
     before = state(Phase.IDLE, awaited=replace(burst, is_announced=True))
     supposed = present(present(wanted(MONEY, loaded(), before)).plan)
     measured = present(present(wanted(MONEY, loaded(), changed(before, cutoff_percent=80))).plan)
-    assert measured.size_bytes <= supposed.size_bytes / 2 + GIB
+    assert measured.spec.size_bytes <= supposed.spec.size_bytes / 2 + GIB
 
 
 def test_the_cutoff_is_kept_from_the_attachment_on() -> None:
@@ -156,7 +158,7 @@ def test_a_boost_whose_bill_is_above_the_time_it_saves_is_declined_once_for_each
     assert declined.reason.startswith("no boost")
     again = decide(declined.state, loaded(known), DEAR)
     assert not again.reason
-    later = replace(declined.state, load=LoadWatch(above_since=NOW - 1, utilization=1.0))
+    later = changed(declined.state, load=LoadWatch(above_since=NOW - 1, utilization=1.0))
     assert decide(later, loaded(known), DEAR).reason.startswith("no boost")
 
 
@@ -209,11 +211,11 @@ def test_a_burst_that_the_agent_expects_itself_is_answered_by_the_known_ones() -
     """The forecast sums up what one cache served, several bursts where it was held."""
     burst, known = Forecast(NOW + 5, 40_000 * MB, 1.0), advice()
     found = present(wanted(MONEY, loaded(known), state(Phase.IDLE, awaited=burst)))
-    assert present(found.plan).size_bytes == present(known.plan).spec.size_bytes
+    assert present(found.plan).spec.size_bytes == present(known.plan).spec.size_bytes
     announced = state(Phase.IDLE, awaited=replace(burst, is_announced=True))
     most = MARKET.offer.most_bytes
-    assert present(present(wanted(MONEY, loaded(known), announced)).plan).size_bytes == most
-    assert present(present(wanted(MONEY, loaded(), state(Phase.IDLE, awaited=burst))).plan).size_bytes == most
+    assert present(present(wanted(MONEY, loaded(known), announced)).plan).spec.size_bytes == most
+    assert present(present(wanted(MONEY, loaded(), state(Phase.IDLE, awaited=burst))).plan).spec.size_bytes == most
 
 
 # --- what is owned ---------------------------------------------------------------------------------------
@@ -282,7 +284,7 @@ def test_what_is_met_ahead_waits_for_no_cache_but_pays_for_one() -> None:
 
 def test_known_bursts_decide_whether_a_boost_is_worth_it_and_useless_ones_do_not() -> None:
     useless = Waste(useless=(UselessBoost(1.0, 1000.0, WALL - 1),) * FREE)
-    before = replace(idle(), memory=Memory(waste=useless))
+    before = changed(idle(), waste=useless)
     paying, supposing = replace(advice(), pays=True), replace(advice(), pays=False)
     assert present(wanted(MONEY, loaded(paying), before)).event is Event.BOOST_WANTED
     assert wanted(MONEY, loaded(supposing), before) is None, "only a burst that is supposed would have been worth it"

@@ -10,18 +10,13 @@ import pytest
 from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
-from elastio.core.policy import Ahead, watch_load
-from elastio.core.state import (
-    AgentState,
-    Inhibition,
-    InhibitionReason,
-    LoadWatch,
-    Phase,
-)
+from elastio.core.policy import Ahead
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.strategy import waste
-from elastio.strategy.memory import Lesson, UselessBoost, Waste
+from elastio.strategy.load import watch_load
+from elastio.strategy.memory import Lesson, LoadWatch, UselessBoost, Waste
 from elastio.units import GIB, MB
-from tests.values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
+from tests.values import NOW, POLICY, WALL, backing, changed, cycle, host, seen, state, volume
 
 SECOND = POLICY.backing_bandwidth_mb_s * MB
 BLIP = UselessBoost(0.4, 2.0, WALL - 60)
@@ -160,8 +155,8 @@ def test_a_boost_ahead_of_a_load_that_the_agent_expected_itself_is_remembered_if
 
 def test_ahead_of_a_load_only_what_exceeds_the_device_is_a_gain() -> None:
     quiet = LoadWatch(below_since=0.0)
-    assert waste.with_load(cycle(trigger=Trigger.FORECAST), quiet, NOW).bare == 1.0
-    assert waste.with_load(cycle(trigger=Trigger.ANNOUNCED), quiet, NOW).bare == 0.0
+    assert waste.shown_by(quiet, Trigger.FORECAST, NOW) == (1.0, 0.0)
+    assert waste.shown_by(quiet, Trigger.ANNOUNCED, NOW) == (0.0, 0.0)
 
 
 def test_after_useless_boosts_nothing_is_bought_ahead_for_a_while() -> None:
@@ -205,7 +200,7 @@ def test_after_many_volumes_that_never_became_a_cache_none_is_bought_until_an_op
         of = wasted(of, number)
     assert f"refused {waste.MOST_WASTED}" in of.memory.waste.stopped
     assert of.memory.waste.stopped in waste.restraint(of.memory.waste, WALL)
-    later = replace(of, cool_until=0.0, load=load(1.0, 9), listed_at=NOW - 1)
+    later = changed(of, cool_until=0.0, load=load(1.0, 9), listed_at=NOW - 1)
     assert decide(later, seen(host(backing())), POLICY).state.phase is Phase.IDLE
     resumed = decide(later, seen(host(backing()), requests=(Request(RequestKind.RESUME),)), POLICY).state
     assert resumed.memory.waste == Waste()
