@@ -29,7 +29,7 @@ from elastio.core.observation import Observation
 from elastio.core.planner import LAST_S
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
-from elastio.strategy.memory import LoadWatch, Memory
+from elastio.strategy.memory import Boost, LoadWatch, Memory
 from elastio.units import GIB, MB
 
 T = TypeVar("T")
@@ -140,10 +140,11 @@ def state(phase: Phase, of: Cycle | None = None, **changes: Any) -> AgentState:
 
 
 def changed(before: AgentState, **changes: Any) -> AgentState:
-    """The state with fields of its own, or of the strategy's memory, replaced."""
-    of_memory = {name: value for name, value in changes.items() if name in Memory.__slots__}
-    own = {name: value for name, value in changes.items() if name not in of_memory}
-    return replace(before, **own, memory=replace(before.memory, **of_memory))
+    """The state with fields of its own, or of the strategy's memory or of its boost, replaced."""
+    of_boost = {name: changes.pop(name) for name in Boost.__slots__ if name in changes}
+    of_memory = {name: changes.pop(name) for name in Memory.__slots__ if name in changes}
+    memory = replace(before.memory, **of_memory)
+    return replace(before, **changes, memory=replace(memory, boost=replace(memory.boost, **of_boost)))
 
 
 def seen(view: HostView | None = None, **changes: Any) -> Observation:

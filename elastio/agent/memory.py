@@ -22,7 +22,7 @@ from elastio.core.model import Forecast
 from elastio.core.state import KEPT_FAULTS, AgentState, Inhibition, Phase
 from elastio.errors import ConfigError, JournalError
 from elastio.strategy.credits import CreditBalance
-from elastio.strategy.memory import Memory
+from elastio.strategy.memory import Boost, Memory
 
 # Keys of release 0.1.0, and their names of today.
 RENAMED = {
@@ -134,6 +134,8 @@ def _of_today(record: Mapping[str, Any]) -> dict[str, Any]:
     # 0.1.0, and what was written before the strategy had a memory of its own, have its fields beside the others.
     past = today.get("memory", today)
     if isinstance(past, Mapping):
+        # Before the strategy kept what it knows of a boost, it stood in the cycle.
+        past = {"boost": today.get("cycle") or {}, **past}
         today["memory"] = {name: past[name] for name in kept_fields(Memory) if name in past}
     return today
 
@@ -165,6 +167,7 @@ def _state(last: Mapping[str, Any], *, now: float, wall: float, boot_id: str) ->
     return replace(
         moved,
         cycle=written.cycle and shift(written.cycle, shift_s, now),
+        memory=replace(moved.memory, boost=_shift_boost(past.boost, shift_s, now)),
         inhibition=_shift_inhibition(written.inhibition, shift_s, now=now, written_now=written_now),
     )
 
@@ -220,23 +223,24 @@ def _shift_credits(balance: CreditBalance | None, shift_s: float, now: float) ->
     return CreditBalance(balance.balance_bytes, at) if at <= now else CreditBalance(0.0, now)
 
 
+def _moved(value: float | None, seconds: float, now: float) -> float | None:
+    """None becomes later than `now`: a machine that boots with a wrong time of day must not wait for years."""
+    return None if value is None else min(value + seconds, now)
+
+
+def _shift_boost(boost: Boost, seconds: float, now: float) -> Boost:
+    until, since = (_moved(value, seconds, now) for value in (boost.chance_until, boost.clean_since))
+    return replace(boost, chance_until=until, clean_since=since)
+
+
 def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:
-    """The cycle with all its CLOCK_BOOTTIME values moved by `seconds`: that clock starts at 0 with each boot.
-
-    None becomes later than `now`: a machine that boots with a wrong time of day must not wait for years.
-    """
-
-    def moved(value: float | None) -> float | None:
-        return None if value is None else min(value + seconds, now)
-
-    times = {name: moved(getattr(cycle.times, name)) for name in type(cycle.times).__slots__}
+    """The cycle with all its CLOCK_BOOTTIME values moved by `seconds`: that clock starts at 0 with each boot."""
+    times = {name: _moved(getattr(cycle.times, name), seconds, now) for name in type(cycle.times).__slots__}
     return replace(
         cycle,
         started_at=min(cycle.started_at + seconds, now),
-        create_unconfirmed_at=moved(cycle.create_unconfirmed_at),
-        unready_at=moved(cycle.unready_at),
-        chance_until=moved(cycle.chance_until),
-        clean_since=moved(cycle.clean_since),
+        create_unconfirmed_at=_moved(cycle.create_unconfirmed_at, seconds, now),
+        unready_at=_moved(cycle.unready_at, seconds, now),
         times=replace(cycle.times, **times),
         backoffs={},
     )

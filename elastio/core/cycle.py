@@ -129,9 +129,7 @@ class Cycle:
     seen: bool = False  # the cloud has shown it at least once after its creation
     create_unconfirmed_at: float | None = None
     forced: bool = False
-    chance_until: float | None = None  # bought ahead of a burst: until then, low load does not end the boost
     choice: Choice | None = None  # what was decided by money, and why; None: the settings apply
-    clean_since: float | None = None  # since when the cache is clean, unused and held; None: it is not held
     opened_wall: float | None = None
     closed_wall: float | None = None
     times: Timestamps = field(default_factory=Timestamps)
@@ -150,13 +148,8 @@ class Cycle:
     dirtied: int = 0  # how often its release began again, because the cache was not drained any more
     may_lack_data: bool = False  # the kernel shows no cache, and the device may lack data that the cache holds
     tag: VolumeTag = VolumeTag.UNKNOWN  # as the cloud acknowledged it
-    moved_bytes: int = 0  # read and written by applications while the cache was there
-    gained_bytes: int = 0  # of these, beyond the device's rate without the cache
-    bare: float = 0.0  # the highest utilization of its load before the cache was there
-    longest_s: float = 0.0  # the longest stretch of load without a pause
     failure: Failure | None = None
     operator_confirmed: bool = False  # an operator wants it back although it may be older than the device
-    updates_learned_size: bool = True  # False: an operator set the learned size during the cycle
     asked_by: int | None = None  # the uid of the operator who asked for it; None: nobody did, or it is not known
 
     def stamped(self, **stamps: float) -> Cycle:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.cycle import Cycle
 from elastio.core.model import Forecast, Request
 from elastio.core.observation import Observation
 from elastio.core.policy import Ahead, Policy, in_steps
@@ -76,8 +75,8 @@ def _judged(state: AgentState, now: float, policy: Policy) -> AgentState:
     memory = replace(state.memory, awaited=None)
     if state.memory.load.above_since is not None:
         # From now on the load decides how long the cache is kept.
-        cycle = replace(state.cycle, chance_until=None) if state.cycle else None
-        return replace(state, cycle=cycle, memory=_counted(memory, burst, 0))
+        memory = replace(memory, boost=replace(memory.boost, chance_until=None))
+        return replace(state, memory=_counted(memory, burst, 0))
     if now < chance_until(burst, policy):
         return state
     return replace(state, memory=_counted(memory, burst, _missed(memory, burst) + 1))
@@ -93,11 +92,6 @@ def chance_until(forecast: Forecast, policy: Policy) -> float:
         return forecast.begins_at + forecast.kept_s
     seconds = min(forecast.written_bytes / MB / policy.cache_bandwidth_mb_s, BEGIN_S)
     return forecast.begins_at + seconds + policy.inactivity_delay_s
-
-
-def is_burst_expected(cycle: Cycle, now: float) -> bool:
-    """The burst that this cycle was bought ahead of may still come."""
-    return cycle.chance_until is not None and now < cycle.chance_until
 
 
 def _missed(memory: Memory, burst: Forecast) -> int:
@@ -123,11 +117,13 @@ def _due(state: AgentState, obs: Observation, policy: Policy) -> Forecast | None
 
 def _kept(state: AgentState, policy: Policy) -> AgentState:
     """The state whose cycle keeps its cache for the awaited burst."""
-    cycle, burst = state.cycle, to_buy_for(state.memory)
-    if cycle is None or burst is None or state.phase not in (Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING):
+    boost, burst = state.memory.boost, to_buy_for(state.memory)
+    if state.cycle is None or burst is None or state.phase not in (Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING):
         return state
-    until = max(chance_until(burst, policy), cycle.chance_until or 0.0)
-    return state if until == cycle.chance_until else replace(state, cycle=replace(cycle, chance_until=until))
+    until = max(chance_until(burst, policy), boost.chance_until or 0.0)
+    if until == boost.chance_until:
+        return state
+    return replace(state, memory=replace(state.memory, boost=replace(boost, chance_until=until)))
 
 
 def to_buy_for(memory: Memory) -> Forecast | None:
@@ -160,12 +156,12 @@ def asked(state: AgentState, request: Request, obs: Observation, policy: Policy)
 
 def _cancelled(state: AgentState, now: float) -> tuple[AgentState, Reply]:
     """The state without expected bursts. A cache that waits for one waits no longer."""
-    cycle, memory = state.cycle, state.memory
-    if cycle is not None and cycle.chance_until is not None:
-        cycle = replace(cycle, chance_until=min(cycle.chance_until, now))
+    memory, boost = state.memory, state.memory.boost
+    if boost.chance_until is not None:
+        boost = replace(boost, chance_until=min(boost.chance_until, now))
     begun = memory.awaited is not None and memory.awaited not in memory.expected
     forgotten = len(memory.expected) + begun
-    state = replace(state, cycle=cycle, memory=replace(memory, expected=(), awaited=None))
+    state = replace(state, memory=replace(memory, boost=boost, expected=(), awaited=None))
     return state, Reply(f"expected bursts that are forgotten: {forgotten}")
 
 

@@ -14,7 +14,7 @@ from elastio.strategy import ahead, caps, money, waste
 from elastio.strategy.learning import next_size
 from elastio.strategy.load import is_load_high
 from elastio.strategy.market import Advice, Choice, Market
-from elastio.strategy.memory import Memory
+from elastio.strategy.memory import NO_BOOST, Memory
 from elastio.strategy.wish import BoostPlan, Decline, Reply
 from elastio.units import MB, format_duration, format_size
 
@@ -37,17 +37,18 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | D
     if refused:
         return Decline(f"no boost: {refused}", is_capped=True)
     reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}{_described(choice)}"
-    load = state.memory.load
-    return BoostPlan(
-        trigger,
-        _spec(size, choice, policy),
-        caps.least_s(state.memory, policy),
-        None if ahead_of is None else ahead.chance_until(ahead_of, policy),
-        choice,
-        *waste.shown_by(load, trigger, obs.now),
-        crossed_at=load.crossed_at if trigger is Trigger.LOAD else None,
-        reason=reason,
-    )
+    crossed_at = state.memory.load.crossed_at if trigger is Trigger.LOAD else None
+    least_s = caps.least_s(state.memory, policy)
+    return BoostPlan(trigger, _spec(size, choice, policy), least_s, choice, crossed_at, reason=reason)
+
+
+def begun(plan: BoostPlan, memory: Memory, now: float, policy: Policy) -> Memory:
+    """The memory as this boost begins. Ahead of a forecast load, `bare` is that the device would do what it can."""
+    if plan.trigger is Trigger.OPERATOR:
+        return replace(memory, boost=NO_BOOST)
+    burst = memory.awaited if plan.trigger.is_ahead else None
+    until = None if burst is None else ahead.chance_until(burst, policy)
+    return replace(memory, boost=waste.shown_by(memory.load, plan.trigger, now, until))
 
 
 def _spec(size_bytes: int, choice: Choice | None, policy: Policy) -> VolumeSpec:

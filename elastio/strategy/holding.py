@@ -6,7 +6,7 @@ during the inactivity delay: the next write is absorbed at once, and an operator
 as it ends a boost. A cap ends a hold by the rule by which it ends a boost (see `caps`), and also where
 `Caps.ends_boosts` is off: a load that is there goes on then, unused time is not bought.
 
-The time is counted from `Cycle.clean_since`, which is recorded in the journal when the hold begins. A load that is too
+The time is counted from `Boost.clean_since`, which is recorded in the journal when the hold begins. A load that is too
 low to count may keep the cache from ever being clean: then the time counts from when twice its flush would be over.
 """
 
@@ -19,10 +19,10 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import caps
-from elastio.strategy.ahead import is_burst_expected
 from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
 from elastio.strategy.market import Choice, OwnedCache
+from elastio.strategy.memory import Boost
 from elastio.units import MB, format_duration
 
 # Dirty data of so many seconds of flushing is what an unused filesystem leaves behind.
@@ -31,19 +31,25 @@ CLEAN_S = 1.0
 
 def noted(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
     """The state that knows since when the cache is clean and unused, and a sentence if its hold has just begun."""
-    cycle, backing = state.cycle, obs.host.backing if obs.host else None
+    cycle, boost, backing = state.cycle, state.memory.boost, obs.host.backing if obs.host else None
     if cycle is None or cycle.choice is None or backing is None:
         return state, ""
     quiet_s = _quiet_s(state, cycle, obs.now)
     is_clean = backing.dirty_bytes <= CLEAN_S * policy.backing_bandwidth_mb_s * MB
     if state.phase is not Phase.BOOSTING or state.memory.load.above_since is not None:
-        return (state if cycle.clean_since is None else replace(state, cycle=replace(cycle, clean_since=None))), ""
+        return (state if boost.clean_since is None else _with_clean(state, cycle, None)), ""
     # After a restart no sample has shown the load yet: the hold that is recorded goes on.
-    if cycle.clean_since is not None or not is_clean or quiet_s is None or quiet_s < cycle.choice.quiet_s:
+    if boost.clean_since is not None or not is_clean or quiet_s is None or quiet_s < cycle.choice.quiet_s:
         return state, ""
-    begun = replace(cycle, clean_since=obs.now, choice=_as_known_now(cycle, cycle.choice, obs))
+    begun = replace(cycle, choice=_as_known_now(cycle, cycle.choice, obs))
+    state = _with_clean(state, begun, obs.now)
     left = format_duration(max(0.0, _until(state, begun, begun.choice or cycle.choice, obs, policy) - obs.now))
-    return replace(state, cycle=begun), f"the cache is clean and unused: it is held for {left}"
+    return state, f"the cache is clean and unused: it is held for {left}"
+
+
+def _with_clean(state: AgentState, cycle: Cycle, since: float | None) -> AgentState:
+    boost = replace(state.memory.boost, clean_since=since)
+    return replace(state, cycle=cycle, memory=replace(state.memory, boost=boost))
 
 
 def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
@@ -52,9 +58,9 @@ def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     if choice is None:
         return _after_delay(state, cycle, obs, policy)
     quiet_s = _quiet_s(state, cycle, obs.now)
-    if quiet_s is None or is_burst_expected(cycle, obs.now):
+    if quiet_s is None or state.memory.boost.is_awaiting(obs.now):
         return ""
-    if quiet_s < choice.quiet_s and not _is_in_vain(cycle):
+    if quiet_s < choice.quiet_s and not _is_in_vain(state.memory.boost, cycle):
         return ""
     capped = _why_capped(state, obs, policy)
     if capped:
@@ -90,16 +96,16 @@ def _as_known_now(cycle: Cycle, choice: Choice, obs: Observation) -> Choice:
 def left_s(state: AgentState, obs: Observation, policy: Policy) -> float | None:
     """Seconds for which the cache is still held; None: it is not held."""
     cycle = state.cycle
-    if cycle is None or cycle.choice is None or cycle.clean_since is None:
+    if cycle is None or cycle.choice is None or state.memory.boost.clean_since is None:
         return None
     return max(0.0, _until(state, cycle, cycle.choice, obs, policy) - obs.now)
 
 
 def _after_delay(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
     """By the settings: for an inactivity delay after the load; for the expected burst, and no longer, if none came."""
-    if not is_quiet(state.memory.load, obs.now, policy) or is_burst_expected(cycle, obs.now):
+    if not is_quiet(state.memory.load, obs.now, policy) or state.memory.boost.is_awaiting(obs.now):
         return ""
-    if _is_in_vain(cycle):
+    if _is_in_vain(state.memory.boost, cycle):
         return "the time of the expected burst is over, and no load came"
     since = max(state.memory.load.below_since or 0.0, cycle.times.boosted or 0.0)
     if obs.now - since < policy.inactivity_delay_s:
@@ -119,21 +125,22 @@ def _until(state: AgentState, cycle: Cycle, choice: Choice, obs: Observation, po
     opened = cycle.opened_wall
     age_s = 0.0 if opened is None else max(0.0, cycle.wall_at(clean_at) - opened)
     return clean_at + release_in_s(
-        choice.billing, age_s, choice.release_s, 0.0 if _is_in_vain(cycle) else choice.holding_s
+        choice.billing, age_s, choice.release_s, 0.0 if _is_in_vain(state.memory.boost, cycle) else choice.holding_s
     )
 
 
-def _is_in_vain(cycle: Cycle) -> bool:
+def _is_in_vain(boost: Boost, cycle: Cycle) -> bool:
     """The cache was bought ahead of a burst, and no load has come yet. What is paid is paid, and no more than that.
 
     A load that is seen clears `chance_until`. After a restart it does not; then the load shows in `longest_s`.
     """
-    return cycle.chance_until is not None and cycle.trigger.is_ahead and cycle.longest_s == 0
+    return boost.chance_until is not None and cycle.trigger.is_ahead and boost.longest_s == 0
 
 
 def _clean_at(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> float:
-    if cycle.clean_since is not None:
-        return cycle.clean_since
+    since = state.memory.boost.clean_since
+    if since is not None:
+        return since
     per_s = policy.backing_bandwidth_mb_s * MB
     backing = obs.host.backing if obs.host else None
     dirty = cycle.dirty_bytes if backing is None else backing.dirty_bytes

@@ -50,14 +50,14 @@ MACHINE_GB = 1000.0
 GB_MB = 1000.0
 
 
-def lesson_of(cycle: Cycle, policy: Policy) -> Lesson | None:
+def lesson_of(cycle: Cycle, moved_bytes: int, policy: Policy) -> Lesson | None:
     """What this boost would have needed; None if its cache was hardly used.
 
     If every write was absorbed: the peak of the buckets in use. If writes were written through, or flushing had to be
     forced: the cache's size plus those bytes. bcache counts buckets, not bytes, and stops absorbing at the cutoff, so
     both are divided by the cutoff.
     """
-    if cycle.moved_bytes < policy.backing_bandwidth_mb_s * MB and cycle.missing_bytes == 0:
+    if moved_bytes < policy.backing_bandwidth_mb_s * MB and cycle.missing_bytes == 0:
         return None
     size = cycle.provisioned.size_bytes
     cutoff = cutoff_of(cycle, policy)
@@ -65,7 +65,7 @@ def lesson_of(cycle: Cycle, policy: Policy) -> Lesson | None:
         needed = size + cycle.missing_bytes / cutoff * policy.headroom
     else:
         needed = min(size, size * cycle.peak_in_use_percent / 100 / cutoff * policy.headroom)
-    return Lesson(int(needed), max(1, cycle.moved_bytes))
+    return Lesson(int(needed), max(1, moved_bytes))
 
 
 def cutoff_of(cycle: Cycle, policy: Policy) -> float:
@@ -140,9 +140,9 @@ def asked(state: AgentState, request: Request, policy: Policy) -> tuple[AgentSta
         bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
         text = f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})"
         return state, Reply(text, "learn.size_bytes")
-    cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
-    memory = replace(state.memory, learned_size_bytes=size, lessons=())
-    return replace(state, cycle=cycle, memory=memory), Reply(f"the next cache gets {format_size(size)}")
+    boost = replace(state.memory.boost, updates_learned_size=False)
+    memory = replace(state.memory, boost=boost, learned_size_bytes=size, lessons=())
+    return replace(state, memory=memory), Reply(f"the next cache gets {format_size(size)}")
 
 
 def share(lessons: tuple[Lesson, ...]) -> float:

@@ -72,6 +72,33 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class Boost:
+    """What is known of the boost that runs. Times are of CLOCK_BOOTTIME.
+
+    Low load does not end it before `chance_until`: it was bought ahead of a burst (None: it was not). `clean_since`:
+    since then its cache is clean, unused and held; None: it is not held. While the cache was there, applications read
+    and wrote `moved_bytes`, of these `gained_bytes` beyond the device's rate without it. `bare` is the highest
+    utilization of its load before the cache was there, `longest_s` the longest stretch of load without a pause.
+    `updates_learned_size` False: an operator has set the learned size meanwhile.
+    """
+
+    chance_until: float | None = None
+    clean_since: float | None = None
+    moved_bytes: int = 0
+    gained_bytes: int = 0
+    bare: float = 0.0
+    longest_s: float = 0.0
+    updates_learned_size: bool = True
+
+    def is_awaiting(self, now: float) -> bool:
+        """The burst that it was bought ahead of may still come."""
+        return self.chance_until is not None and now < self.chance_until
+
+
+NO_BOOST = Boost()
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """Everything that only the strategy keeps from one decision to the next; what is `Kept` is in the journal.
 
@@ -96,6 +123,7 @@ class Memory:
     """
 
     load: LoadWatch = field(default_factory=LoadWatch)
+    boost: Kept[Boost] = NO_BOOST
     learned_size_bytes: int | None = None
     lessons: Kept[tuple[Lesson, ...]] = ()
     bandwidth: Kept[LearnedBandwidth | None] = None

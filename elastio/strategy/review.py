@@ -11,7 +11,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import ahead, backing_credits, buying, caps, filling, holding, learning, money, waste
 from elastio.strategy.load import is_load_high, is_quiet, watch_load
-from elastio.strategy.memory import LoadWatch, Memory, Waste
+from elastio.strategy.memory import NO_BOOST, LoadWatch, Memory, Waste
 from elastio.strategy.wish import Decline, Release, Reply, Wish
 
 
@@ -31,6 +31,8 @@ def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool
     memory, boost = state.memory, buying.wanted(state, obs, configured) if may_buy else None
     if isinstance(boost, Decline):
         memory = buying.declined(state, is_capped=boost.is_capped)
+    elif boost is not None:
+        memory = buying.begun(boost, memory, obs.now, configured)
     if state.cycle is not None and state.phase is Phase.ATTACHING:
         memory = _with_attaching(memory, state.cycle, obs)
     wish = Wish(policy, release(state, obs, policy), boost, _again(state, obs, policy), limit, note, learned)
@@ -39,15 +41,16 @@ def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool
 
 def _with_load(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     """The state with the sample in the load, and in what is known of the boost."""
-    load, cycle, backing = state.memory.load, state.cycle, obs.host.backing if obs.host else None
+    load, backing = state.memory.load, obs.host.backing if obs.host else None
+    boost = NO_BOOST if state.cycle is None else state.memory.boost
     if obs.sample is not None:
         load = watch_load(load, obs.sample, policy)
-        cycle = None if cycle is None else waste.with_sample(cycle, load, obs.sample, policy)
+        boost = boost if state.cycle is None else waste.with_sample(boost, state.cycle, load, obs.sample, policy)
     if obs.host is not None and (backing is None or not backing.running):
         load = LoadWatch()  # without a device there are no samples, and the last one is over
-    if load is state.memory.load and cycle is state.cycle:
+    if load is state.memory.load and boost is state.memory.boost:
         return state
-    return replace(state, cycle=cycle, memory=replace(state.memory, load=load))
+    return replace(state, memory=replace(state.memory, load=load, boost=boost))
 
 
 def release(state: AgentState, obs: Observation, policy: Policy) -> Release | None:
@@ -71,7 +74,7 @@ def release(state: AgentState, obs: Observation, policy: Policy) -> Release | No
 def _in_vain(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
     """Why a boost for a load, or ahead of one, is no longer wanted. An operator's boost does not need a load."""
     load = state.memory.load
-    if not is_quiet(load, obs.now, policy) or ahead.is_burst_expected(cycle, obs.now):
+    if not is_quiet(load, obs.now, policy) or state.memory.boost.is_awaiting(obs.now):
         return ""
     if cycle.trigger is Trigger.LOAD and cycle.started_at < (load.below_since or 0):
         return "the load was over before the cache was attached"
@@ -85,7 +88,7 @@ def _again(state: AgentState, obs: Observation, policy: Policy) -> str:
         return ""
     if obs.sample is not None and is_load_high(load, obs.now, policy):
         return f"utilization {load.utilization:.0%}"
-    return "a burst is expected" if ahead.is_burst_expected(cycle, obs.now) else ""
+    return "a burst is expected" if state.memory.boost.is_awaiting(obs.now) else ""
 
 
 def _with_attaching(memory: Memory, cycle: Cycle, obs: Observation) -> Memory:
@@ -117,9 +120,11 @@ def _with_lesson(memory: Memory, cycle: Cycle, policy: Policy) -> Memory:
     A boost that was abandoned teaches nothing, even if its cache was attached in the end. Nor does a useless boost: it
     would make the cache too small for the boosts that are useful.
     """
-    updates_learned_size = cycle.updates_learned_size and cycle.times.boosted is not None and not cycle.failure
-    lesson = learning.lesson_of(cycle, policy) if updates_learned_size and cycle.trigger is not Trigger.ORPHAN else None
-    if lesson is None or (memory.lessons and not waste.was_useful(cycle, policy)):
+    boost = memory.boost
+    is_lesson = boost.updates_learned_size and cycle.times.boosted is not None and not cycle.failure
+    is_lesson = is_lesson and cycle.trigger is not Trigger.ORPHAN
+    lesson = learning.lesson_of(cycle, boost.moved_bytes, policy) if is_lesson else None
+    if lesson is None or (memory.lessons and not waste.was_useful(boost, cycle, policy)):
         return memory
     learned = learning.with_lesson(memory.lessons, lesson)
     return replace(memory, lessons=learned, learned_size_bytes=learning.learned_bytes(learned, cycle, policy))
@@ -133,7 +138,10 @@ def asked(state: AgentState, request: Request, obs: Observation, policy: Policy)
     match request.kind:
         case RequestKind.BOOST:
             policy = learning.in_force(policy, state.memory)
-            return state, buying.for_operator(request, state, obs, money.in_force(policy, state.cycle))
+            reply = buying.for_operator(request, state, obs, money.in_force(policy, state.cycle))
+            plan, memory = reply.plan, state.memory
+            memory = memory if plan is None else buying.begun(plan, memory, obs.now, policy)
+            return replace(state, memory=memory), reply
         case RequestKind.EXPECT:
             return ahead.asked(state, request, obs, policy)
         case RequestKind.LEARN:

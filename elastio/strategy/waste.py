@@ -33,7 +33,7 @@ from elastio.core.model import Sample
 from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState
 from elastio.strategy.load import utilization
-from elastio.strategy.memory import LoadWatch, UselessBoost, Waste
+from elastio.strategy.memory import Boost, LoadWatch, UselessBoost, Waste
 from elastio.units import MB, format_duration
 
 # What a useful boost must gain, in seconds of the backing volume's bandwidth. Attaching and detaching hold requests
@@ -54,26 +54,27 @@ MOST_WASTED = 8
 # --- while a cycle is open -------------------------------------------------------------------------------
 
 
-def shown_by(load: LoadWatch, trigger: Trigger, now: float) -> tuple[float, float]:
-    """`bare` and `longest_s` of a new cycle. Ahead of an expected load: the device would do what it can."""
-    return 1.0 if trigger is Trigger.FORECAST else min(1.0, load.peak), _lasted_s(load, now)
+def shown_by(load: LoadWatch, trigger: Trigger, now: float, chance_until: float | None = None) -> Boost:
+    """A new boost for this load. Ahead of an expected load: the device would do what it can."""
+    bare = 1.0 if trigger is Trigger.FORECAST else min(1.0, load.peak)
+    return Boost(chance_until, bare=bare, longest_s=_lasted_s(load, now))
 
 
-def with_sample(cycle: Cycle, load: LoadWatch, sample: Sample, policy: Policy) -> Cycle:
-    """The cycle with one more sample of the device counted.
+def with_sample(boost: Boost, cycle: Cycle, load: LoadWatch, sample: Sample, policy: Policy) -> Boost:
+    """The boost with one more sample of the device counted.
 
     Before the cache is seen, utilization counts up to 1.0 only: the cache may have served unseen in part of the sample.
     """
-    longest_s = max(cycle.longest_s, _lasted_s(load, sample.at))
+    boost = replace(boost, longest_s=max(boost.longest_s, _lasted_s(load, sample.at)))
     boosted = cycle.times.boosted
     if boosted is None:
-        return replace(cycle, longest_s=longest_s, bare=max(cycle.bare, min(1.0, load.peak)))
+        return replace(boost, bare=max(boost.bare, min(1.0, load.peak)))
     if sample.at - sample.seconds < boosted or cycle.times.detached is not None:
-        return replace(cycle, longest_s=longest_s)
-    moved = cycle.moved_bytes + int(sample.adaptive.total_mb_s * sample.seconds * MB)
-    above = max(0.0, utilization(sample, policy) - cycle.bare)
-    gained = cycle.gained_bytes + int(above * policy.backing_bandwidth_mb_s * sample.seconds * MB)
-    return replace(cycle, longest_s=longest_s, moved_bytes=moved, gained_bytes=gained)
+        return boost
+    moved = boost.moved_bytes + int(sample.adaptive.total_mb_s * sample.seconds * MB)
+    above = max(0.0, utilization(sample, policy) - boost.bare)
+    gained = boost.gained_bytes + int(above * policy.backing_bandwidth_mb_s * sample.seconds * MB)
+    return replace(boost, moved_bytes=moved, gained_bytes=gained)
 
 
 def _lasted_s(load: LoadWatch, at: float) -> float:
@@ -83,26 +84,26 @@ def _lasted_s(load: LoadWatch, at: float) -> float:
 # --- when the volume is gone -----------------------------------------------------------------------------
 
 
-def was_useful(cycle: Cycle, policy: Policy) -> bool:
+def was_useful(boost: Boost, cycle: Cycle, policy: Policy) -> bool:
     """The boost gained something, or would have with a larger cache."""
-    return cycle.gained_bytes >= EARNED_S * policy.backing_bandwidth_mb_s * MB or cycle.missing_bytes > 0
+    return boost.gained_bytes >= EARNED_S * policy.backing_bandwidth_mb_s * MB or cycle.missing_bytes > 0
 
 
 def after_cycle(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Waste:
     """What is remembered after this cycle."""
-    past = state.memory.waste
+    past, boost = state.memory.waste, state.memory.boost
     if cycle.failure and state.failures > 0:
         return _wasted(past, cycle)
     past = replace(past, wasted=0) if cycle.times.boosted is not None else past
     was_stopped = cycle.forced or state.paused or state.inhibition is not None
     # An expected load that did not come says nothing about loads.
-    is_learned = cycle.trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED and cycle.longest_s > 0
+    is_learned = cycle.trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED and boost.longest_s > 0
     if not (cycle.trigger is Trigger.LOAD or is_learned) or was_stopped:
         return past
     recent = _remembered(past, wall)
-    if was_useful(cycle, policy):
-        return replace(past, useless=tuple(u for u in recent if not _is_like(cycle.bare, cycle.longest_s, 0.0, u)))
-    return replace(past, useless=(*recent, UselessBoost(cycle.bare, cycle.longest_s, wall))[-KEPT:])
+    if was_useful(boost, cycle, policy):
+        return replace(past, useless=tuple(u for u in recent if not _is_like(boost.bare, boost.longest_s, 0.0, u)))
+    return replace(past, useless=(*recent, UselessBoost(boost.bare, boost.longest_s, wall))[-KEPT:])
 
 
 def _wasted(past: Waste, cycle: Cycle) -> Waste:

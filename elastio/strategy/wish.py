@@ -13,21 +13,17 @@ from elastio.strategy.memory import Capped
 
 @dataclass(frozen=True, slots=True)
 class BoostPlan:
-    """What a boost buys, and why. `chance_until` (CLOCK_BOOTTIME) is until when the burst may come that it is bought
-    ahead of; None: the load is here.
+    """What a boost buys, and why. `least_s`: for how long its volume exists at the least.
 
-    `choice` is what was decided by money; None: the settings apply. `least_s`: for how long its volume exists at the
-    least. `bare` and `longest_s` are what the load has shown so far, `crossed_at` when a sample first did. `asked_by`
-    is the uid of an operator who asked, `reason` a sentence for people.
+    `choice` is what was decided by money; None: the settings apply. `crossed_at` is when a sample first showed the load
+    (CLOCK_BOOTTIME); None: it is not here. `asked_by` is the uid of an operator who asked, `reason` a sentence for
+    people.
     """
 
     trigger: Trigger
     spec: VolumeSpec
     least_s: float
-    chance_until: float | None = None
     choice: Choice | None = None
-    bare: float = 0.0
-    longest_s: float = 0.0
     crossed_at: float | None = None
     asked_by: int | None = None
     reason: str = ""

@@ -13,7 +13,6 @@ from elastio.accounting.history_store import read_loads, read_samples
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.loop import FORECAST_EVERY_S
-from elastio.agent.memory import shift
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.model import Forecast
 from elastio.core.state import Phase
@@ -21,7 +20,6 @@ from elastio.errors import LedgerError
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.units import GB, MB
-from tests import values
 from tests.simulated import KERNEL, POLICY, QUIET, assert_at_rest, bought, failures, in_phase, machine, path
 from tests.values import present
 
@@ -95,8 +93,6 @@ def test_a_cache_that_is_not_there_when_the_chance_is_over_is_given_up() -> None
 
 
 def test_a_restart_keeps_the_chance_and_a_reboot_ends_it() -> None:
-    ahead = values.cycle(trigger=Trigger.FORECAST, chance_until=values.NOW + 500)
-    assert shift(ahead, -900.0, now=50.0).chance_until == 50.0
     sim = foretold((QUIET,), Foretold(written_bytes=4 * GB))
     in_phase(sim, Phase.BOOSTING)
     sim.start_agent()

@@ -116,11 +116,11 @@ def test_a_restart_in_a_hold_decides_the_same() -> None:
         in_phase(sim, Phase.BOOSTING)
         sim.run_for(60)
         assert sim.phase is Phase.BOOSTING
-    before = present(broken.state.cycle)
+    before = broken.state
     broken.start_agent()
     broken.run_for(1)
-    after = present(broken.state.cycle)
-    assert (after.choice, after.clean_since) == (before.choice, before.clean_since)
+    assert present(broken.state.cycle).choice == present(before.cycle).choice
+    assert broken.state.memory.boost.clean_since == before.memory.boost.clean_since
     for sim in (whole, broken):
         assert_at_rest(sim, 1800)
     (first,), (second,) = bills_s(whole), bills_s(broken)

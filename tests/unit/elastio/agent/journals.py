@@ -12,6 +12,7 @@ from elastio.core.actions import CreateVolume
 from elastio.core.cycle import Backoff, Failure, FailureKind, Timestamps
 from elastio.core.model import VolumeSpec
 from elastio.core.state import AgentState, Phase
+from elastio.strategy.memory import Boost, Memory
 from tests.values import cycle
 
 SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
@@ -21,7 +22,6 @@ FULL = cycle(
     started_wall=1099.0,
     unready_at=100.5,
     create_unconfirmed_at=101.0,
-    chance_until=300.0,
     opened_wall=1101.0,
     closed_wall=1201.0,
     times=TIMES,
@@ -31,7 +31,8 @@ FULL = cycle(
     failure=Failure(FailureKind.TIMED_OUT, "no luck"),
 )
 OWNER = Owner("uuid-1", "i-1")
-STATE = AgentState(phase=Phase.BOOSTING, cycle=FULL, paused=True)
+BOOST = Boost(chance_until=300.0, clean_since=105.0, moved_bytes=9, bare=0.4, longest_s=3.0)
+STATE = AgentState(phase=Phase.BOOSTING, cycle=FULL, paused=True, memory=Memory(boost=BOOST))
 CREATE = CreateVolume("token", SPEC, SPEC.size_bytes)
 BOOT = {"now": 110.0, "wall": 1110.0, "boot_id": "boot-1"}
 

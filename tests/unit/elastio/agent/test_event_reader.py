@@ -33,7 +33,7 @@ def test_only_what_was_added_comes_with_each_further_call(journal: Journal) -> N
 
 
 def test_a_rotation_loses_and_repeats_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elastio.agent.journal.ROTATE_BYTES", 2000)
+    monkeypatch.setattr("elastio.agent.journal.ROTATE_BYTES", 2500)
     with JournalFollower(journal.path) as follower:
         seen = []
         for number in range(12):

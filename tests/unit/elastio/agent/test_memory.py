@@ -26,15 +26,16 @@ from elastio.core.state import (
 from elastio.errors import ConfigError, JournalError
 from elastio.strategy.bandwidth import LearnedBandwidth
 from elastio.strategy.credits import CreditBalance
-from elastio.strategy.memory import Capped, Lesson, Memory, UselessBoost, Waste
+from elastio.strategy.memory import Boost, Capped, Lesson, Memory, UselessBoost, Waste
 from tests.values import VOLUME_ID, present
 
-from .journals import FULL, OWNER, STATE, decide, recall
+from .journals import BOOST, FULL, OWNER, STATE, decide, recall
 
 WITHOUT_MEMORY = Path(__file__).parents[3] / "fixtures" / "journal_without_memory.jsonl"
 ANNOUNCED = Forecast(150.0, 2**30, 1.0, is_announced=True)
 # All that WITHOUT_MEMORY says.
 LEARNED = Memory(
+    boost=BOOST,
     lessons=(Lesson(5, 4), Lesson(7, 6)),
     bandwidth=LearnedBandwidth(91.0, instance_mb_s=500.0),
     cutoff_percent=70,
@@ -56,7 +57,7 @@ def test_a_journal_that_is_not_there_remembers_nothing(path: Path) -> None:
 
 def test_remembers_a_cycle_and_its_phase(journal: Journal, path: Path) -> None:
     decide(journal)
-    assert recall(path) == Remembered(AgentState(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1"))
+    assert recall(path) == Remembered(replace(STATE, boot_id="boot-1"))
 
 
 def test_a_journal_of_another_machine_is_not_believed(journal: Journal, path: Path) -> None:
@@ -226,15 +227,27 @@ def test_what_the_strategy_keeps_survives_a_restart_under_one_key(journal: Journ
     assert recall(path).state.memory == LEARNED
 
 
+def test_what_is_known_of_a_boost_is_read_from_the_cycle_where_it_stood_before(journal: Journal, path: Path) -> None:
+    decide(journal)
+    (record,) = read(path)
+    del record["memory"]["boost"]
+    record["cycle"] |= encode(BOOST)
+    path.write_text(json.dumps(record) + "\n")
+    assert recall(path).state.memory.boost == BOOST
+    booted = recall(path, boot_id="boot-2", now=20.0, wall=1120.0).state.memory.boost
+    assert booted == replace(BOOST, chance_until=20.0, clean_since=5.0)
+
+
 def test_what_the_strategy_kept_before_it_had_a_key_of_its_own_is_read(journal: Journal, path: Path) -> None:
     """It stood beside the other fields."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(WITHOUT_MEMORY.read_text())
     found = recall(path).state
-    assert found.memory == LEARNED
+    learned = replace(LEARNED, boost=Boost())
+    assert found.memory == learned
     assert (found.appear_s, found.failures, found.cool_until) == ((3.0,), 3, 400.0)
     decide(journal, found)
-    assert recall(path).state.memory == LEARNED
+    assert recall(path).state.memory == learned
 
 
 @pytest.mark.parametrize(

@@ -258,11 +258,11 @@ def test_one_that_took_writes_again_is_not_done_without() -> None:
 
 
 def test_neither_a_boost_that_was_withdrawn_nor_an_orphan_teaches_a_size() -> None:
-    gone = replace(boosted(), moved_bytes=GIB, volume=volume(VolumeState.GONE))
+    gone = replace(boosted(), volume=volume(VolumeState.GONE))
     gone = replace(gone, times=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
     withdrawn = Failure(FailureKind.WITHDRAWN, "the load was over")
     for changes, teaches in (({}, True), ({"failure": withdrawn}, False), ({"trigger": Trigger.ORPHAN}, False)):
-        of = state(Phase.DETACHING, replace(gone, **changes), learned_size_bytes=None)
+        of = state(Phase.DETACHING, replace(gone, **changes), learned_size_bytes=None, moved_bytes=GIB)
         after = decide(of, seen(host(backing())), POLICY).state
         assert (after.memory.learned_size_bytes is not None) is teaches
 

@@ -104,8 +104,9 @@ def test_what_flows_back_during_a_burst_needs_no_room() -> None:
 
 
 def test_the_cycle_knows_what_asked_for_it() -> None:
-    ahead, on_load = decided(SURE).state.cycle, decided(SURE, values.HIGH).state.cycle
-    assert (present(ahead).trigger, present(ahead).chance_until) == (Trigger.FORECAST, chance_until(SURE, policy()))
+    ahead, on_load = decided(SURE).state, decided(SURE, values.HIGH).state.cycle
+    assert present(ahead.cycle).trigger is Trigger.FORECAST
+    assert ahead.memory.boost.chance_until == chance_until(SURE, policy())
     assert (present(on_load).trigger, present(on_load).spec.size_bytes) == (Trigger.LOAD, 2 * GIB)
     assert decided(None).state.cycle is None
 
@@ -168,13 +169,13 @@ def test_a_burst_that_is_announced_again_is_one_burst() -> None:
 
 def test_a_cache_that_waited_for_its_burst_in_vain_is_released_when_its_time_is_over() -> None:
     """Attached 2 s ago: an inactivity delay after that would be paid for nothing."""
-    bought = values.cycle(trigger=Trigger.FORECAST, chance_until=NOW - 1, times=Timestamps(boosted=NOW - 2))
-    state = values.state(Phase.BOOSTING, cycle=bought, load=AT_REST)
+    bought = values.cycle(trigger=Trigger.FORECAST, times=Timestamps(boosted=NOW - 2))
+    state = values.state(Phase.BOOSTING, of=bought, load=AT_REST, chance_until=NOW - 1)
     seen = values.seen(values.host(values.backing()))
     wish = Wish(policy(), release(state, seen, policy()))
     found = detection.in_boosting(state, seen, policy(), wish)
     assert present(found).event is detection.Event.WENT_QUIET
-    waiting = replace(state, cycle=replace(bought, chance_until=NOW + 1))
+    waiting = values.changed(state, chance_until=NOW + 1)
     assert release(waiting, seen, policy()) is None
 
 

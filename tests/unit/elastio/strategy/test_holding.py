@@ -22,7 +22,7 @@ from elastio.strategy.spending import Caps
 from elastio.strategy.wish import Wish
 from elastio.units import GIB, MB
 from tests.simulated import by_money
-from tests.values import FORMATTED, NOW, POLICY, WALL, asked, cached, cycle, host, present, seen, state
+from tests.values import FORMATTED, NOW, POLICY, WALL, asked, cached, changed, cycle, host, present, seen, state
 
 MONEY = by_money(POLICY)
 CHOICE = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0, minimum_s=60.0, reason="because")
@@ -32,25 +32,24 @@ QUOTE = Quote(VolumeSpec(10 * GIB, 80), "USD", 3.6, 60.0, "list")
 
 def held(
     choice: Choice | None = CHOICE, *, age_s: float = 300.0, clean_s: float | None = 50.0, **changes: object
-) -> Cycle:
-    """A cycle of this age whose cache has been clean and unused for `clean_s`."""
-    changed = {
-        "times": Timestamps(decided=NOW - age_s, created=NOW - age_s, boosted=NOW - age_s + 5),
-        "started_at": NOW - age_s,
-        "started_wall": WALL - age_s,
-        "opened_wall": WALL - age_s,
-        "clean_since": None if clean_s is None else NOW - clean_s,
-        "quote": QUOTE,
-        "moved_bytes": GIB,
-        "choice": choice,
-        **changes,
-    }
-    return cycle(**changed)
+) -> AgentState:
+    """A boost of this age whose cache has been clean and unused for `clean_s`."""
+    of = cycle(
+        times=Timestamps(decided=NOW - age_s, created=NOW - age_s, boosted=NOW - age_s + 5),
+        started_at=NOW - age_s,
+        started_wall=WALL - age_s,
+        opened_wall=WALL - age_s,
+        quote=QUOTE,
+        choice=choice,
+        **{name: changes.pop(name) for name in tuple(changes) if name in Cycle.__slots__},
+    )
+    clean_since = None if clean_s is None else NOW - clean_s
+    return state(Phase.BOOSTING, of, **{"clean_since": clean_since, "moved_bytes": GIB, **changes})
 
 
-def boosting(of: Cycle, quiet_s: float | None = 60.0, **changes: object) -> AgentState:
+def boosting(of: AgentState, quiet_s: float | None = 60.0, **changes: object) -> AgentState:
     load = LoadWatch(above_since=NOW - 5) if quiet_s is None else LoadWatch(below_since=NOW - quiet_s)
-    return state(Phase.BOOSTING, of, **{"load": load, **changes})
+    return changed(of, **{"load": load, **changes})
 
 
 def shown(view: BackingView = CLEAN, **changes: object) -> Observation:
@@ -106,9 +105,9 @@ def test_by_agbs_the_inactivity_delay_decides() -> None:
 def test_an_expected_burst_is_waited_for_and_one_that_did_not_come_is_not_held_for() -> None:
     awaited = held(age_s=400, clean_s=300, trigger=Trigger.FORECAST, moved_bytes=0, chance_until=NOW + 10)
     assert not why(boosting(awaited, quiet_s=390))
-    missed = replace(awaited, chance_until=NOW - 1)
+    missed = changed(awaited, chance_until=NOW - 1)
     assert why(boosting(missed, quiet_s=390))
-    assert why(boosting(replace(missed, clean_since=NOW - 1), quiet_s=390)), "no second more than is paid for"
+    assert why(boosting(changed(missed, clean_since=NOW - 1), quiet_s=390)), "no second more than is paid for"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +217,7 @@ def test_it_goes_at_once_although_it_was_attached_a_moment_ago() -> None:
 def test_a_load_that_came_is_held_for_as_any_other_is() -> None:
     came = held(trigger=Trigger.FORECAST, chance_until=NOW - 1, longest_s=12.0)
     assert not why(boosting(came))
-    assert not why(boosting(replace(came, chance_until=None, longest_s=0.0)))
+    assert not why(boosting(changed(came, chance_until=None, longest_s=0.0)))
 
 
 # --- in the machine --------------------------------------------------------------------------------------
@@ -226,7 +225,7 @@ def test_a_load_that_came_is_held_for_as_any_other_is() -> None:
 
 def test_the_begin_of_a_hold_is_a_decision_that_the_journal_keeps() -> None:
     begun = decide(boosting(held(clean_s=None), quiet_s=3), shown(), MONEY)
-    assert present(begun.state.cycle).clean_since == NOW
+    assert begun.state.memory.boost.clean_since == NOW
     assert begun.reason
     assert not decide(begun.state, shown(), MONEY).reason, "once for each pause"
 
@@ -234,14 +233,14 @@ def test_the_begin_of_a_hold_is_a_decision_that_the_journal_keeps() -> None:
 def test_a_load_that_returns_ends_the_count() -> None:
     back = decide(boosting(held(), quiet_s=None), shown(), MONEY)
     assert back.state.phase is Phase.BOOSTING
-    assert present(back.state.cycle).clean_since is None
+    assert back.state.memory.boost.clean_since is None
 
 
 def test_a_restart_goes_on_with_the_hold_although_no_sample_has_shown_the_load() -> None:
-    unknown = state(Phase.BOOSTING, held(), load=LoadWatch())
+    unknown = changed(held(), load=LoadWatch())
     after = decide(unknown, shown(), MONEY)
     assert after.state.phase is Phase.BOOSTING
-    assert present(after.state.cycle).clean_since == NOW - 50
+    assert after.state.memory.boost.clean_since == NOW - 50
 
 
 def test_by_agbs_nothing_is_noted() -> None:

@@ -36,30 +36,34 @@ USUAL = burst(4)
 
 def test_a_cache_that_was_not_used_up_needs_what_was_used() -> None:
     # 28 % in use of 10 GiB, where 70 % can be used, and a twentieth more.
-    used = lesson_of(cycle(peak_in_use_percent=28, cutoff_percent=70, moved_bytes=3 * GB), POLICY)
+    used = lesson_of(cycle(peak_in_use_percent=28, cutoff_percent=70), 3 * GB, POLICY)
     assert used == Lesson(int(4 * GIB * 1.05), 3 * GB)
     assert learned_bytes((present(used),), HELD, POLICY) == 5 * GIB
 
 
 def test_a_cache_that_wrote_through_needs_itself_and_what_it_wrote_through() -> None:
-    full = present(lesson_of(cycle(peak_in_use_percent=100, written_through_bytes=2 * GIB, cutoff_percent=70), POLICY))
+    full = present(
+        lesson_of(cycle(peak_in_use_percent=100, written_through_bytes=2 * GIB, cutoff_percent=70), 0, POLICY)
+    )
     assert learned_bytes((full,), HELD, POLICY) == 13 * GIB  # 10 + 2 / 0.7 x 1.05, in whole steps
 
 
 def test_what_was_flushed_at_the_applications_expense_was_missing_too() -> None:
     pressed = cycle(forced_writeback_bytes=GIB, written_through_bytes=GIB, cutoff_percent=70)
-    assert lesson_of(pressed, POLICY) == lesson_of(cycle(written_through_bytes=2 * GIB, cutoff_percent=70), POLICY)
+    assert lesson_of(pressed, 0, POLICY) == lesson_of(
+        cycle(written_through_bytes=2 * GIB, cutoff_percent=70), 0, POLICY
+    )
 
 
 def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_if_nothing_was_written_through() -> None:
-    used_up = present(lesson_of(cycle(peak_in_use_percent=100, cutoff_percent=70, moved_bytes=GB), POLICY))
+    used_up = present(lesson_of(cycle(peak_in_use_percent=100, cutoff_percent=70), GB, POLICY))
     assert used_up.needed_bytes == 10 * GIB
 
 
 def test_a_cache_that_nothing_was_asked_of_teaches_nothing() -> None:
     second = int(POLICY.backing_bandwidth_mb_s * 1e6)
-    assert lesson_of(cycle(peak_in_use_percent=1, moved_bytes=second - 1), POLICY) is None
-    assert lesson_of(cycle(peak_in_use_percent=1, moved_bytes=second), POLICY) is not None
+    assert lesson_of(cycle(peak_in_use_percent=1), second - 1, POLICY) is None
+    assert lesson_of(cycle(peak_in_use_percent=1), second, POLICY) is not None
 
 
 @pytest.mark.parametrize(("lesson", "size"), [(Lesson(1, 1), POLICY.min_size_bytes), (Lesson(10**15, 1), 100 * GIB)])

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
+from elastio.core.cycle import Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
-from elastio.core.policy import Ahead
+from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.strategy import waste
 from elastio.strategy.load import watch_load
-from elastio.strategy.memory import Lesson, LoadWatch, UselessBoost, Waste
+from elastio.strategy.memory import Boost, Lesson, LoadWatch, UselessBoost, Waste
 from elastio.units import GIB, MB
-from tests.values import NOW, POLICY, WALL, backing, changed, cycle, host, seen, state, volume
+from tests.values import NOW, POLICY, WALL, backing, changed, cycle, host, present, seen, state, volume
 
 SECOND = POLICY.backing_bandwidth_mb_s * MB
 BLIP = UselessBoost(0.4, 2.0, WALL - 60)
@@ -68,49 +68,50 @@ def test_no_load_waits_for_longer_than_a_day_or_because_a_clock_was_set_back(wal
 # --- what a boost gained ---------------------------------------------------------------------------------------
 
 
-def watched(*rates: float, boosted: float | None) -> Cycle:
-    """A cycle that saw a sample of each of these rates, one a second from 1 s on."""
-    of, seen_load = cycle(times=Timestamps(decided=0.0, boosted=boosted)), LoadWatch()
+def watched(*rates: float, boosted: float | None = None) -> Boost:
+    """A boost that saw a sample of each of these rates, one a second from 1 s on."""
+    of, boost, seen_load = cycle(times=Timestamps(decided=0.0, boosted=boosted)), Boost(), LoadWatch()
     for second, rate in enumerate(rates, start=1):
         sample = Sample(float(second), 1.0, Rates(write_mb_s=rate))
         seen_load = watch_load(seen_load, sample, POLICY)
-        of = waste.with_sample(of, seen_load, sample, POLICY)
-    return of
+        boost = waste.with_sample(boost, of, seen_load, sample, POLICY)
+    return boost
 
 
 def test_what_was_moved_beyond_the_rate_without_the_cache_was_gained() -> None:
-    of = replace(watched(8, 10, boosted=None), times=Timestamps(decided=0.0, boosted=2.5))
-    assert of.bare == 0.5
+    of, boost = cycle(times=Timestamps(decided=0.0, boosted=2.5)), watched(8, 10)
+    assert boost.bare == 0.5
     for second in (3, 4):  # the first of them began before the cache was there
-        of = waste.with_sample(of, LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
-    assert (of.moved_bytes, of.gained_bytes) == (15 * MB, 5 * MB)
+        boost = waste.with_sample(boost, of, LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
+    assert (boost.moved_bytes, boost.gained_bytes) == (15 * MB, 5 * MB)
 
 
 def test_a_sample_that_met_the_cache_unseen_does_not_raise_what_the_device_carries_without() -> None:
-    assert watched(80, boosted=None).bare == 1.0
+    assert watched(80).bare == 1.0
 
 
 def test_the_longest_stretch_of_load_counts_and_not_their_sum() -> None:
-    assert watched(8, 8, 8, 0, 8, 8, boosted=None).longest_s == 3
+    assert watched(8, 8, 8, 0, 8, 8).longest_s == 3
 
 
 # --- what is remembered ----------------------------------------------------------------------------------------
 
 
-def over(of: Cycle, **changes: Any) -> Waste:
-    """What is remembered once this cycle is over."""
-    return waste.after_cycle(state(Phase.DETACHING, of, **changes), of, WALL, POLICY)
+def over(of: AgentState, policy: Policy = POLICY, **changes: Any) -> Waste:
+    """What is remembered once this boost is over."""
+    return waste.after_cycle(changed(of, **changes), present(of.cycle), WALL, policy)
 
 
-def served(**changes: Any) -> Cycle:
-    plain = cycle(trigger=Trigger.LOAD, bare=0.4, longest_s=2.0, times=Timestamps(decided=NOW - 40, boosted=NOW - 30))
-    return replace(plain, **changes)
+def served(bare: float = 0.4, longest_s: float = 2.0, gained_bytes: int = 0, **changes: Any) -> AgentState:
+    times = Timestamps(decided=NOW - 40, boosted=NOW - 30)
+    of = cycle(**{"trigger": Trigger.LOAD, "times": times, **changes})
+    return state(Phase.DETACHING, of, bare=bare, longest_s=longest_s, gained_bytes=gained_bytes)
 
 
 def test_a_boost_that_gained_less_than_some_seconds_is_remembered() -> None:
-    useless = served(gained_bytes=int(waste.EARNED_S * SECOND) - 1)
-    assert over(useless).useless == (UselessBoost(0.4, 2.0, WALL),)
-    assert over(replace(useless, gained_bytes=useless.gained_bytes + 1)).useless == ()
+    least = int(waste.EARNED_S * SECOND)
+    assert over(served(gained_bytes=least - 1)).useless == (UselessBoost(0.4, 2.0, WALL),)
+    assert over(served(gained_bytes=least)).useless == ()
 
 
 def test_a_boost_that_was_withdrawn_because_its_load_was_over_is_remembered() -> None:
@@ -135,7 +136,7 @@ def test_a_boost_that_was_withdrawn_because_its_load_was_over_is_remembered() ->
     ],
 )
 def test_a_boost_that_was_not_bought_for_a_load_or_was_cut_short_or_too_small_is_not(
-    of: Cycle, changes: dict[str, Any]
+    of: AgentState, changes: dict[str, Any]
 ) -> None:
     assert over(of, **changes).useless == ()
 
@@ -148,15 +149,14 @@ def test_a_boost_that_earned_takes_only_what_it_contradicts_out_of_the_memory() 
 
 def test_a_boost_ahead_of_a_load_that_the_agent_expected_itself_is_remembered_if_the_load_came() -> None:
     learned, of = replace(POLICY, ahead=Ahead.LEARNED), served(trigger=Trigger.FORECAST, bare=1.0)
-    assert waste.after_cycle(state(Phase.DETACHING, of), of, WALL, learned).useless == (UselessBoost(1.0, 2.0, WALL),)
-    vain = replace(of, longest_s=0.0)
-    assert waste.after_cycle(state(Phase.DETACHING, vain), vain, WALL, learned).useless == ()
+    assert over(of, learned).useless == (UselessBoost(1.0, 2.0, WALL),)
+    assert over(changed(of, longest_s=0.0), learned).useless == ()
 
 
 def test_ahead_of_a_load_only_what_exceeds_the_device_is_a_gain() -> None:
     quiet = LoadWatch(below_since=0.0)
-    assert waste.shown_by(quiet, Trigger.FORECAST, NOW) == (1.0, 0.0)
-    assert waste.shown_by(quiet, Trigger.ANNOUNCED, NOW) == (0.0, 0.0)
+    assert waste.shown_by(quiet, Trigger.FORECAST, NOW) == Boost(bare=1.0)
+    assert waste.shown_by(quiet, Trigger.ANNOUNCED, NOW) == Boost()
 
 
 def test_after_useless_boosts_nothing_is_bought_ahead_for_a_while() -> None:
@@ -181,8 +181,7 @@ def test_a_load_that_must_wait_buys_nothing_and_one_that_need_not_does() -> None
     assert wanted(many(9), load(0.4, 1)).phase is Phase.IDLE
     bought = wanted(many(9), load(1.0, 1))
     assert bought.phase is Phase.ATTACHING
-    assert bought.cycle is not None
-    assert (bought.cycle.bare, bought.cycle.longest_s) == (1.0, 1.0)
+    assert (bought.memory.boost.bare, bought.memory.boost.longest_s) == (1.0, 1.0)
 
 
 def wasted(of: AgentState, number: int) -> AgentState:
@@ -215,17 +214,20 @@ def test_an_operator_may_still_boost_and_a_boost_that_succeeded_ends_the_count()
 
 
 def test_what_was_refused_before_anything_was_bought_is_not_counted() -> None:
-    assert over(cycle(failure=Failure(FailureKind.ERROR, "quota"), volume_id=None, volume=None), failures=9).wasted == 0
+    refused = served(failure=Failure(FailureKind.ERROR, "quota"), volume_id=None, volume=None)
+    assert over(refused, failures=9).wasted == 0
 
 
 # --- and sizes -------------------------------------------------------------------------------------------------
 
 
-def taught(of: Cycle, *known: Lesson) -> AgentState:
-    """After this cycle, with those lessons before it."""
-    gone = replace(of, volume=volume(VolumeState.GONE), moved_bytes=int(9 * SECOND), peak_in_use_percent=20)
-    gone = replace(gone, times=replace(gone.times, detached=NOW - 2, durable=NOW - 1))
-    return decide(state(Phase.DETACHING, gone, lessons=known), seen(host(backing())), POLICY).state
+def taught(of: AgentState, *known: Lesson) -> AgentState:
+    """After this boost, with those lessons before it."""
+    before = present(of.cycle)
+    times = replace(before.times, detached=NOW - 2, durable=NOW - 1)
+    gone = replace(before, volume=volume(VolumeState.GONE), peak_in_use_percent=20, times=times)
+    ending = changed(of, cycle=gone, moved_bytes=int(9 * SECOND), lessons=known)
+    return decide(ending, seen(host(backing())), POLICY).state
 
 
 def test_a_useless_boost_teaches_a_size_only_where_nothing_better_is_known() -> None:
