@@ -175,11 +175,6 @@ def lead_s(memory: Memory, policy: Policy) -> float:
     return MARGIN * max(memory.attach_s) + MARGIN_S if memory.attach_s else policy.lead_s
 
 
-def with_attach_time(memory: Memory, took_s: float) -> Memory:
-    """The memory with the time that a cache took, from the decision until it was attached."""
-    return replace(memory, attach_s=(*memory.attach_s, took_s)[-KEPT:])
-
-
 def size_for(burst: Forecast, memory: Memory, policy: Policy) -> int:
     """Bytes to buy ahead of this burst: the learned share of what it writes, or that of a burst at full speed.
 

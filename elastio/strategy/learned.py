@@ -6,7 +6,13 @@ is prices (see `worth`): c_l for a second of a burst without its cache, c_h for 
 - A cache waits for a burst that is late for as long as it pays: holding it for t seconds costs c_h t, and buying it
   again when the burst comes makes the burst wait for the time a to attach it. So t = a c_l / c_h, within the inactivity
   delay. A burst is a hit if it begins within t of the forecast.
-- The lead is that of `lead`: measured times to attach, and how wrong the last forecasts were.
+- The lead is that of the newsvendor problem (K. Arrow, T. Harris, J. Marschak, *Optimal Inventory Policy*, Econometrica
+  1951). A cache that is bought L seconds before the expected begin of a burst serves writes a - e - L seconds after the
+  burst began, where it takes a seconds to attach it and the burst begins e later than expected. With x = a - e the best
+  L is the quantile of x at q = c_l / (c_l + c_h). A cache that would come too late is bought by the load itself, so no
+  lateness is above a; one that waits for a burst that does not come is released after a while, so no earliness is above
+  that. Being ahead pays only if what it costs, with the errors of past forecasts, is below what waiting for the load
+  costs each time.
 - Two bursts are enough, one gap: a cache that is bought in vain is cheap, and every burst that is met late is not. From
   then on each forecast is judged by what came.
 
@@ -32,11 +38,12 @@ from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.strategy import forecast as forecasts
 from elastio.strategy.forecast import Burst
-from elastio.strategy.lead import Expectation, lead_s
 from elastio.strategy.market import RELEASE_IN_STEPS_S, RELEASE_S
 from elastio.strategy.spending import TO_THE_INSTANT, Billing
 from elastio.units import agbs
 
+# Past expectations that must be known before any is acted on.
+LEAST_KNOWN = 2
 # Intervals that a forecast needs.
 LEAST_INTERVALS = 1
 # The share of the caches' bill that may be wasted, and for how many volumes of how many seconds it may be more.
@@ -46,6 +53,13 @@ FREE_CACHES, FREE_S = 2, 60.0
 DECIDES_S = 1.0
 # Bursts are seen to begin within a few samples: a forecast is never judged more strictly.
 LEAST_TOLERANCE_S = 5.0
+
+
+class Expectation(NamedTuple):
+    """One past expectation: `attach_s` is a; `error_s` is e, infinite if no burst came."""
+
+    attach_s: float
+    error_s: float
 
 
 class Bill(NamedTuple):
@@ -168,3 +182,44 @@ def is_affordable(bill: Bill, vain: float) -> bool:
 def allowance(per_s: float, billing: Billing) -> float:
     """What may be wasted in any case, by the price of the first cache."""
     return FREE_CACHES * per_s * billing.billed_s(FREE_S)
+
+
+# --- the lead --------------------------------------------------------------------------------------------
+
+
+def critical_share(late_per_s: float, hold_per_s: float) -> float:
+    """q: the share of bursts that the cache should be in time for, 0 to 1."""
+    return late_per_s / (late_per_s + hold_per_s) if late_per_s > 0 else 0.0
+
+
+def best_lead_s(past: Sequence[Expectation], late_per_s: float, hold_per_s: float) -> float:
+    """L* in seconds: the least lead with which the share q of the past would have been in time; never negative."""
+    known = sorted(p.attach_s - p.error_s for p in past)
+    index = math.ceil(critical_share(late_per_s, hold_per_s) * len(known) - 1e-9) - 1
+    return max(0.0, known[max(0, index)]) if known else 0.0
+
+
+def ahead_cost(
+    past: Sequence[Expectation], lead_s: float, kept_s: float, late_per_s: float, hold_per_s: float
+) -> float:
+    """The mean cost of a burst with this lead, where a cache is kept for `kept_s` beyond the expected begin."""
+    total = 0.0
+    for attach_s, error_s in past:
+        if error_s > kept_s:  # released before the burst came, which then buys another one
+            total += hold_per_s * (lead_s + kept_s) + late_per_s * attach_s
+            continue
+        lateness = attach_s - error_s - lead_s
+        total += hold_per_s * max(0.0, -lateness) + late_per_s * min(attach_s, max(0.0, lateness))
+    return total / len(past) if past else 0.0
+
+
+def lead_s(past: Sequence[Expectation], kept_s: float, late_per_s: float, hold_per_s: float) -> float | None:
+    """Seconds before the expected begin at which to buy; None: wait for the load.
+
+    None as long as fewer than LEAST_KNOWN expectations are known, and where being ahead would not have paid.
+    """
+    if len(past) < LEAST_KNOWN:
+        return None
+    best = best_lead_s(past, late_per_s, hold_per_s)
+    waiting = late_per_s * sum(p.attach_s for p in past) / len(past)
+    return best if ahead_cost(past, best, kept_s, late_per_s, hold_per_s) < waiting else None

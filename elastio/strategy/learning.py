@@ -73,11 +73,6 @@ def cutoff_of(cycle: Cycle, policy: Policy) -> float:
     return policy.cutoff if cycle.cutoff_percent is None else cycle.cutoff_percent / 100
 
 
-def with_cutoff(memory: Memory, cycle: Cycle) -> Memory:
-    """The memory with the cutoff that the kernel shows for the cache that was just attached."""
-    return replace(memory, cutoff_percent=cycle.cutoff_percent) if cycle.cutoff_percent else memory
-
-
 def with_lesson(lessons: tuple[Lesson, ...], lesson: Lesson) -> tuple[Lesson, ...]:
     """The last KEPT lessons, the newest at the end."""
     return (*lessons, lesson)[-KEPT:]

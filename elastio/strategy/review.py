@@ -104,8 +104,8 @@ def _with_attaching(memory: Memory, cycle: Cycle, obs: Observation) -> Memory:
 def _attached(memory: Memory, cycle: Cycle) -> Memory:
     decided, boosted = cycle.times.decided, cycle.times.boosted
     if decided is not None and boosted is not None:
-        memory = ahead.with_attach_time(memory, boosted - decided)
-    return learning.with_cutoff(memory, cycle)
+        memory = replace(memory, attach_s=(*memory.attach_s, boosted - decided)[-ahead.KEPT :])
+    return replace(memory, cutoff_percent=cycle.cutoff_percent or memory.cutoff_percent)
 
 
 def released(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Memory:

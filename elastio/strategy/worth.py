@@ -14,7 +14,7 @@ In a second at b instead of B, an application does what it could have done in b/
 lost. In the published cost model a second of the run costs what the backing volume costs, v = b x size in AGBs. In
 money v is what an hour of the machine is worth to its owner, which no program can know: it is configured.
 
-`speed` decides how large and how fast a cache is, and whether to buy one; `hold` when to release it; `lead` how long
+`speed` decides how large and how fast a cache is, and whether to buy one; `hold` when to release it; `learned` how long
 before a burst to buy it. The prices are those of `tariff`.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.agent.graceful_shutdown import GracefulShutdown
+from elastio.agent.event_loop import GracefulShutdown
 from elastio.core import inhibition
 from elastio.core.model import Notice, RequestKind
 from elastio.core.policy import StopPolicy
@@ -138,7 +138,7 @@ def test_a_cloud_without_notices_is_asked_once() -> None:
     sim = machine(BURST, notice_poll_s=5.0)
     sim.world.provider = only_the_port(sim.world.provider)
     sim.run_for(60)
-    assert sim.state.notice_backoff.retry_at == float("inf")
+    assert sim.state.backoff_of("PollNotice").retry_at == float("inf")
 
 
 def test_nobody_is_asked_for_notices_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.strategy.lead import LEAST_KNOWN, Expectation, ahead_cost, best_lead_s, critical_share, lead_s
+from elastio.strategy.learned import LEAST_KNOWN, Expectation, ahead_cost, best_lead_s, critical_share, lead_s
 
 STEADILY = settings(deadline=None, derandomize=True, database=None)
 PRICES = st.floats(0.01, 100)
