@@ -135,7 +135,7 @@ def state(phase: Phase, of: Cycle | None = None, **changes: Any) -> AgentState:
     plain = AgentState(phase=phase, cycle=of, recovered=True, owned=(), identity=IDENTITY)
     plain = replace(plain, listed_at=NOW - 1, list_again_at=NOW + 600)
     if phase is Phase.FAULTED:  # whoever owns them
-        plain = replace(plain, for_backing=(), for_backing_backoff=Backoff(0, NOW + 600))
+        plain = replace(plain, for_backing=(), backoffs={"ListForBacking": Backoff(0, NOW + 600)})
     return changed(plain, **changes)
 
 

@@ -105,6 +105,6 @@ def no_longer_needed(sources: Iterable[str], state: AgentState, *, is_running: b
     """Those of the sources that the agent does not need to work any more. `is_running`: the adaptive device runs."""
     is_at_rest = state.recovered and state.phase is Phase.IDLE and state.cycle is None and is_running
     over = ACQUIRE if state.phase is Phase.BOOSTING else OF_CYCLE if is_at_rest else frozenset()
-    limits = {"LimitWrites"} if state.limit_backoff.tries else set()
-    shares = set() if state.share_backoff.tries else {"SetShares"}
+    limits = {"LimitWrites"} if state.backoff_of("LimitWrites").tries else set()
+    shares = set() if state.backoff_of("SetShares").tries else {"SetShares"}
     return tuple(s for s in sources if (s in over and s not in limits) or s in shares)

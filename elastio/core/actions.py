@@ -299,23 +299,6 @@ HostAction: TypeAlias = (
     | StartWithoutCache
 )
 Action: TypeAlias = CloudAction | HostAction
-# Of these a scan shows all that follows; neither their intents nor their answers change what is known of a cycle.
-SeenByScan: TypeAlias = (
-    TuneBacking
-    | EnterPhase1
-    | EnterPhase2
-    | BypassCache
-    | LimitWrites
-    | SetShares
-    | WakeWriteback
-    | SetFlush
-    | HelpDetach
-    | WriteTombstone
-    | RemoveTombstone
-    | RegisterBacking
-    | RegisterCache
-    | StartWithoutCache
-)
 
 CLOUD_ACTIONS = (
     CreateVolume,

@@ -40,7 +40,7 @@ def listing(state: AgentState, obs: Observation) -> NextAction:
     backing = obs.host.backing if obs.host else None
     if backing is None or state.is_stopped or not lacks_cache(state, backing):
         return NextAction()
-    return ask(ListForBacking(), state.for_backing_backoff, obs, "")
+    return ask(ListForBacking(), state.backoff_of("ListForBacking"), obs, "")
 
 
 def settle(state: AgentState, obs: Observation) -> AgentState:
@@ -49,12 +49,12 @@ def settle(state: AgentState, obs: Observation) -> AgentState:
         if isinstance(outcome.action, ListForBacking):
             is_done = outcome.kind is OutcomeKind.DONE and isinstance(outcome.value, tuple)
             found = outcome.value if is_done and isinstance(outcome.value, tuple) else None
-            backoff = next_backoff(state.for_backing_backoff, outcome, obs)
+            backoff = next_backoff(state.backoff_of("ListForBacking"), outcome, obs)
             backoff = Backoff(0, obs.now + LIST_EVERY_S * (0.75 + 0.5 * obs.jitter)) if is_done else backoff
-            state = replace(state, for_backing=found, for_backing_backoff=backoff)
-    if state.phase is Phase.FAULTED or (state.for_backing, state.for_backing_backoff) == (None, NO_BACKOFF):
+            state = replace(state.with_backoff(outcome.action, backoff), for_backing=found)
+    if state.phase is Phase.FAULTED or (state.for_backing, state.backoff_of("ListForBacking")) == (None, NO_BACKOFF):
         return state
-    return replace(state, for_backing=None, for_backing_backoff=NO_BACKOFF)
+    return replace(state.with_backoff("ListForBacking", NO_BACKOFF), for_backing=None)
 
 
 def not_clean(state: AgentState) -> tuple[Volume, ...]:
@@ -66,7 +66,7 @@ def not_clean(state: AgentState) -> tuple[Volume, ...]:
 def why_not_nameless(state: AgentState, obs: Observation) -> tuple[str, str]:
     """Why a missing cache cannot be given up without its name: a code and a sentence; both empty: it can."""
     if state.for_backing is None:
-        error = state.for_backing_backoff.error
+        error = state.backoff_of("ListForBacking").error
         text = "the cloud has not listed the volumes of this backing device yet, whoever owns them, so the cache may "
         text += f"still exist{f' ({error})' if error else ''}: ask again in a moment, or name the volume with --volume"
         return "cloud.unlisted", text

@@ -45,7 +45,6 @@ Rules of the table:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
 
 from elastio.core import (
     boosting,
@@ -56,10 +55,9 @@ from elastio.core import (
     missing_cache,
     polling,
     requests,
-    stamps,
     update,
 )
-from elastio.core.cycle import Backoff, Cycle
+from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind
 from elastio.core.detection import Detection, Event
 from elastio.core.model import RequestKind, VolumeState
 from elastio.core.observation import Answer, Decision, Observation, Transition, course_of
@@ -262,31 +260,11 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case Event.BOOST_ABANDONED:
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
-            state = replace(_with_attached(state), failures=0)
-        case (
-            Event.BOOST_DECLINED
-            | Event.BOOST_WITHDRAWN
-            | Event.WENT_QUIET
-            | Event.CAP_REACHED
-            | Event.FILLED_UP
-            | Event.LOAD_RETURNED
-            | Event.CACHE_LEFT
-            | Event.DRAINED
-            | Event.DIRTIED
-            | Event.REPAIRED
-        ):
-            pass  # changes at most the cycle
+            appear_s = state.appear_s if state.cycle is None else drain.with_appear_time(state.appear_s, state.cycle)
+            state = replace(state, appear_s=appear_s, failures=0)
         case _:
-            assert_never(detected.event)
+            pass  # changes at most the cycle
     return _with_stamps(state, detected, obs)
-
-
-def _with_attached(state: AgentState) -> AgentState:
-    """The state once the cache of its cycle is attached."""
-    cycle = state.cycle
-    if cycle is None:
-        return state
-    return replace(state, appear_s=drain.with_appear_time(state.appear_s, cycle))
 
 
 def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:
@@ -294,9 +272,30 @@ def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> Ag
         return state
     is_filled = detected.event is Event.FILLED_UP
     is_forced = detected.is_ordered or is_filled or detected.capped is not None or inhibition.wants_flush(state)
-    cycle = stamps.stamped(state.cycle, detected, obs, is_forced=is_forced)
+    cycle = _stamped(state.cycle, detected, obs, is_forced=is_forced)
     memory = replace(state.memory, has_filled=True) if is_filled else state.memory
     return replace(state, cycle=cycle, memory=memory)
+
+
+def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: bool) -> Cycle:
+    """The cycle with what the event changes in it; a scan shows the rest."""
+    match detected.event:
+        case Event.WENT_QUIET | Event.CAP_REACHED | Event.FILLED_UP:
+            dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
+            times = replace(cycle.times, quiet=obs.now, clean=None)
+            return replace(cycle, times=times, forced=is_forced, flush_started_dirty_bytes=dirty)
+        case Event.LOAD_RETURNED:
+            return replace(cycle, forced=False, failure=None, times=replace(cycle.times, detaching=None))
+        case Event.DRAINED:
+            return cycle.stamped(clean=obs.now)
+        case Event.CACHE_LEFT:
+            return cycle.stamped(detached=obs.now)
+        case Event.BOOST_ABANDONED | Event.BOOST_WITHDRAWN:
+            return replace(cycle, failure=Failure(detected.failure or FailureKind.UNKNOWN, detected.reason))
+        case Event.DIRTIED:
+            return replace(cycle, times=replace(cycle.times, clean=None), dirtied=cycle.dirtied + 1)
+        case _:
+            return cycle
 
 
 def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
@@ -318,7 +317,7 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
         cool_until=obs.now + _cool_down_s(state, policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
         listed_at=None,  # only a new list, not the answer to the deletion, proves that nothing is left
-        list_backoff=Backoff(0, obs.now + polling.SETTLE_S),
+        backoffs={**state.backoffs, "ListVolumes": Backoff(0, obs.now + polling.SETTLE_S)},
     )
 
 

@@ -59,7 +59,7 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     plan = _or_read(plan, sharing.step(state, obs, policy))
     plan = _or_read(plan, bought_for.listing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
-    return _or_read(plan, ask(PollNotice(), state.notice_backoff, obs, "")) if asks else plan
+    return _or_read(plan, ask(PollNotice(), state.backoff_of("PollNotice"), obs, "")) if asks else plan
 
 
 def _may_concern(state: AgentState) -> bool:
@@ -91,7 +91,11 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     is_limited = backing is not None and backing.write_limit_mb_s is not None
     is_wanted = state.phase is Phase.FLUSHING or _is_held_for_disk(state, obs, policy)
     free = is_limited and (not is_wanted or state.is_stopped or not obs.can_record)
-    lift = ask(LimitWrites(None), state.limit_backoff, obs, "the write limit to be lifted") if free else NextAction()
+    lift = (
+        ask(LimitWrites(None), state.backoff_of("LimitWrites"), obs, "the write limit to be lifted")
+        if free
+        else NextAction()
+    )
     if state.is_stopped:
         return replace(lift, waiting_for="an operator")
     # Without a cache of this agent, somebody may have stopped the device on purpose, and it is left alone.
@@ -102,7 +106,7 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
         return ask(action, state.cycle.backoff_of(action), obs, waiting)
     if backing is not None and state.may_run_without_cache(backing):
         start = StartWithoutCache(state.failed_clean_set)
-        backoff = state.cycle.backoff_of(start) if state.cycle else state.tune_backoff
+        backoff = state.cycle.backoff_of(start) if state.cycle else state.backoff_of("TuneBacking")
         return ask(start, backoff, obs, "the device to start without its cache, which failed while clean")
     return first(lift, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
 
@@ -119,7 +123,7 @@ def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     is_in_use = backing is not None and backing.cache_set is not None
     if backing is None or backing.tuned or (state.phase is Phase.FAULTED and not is_in_use):
         return _step(state, obs, policy)
-    tune = ask(TuneBacking(backing.depth), state.tune_backoff, obs, "the backing device to be tuned")
+    tune = ask(TuneBacking(backing.depth), state.backoff_of("TuneBacking"), obs, "the backing device to be tuned")
     # Without these settings nothing is written to a cache, but a cache can be flushed and released, and volumes listed.
     needed = state.phase in (Phase.ATTACHING, Phase.BOOSTING)
     return tune if needed else first(tune, _step(state, obs, policy))
@@ -130,7 +134,7 @@ def _depth_step(state: AgentState, obs: Observation) -> NextAction:
     backing = obs.host.backing if obs.host else None
     if backing is None or backing.depth is None or state.is_stopped or state.phase not in DEEP:
         return NextAction()
-    return ask(TuneBacking(backing.depth), state.tune_backoff, obs, "")
+    return ask(TuneBacking(backing.depth), state.backoff_of("TuneBacking"), obs, "")
 
 
 def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -159,7 +163,10 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
     if not state.is_loss_accepted or backing is None or not backing.waits_for_cache or backing.running:
         return None
     return ask(
-        StartWithoutCache(state.loss_accepted_for), state.tune_backoff, obs, "the device to start without its cache"
+        StartWithoutCache(state.loss_accepted_for),
+        state.backoff_of("TuneBacking"),
+        obs,
+        "the device to start without its cache",
     )
 
 
@@ -169,16 +176,17 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
 def _upkeep(state: AgentState, obs: Observation) -> NextAction:
     backing = obs.host.backing if obs.host else None
     if backing is not None and backing.may_lose_tombstone and state.phase is Phase.IDLE:
-        remove = ask(RemoveTombstone(), state.tune_backoff, obs, "the adopted volume to be a plain filesystem again")
-        return first(remove, _looked_up(state, obs))
+        remove = RemoveTombstone()
+        plan = ask(remove, state.backoff_of(remove), obs, "the adopted volume to be a plain filesystem again")
+        return first(plan, _looked_up(state, obs))
     return _looked_up(state, obs)
 
 
 def _looked_up(state: AgentState, obs: Observation) -> NextAction:
     if state.listed_at is None or obs.now >= state.list_again_at:
-        return ask(ListVolumes(), state.list_backoff, obs, "the cloud to list this agent's volumes")
+        return ask(ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to list this agent's volumes")
     if state.identity is None:
-        return ask(Identify(), state.identity_backoff, obs, "")
+        return ask(Identify(), state.backoff_of("Identify"), obs, "")
     return NextAction()
 
 

@@ -73,10 +73,11 @@ def next_backoff(backoff: Backoff, outcome: Outcome, obs: Observation) -> Backof
 def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Observation) -> AgentState:
     """The state after an answer to `SetShares`. The next change is not due at once: what misses the cache varies."""
     if outcome.code in NEVER_SHARED:
-        return replace(state, share_backoff=Backoff(1, obs.now + NEVER_S, outcome.error))
+        return state.with_backoff(action, Backoff(1, obs.now + NEVER_S, outcome.error))
     if outcome.kind is not OutcomeKind.DONE:
-        return replace(state, share_backoff=next_backoff(state.share_backoff, outcome, obs))
-    return replace(state, share_backoff=Backoff(0, obs.now + SHARE_S), share_plan=action.plan or state.share_plan)
+        return state.with_backoff(action, next_backoff(state.backoff_of("SetShares"), outcome, obs))
+    state = state.with_backoff(action, Backoff(0, obs.now + SHARE_S))
+    return replace(state, share_plan=action.plan or state.share_plan)
 
 
 def with_next_poll(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:

@@ -34,7 +34,7 @@ from elastio.core.state import AgentState
 def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     """The next step of the release."""
     if cycle.volume_id is None or cycle.serial is None:
-        return ask(ListVolumes(), state.list_backoff, obs, "the cloud to show whether a volume was bought")
+        return ask(ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to show whether a volume was bought")
     host = obs.host
     if host is None or host.backing is None:
         # While the device is unknown, so is whether it has all of the cache's data: the volume stays, and is billed.

@@ -31,11 +31,11 @@ def step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     if wanted is None:
         free = backing.shared_mb_s is not None
         # At once after a change, and later after a failure.
-        backoff = state.share_backoff if state.share_backoff.error else NO_BACKOFF
+        backoff = state.backoff_of("SetShares") if state.backoff_of("SetShares").error else NO_BACKOFF
         return ask(SetShares(None), backoff, obs, "") if free else NextAction()
     if not _is_change(wanted, state, obs, backing):
         return NextAction()
-    return ask(SetShares(wanted), state.share_backoff, obs, "")
+    return ask(SetShares(wanted), state.backoff_of("SetShares"), obs, "")
 
 
 def _wanted(state: AgentState, obs: Observation, backing: BackingView, policy: Policy) -> SharePlan | None:

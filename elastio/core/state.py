@@ -5,11 +5,13 @@ One bought volume is a `cycle.Cycle`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from elastio.codec import Kept
-from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
+from elastio.core.actions import Action
+from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle, verb
 from elastio.core.model import (
     BackingView,
     CacheState,
@@ -148,18 +150,20 @@ class AgentState:
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0
-    list_backoff: Backoff = NO_BACKOFF
-    tune_backoff: Backoff = NO_BACKOFF
-    limit_backoff: Backoff = NO_BACKOFF
-    share_backoff: Backoff = NO_BACKOFF
+    backoffs: Mapping[str, Backoff] = field(default_factory=dict)  # of actions that belong to no cycle
     share_plan: SharePlan = NOT_SHARED  # the one that was put in force last
     for_backing: tuple[Volume, ...] | None = None
-    for_backing_backoff: Backoff = NO_BACKOFF
     identity: Identity | None = None
-    identity_backoff: Backoff = NO_BACKOFF
     notice: Notice | None = None
-    notice_backoff: Backoff = NO_BACKOFF
     waiting_for: str = ""  # what the agent waits for right now, for people
+
+    def backoff_of(self, action: Action | str) -> Backoff:
+        """The backoff of this kind of action, which belongs to no cycle; NO_BACKOFF if it was not tried."""
+        return self.backoffs.get(verb(action), NO_BACKOFF)
+
+    def with_backoff(self, action: Action | str, backoff: Backoff) -> AgentState:
+        """The state with the backoff of this kind of action replaced."""
+        return replace(self, backoffs={**self.backoffs, verb(action): backoff})
 
     @property
     def is_stopped(self) -> bool:

@@ -16,11 +16,9 @@ from elastio.core.actions import (
     DeleteVolume,
     DescribeVolume,
     DetachCacheSet,
-    DetachVolume,
     Identify,
     InstallCache,
     LimitWrites,
-    ListForBacking,
     ListVolumes,
     MakeDurable,
     Outcome,
@@ -28,11 +26,9 @@ from elastio.core.actions import (
     PollNotice,
     ReleaseCacheDisk,
     RemoveTombstone,
-    SeenByScan,
     SetShares,
     StartWithoutCache,
     TagVolume,
-    TakeOverVolume,
     TuneBacking,
     is_read,
 )
@@ -106,7 +102,7 @@ def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
 def intended(state: AgentState, action: Action, now: float) -> AgentState:
     """The state to be recorded with the intent of `action`: from then on the cache may serve, or may be detached."""
     cycle = state.cycle
-    if cycle is None or isinstance(action, SeenByScan):
+    if cycle is None:
         return state
     match action:
         case InstallCache():
@@ -115,12 +111,8 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
             return replace(state, cycle=cycle.stamped(detaching=now))
         case TagVolume():
             return replace(state, cycle=replace(cycle, tag=VolumeTag.UNKNOWN))  # until it is acknowledged
-        case CreateVolume() | AttachVolume() | DetachVolume() | DeleteVolume() | ReleaseCacheDisk() | MakeDurable():
-            return state  # the journal records the action; a list, a poll or a scan shows its effect
-        case DescribeVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice() | TakeOverVolume():
-            return state
         case _:
-            assert_never(action)
+            return state  # the journal records the action; a list, a poll or a scan shows its effect
 
 
 # --- outcomes --------------------------------------------------------------------------------------------
@@ -133,13 +125,12 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         return _fold_identity(state, outcome, obs)
     if isinstance(outcome.action, PollNotice):
         return _fold_notice(state, outcome, obs, policy)
-    is_upkeep = isinstance(outcome.action, TuneBacking | RemoveTombstone)
-    if is_upkeep or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
-        return replace(state, tune_backoff=next_backoff(state.tune_backoff, outcome, obs))
+    if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
+        return state.with_backoff("TuneBacking", next_backoff(state.backoff_of("TuneBacking"), outcome, obs))
     if isinstance(outcome.action, SetShares):
         return polling.after_shares(state, outcome.action, outcome, obs)
-    if outcome.action == LimitWrites(None):
-        return replace(state, limit_backoff=next_backoff(state.limit_backoff, outcome, obs))
+    if outcome.action == LimitWrites(None) or isinstance(outcome.action, RemoveTombstone):
+        return state.with_backoff(outcome.action, next_backoff(state.backoff_of(outcome.action), outcome, obs))
     return state if state.cycle is None else _fold_of_cycle(state, state.cycle, outcome, obs)
 
 
@@ -169,25 +160,22 @@ def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: 
     """The state after a poll for a notice. Without an answer the last notice stays: a service may only be slow."""
     view = outcome.value if isinstance(outcome.value, NoticeView) else None
     if view is None or policy.notice_poll_s is None:
-        backoff = next_backoff(state.notice_backoff, outcome, obs)
+        backoff = next_backoff(state.backoff_of("PollNotice"), outcome, obs)
         retry_at = max(backoff.retry_at, obs.now + (policy.notice_poll_s or 0))
-        return replace(state, notice_backoff=replace(backoff, retry_at=retry_at))
+        return state.with_backoff(outcome.action, replace(backoff, retry_at=retry_at))
     retry_at = obs.now + policy.notice_poll_s if view.supported else float("inf")
-    return replace(state, notice=view.notice, notice_backoff=Backoff(0, retry_at))
+    return replace(state.with_backoff(outcome.action, Backoff(0, retry_at)), notice=view.notice)
 
 
 def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> AgentState:
     if isinstance(outcome.value, Identity):
         return replace(state, identity=outcome.value)
-    tries = state.identity_backoff.tries + 1
-    return replace(state, identity_backoff=Backoff(tries, obs.now + RETRY_MOST_S, outcome.error))
+    tries = state.backoff_of("Identify").tries + 1
+    return state.with_backoff(outcome.action, Backoff(tries, obs.now + RETRY_MOST_S, outcome.error))
 
 
 def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
-    action = outcome.action
-    if isinstance(action, SeenByScan):
-        return cycle
-    match action:
+    match outcome.action:
         case CreateVolume() if isinstance(outcome.value, Purchase):
             return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
         case DescribeVolume():
@@ -197,13 +185,9 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
         case InstallCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value)
         case TagVolume() | ReleaseCacheDisk() | MakeDurable() | DeleteVolume():
-            return _fold_release(cycle, action, obs.now)
-        case CreateVolume() | DetachVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice():
-            return cycle  # a poll or a list shows the effect
-        case InstallCache() | DetachCacheSet() | TakeOverVolume():
-            return cycle  # a scan or a list shows the effect
+            return _fold_release(cycle, outcome.action, obs.now)
         case _:
-            assert_never(action)
+            return cycle  # a poll, a list or a scan shows the effect
 
 
 def _fold_release(cycle: Cycle, action: TagVolume | ReleaseCacheDisk | MakeDurable | DeleteVolume, now: float) -> Cycle:
@@ -257,9 +241,9 @@ def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cyc
 
 
 def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
-    backoff = next_backoff(state.list_backoff, outcome, obs)
+    backoff = next_backoff(state.backoff_of("ListVolumes"), outcome, obs)
     if outcome.kind is not OutcomeKind.DONE or not isinstance(outcome.value, tuple):
-        return replace(state, list_backoff=backoff)
+        return state.with_backoff(outcome.action, backoff)
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
     # Jitter separates machines that were started together. What is being deleted, or hinders boosts, is listed soon.
@@ -268,7 +252,11 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
     every_s = min(policy.reconcile_interval_s, LEAVING_S) if is_soon else policy.reconcile_interval_s
     retry_at = obs.now + every_s * (0.75 + 0.5 * obs.jitter)
     state = replace(
-        state, owned=volumes, others=others, list_backoff=backoff, listed_at=obs.now, list_again_at=retry_at
+        state.with_backoff(outcome.action, backoff),
+        owned=volumes,
+        others=others,
+        listed_at=obs.now,
+        list_again_at=retry_at,
     )
     cycle = state.cycle
     ours = next((v for v in volumes if cycle is not None and v.token == cycle.token), None)

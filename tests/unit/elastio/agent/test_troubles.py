@@ -86,7 +86,7 @@ SOURCES = ("CreateVolume", "DeleteVolume", "ListVolumes", "scan", "LimitWrites")
     ("state", "is_running", "over"),
     [
         (IDLE, True, ("DeleteVolume", "LimitWrites")),
-        (AgentState(phase=Phase.IDLE, recovered=True, limit_backoff=Backoff(1)), True, ("DeleteVolume",)),
+        (AgentState(phase=Phase.IDLE, recovered=True, backoffs={"LimitWrites": Backoff(1)}), True, ("DeleteVolume",)),
         (IDLE, False, ()),
         (AgentState(), True, ()),
         (AgentState(phase=Phase.DETACHING, recovered=True, cycle=cycle()), True, ()),

@@ -58,7 +58,7 @@ def test_the_depth_follows_the_load_where_nothing_waits_for_it(case: str) -> Non
     ],
 )
 def test_shares_end_at_once_and_again_later_where_that_failed(last: Backoff, actions: tuple[Action, ...]) -> None:
-    before = state(Phase.IDLE, share_backoff=last)
+    before = state(Phase.IDLE, backoffs={"SetShares": last})
     assert decide(before, seen(host(backing(shared_mb_s=58.0))), POLICY).actions == actions
 
 
@@ -67,5 +67,5 @@ def test_what_only_another_kernel_can_do_is_asked_for_once(code: str, *, tries_a
     action = SetShares(SharePlan(58.0))
     failed = Outcome(action, OutcomeKind.RETRY, error="not here", code=code)
     after = polling.after_shares(state(Phase.IDLE), action, failed, seen(host(backing())))
-    assert after.share_backoff.error
-    assert (after.share_backoff.retry_at <= NOW + polling.RETRY_MOST_S) is tries_again
+    assert after.backoff_of("SetShares").error
+    assert (after.backoff_of("SetShares").retry_at <= NOW + polling.RETRY_MOST_S) is tries_again

@@ -195,7 +195,7 @@ def test_what_is_clean_or_gone_or_was_given_up_before_hinders_nothing(there: Vol
 
 
 def test_no_loss_is_accepted_without_a_name_before_the_cloud_has_listed_all_owners() -> None:
-    before = faulted(GONE, for_backing=None, for_backing_backoff=Backoff(1, NOW + 9, "throttled"))
+    before = faulted(GONE, for_backing=None, backoffs={"ListForBacking": Backoff(1, NOW + 9, "throttled")})
     after, answer = ask(before, GIVE_UP)
     assert (after, answer.accepted, answer.code) == (before, False, "cloud.unlisted")
     assert "throttled" in answer.text
@@ -212,7 +212,7 @@ LIST = ListForBacking()
 
 
 def test_volumes_of_all_owners_are_listed_each_minute_while_a_cache_is_missing() -> None:
-    unlisted = faulted(owned=(), for_backing=None, for_backing_backoff=NO_BACKOFF)
+    unlisted = faulted(owned=(), for_backing=None, backoffs={})
     assert next_action(unlisted, seen(WAITS_FOR_DIRTY), POLICY).action == LIST
     done = Outcome(LIST, OutcomeKind.DONE, (DIRTY,))
     listed = missing_cache.settle(unlisted, seen(WAITS_FOR_DIRTY, outcomes=(done,)))
@@ -221,13 +221,13 @@ def test_volumes_of_all_owners_are_listed_each_minute_while_a_cache_is_missing()
     later = seen(WAITS_FOR_DIRTY, now=NOW + 80)
     assert next_action(listed, later, POLICY).action == LIST
     failed = missing_cache.settle(listed, replace(later, outcomes=(Outcome(LIST, OutcomeKind.RETRY, error="no"),)))
-    assert (failed.for_backing, failed.for_backing_backoff.error) == (None, "no")
+    assert (failed.for_backing, failed.backoff_of("ListForBacking").error) == (None, "no")
 
 
 @pytest.mark.parametrize("of", [state(Phase.IDLE), state(Phase.BOOSTING, boosted())])
 def test_list_of_an_earlier_fault_is_not_used_for_the_next(of: AgentState) -> None:
-    old = replace(of, for_backing=(), for_backing_backoff=Backoff(0, NOW + 60))
-    assert missing_cache.settle(old, seen(host(backing()))) == of
+    old = replace(of, for_backing=(), backoffs={"ListForBacking": Backoff(0, NOW + 60)})
+    assert missing_cache.settle(old, seen(host(backing()))) == of.with_backoff(LIST, NO_BACKOFF)
     assert next_action(of, seen(host(backing())), POLICY).action != LIST
 
 
@@ -258,7 +258,7 @@ def test_an_accepted_loss_is_void_once_the_cache_is_back_or_is_asked_for() -> No
 def test_an_accepted_loss_is_used_up_and_the_volume_left_while_it_exists() -> None:
     """The list that was there is older than the volume: it says nothing about it."""
     view = seen(host(backing(state=CacheState.INCONSISTENT)))
-    accepted = faulted(boosted(), loss_accepted_for=VOLUME_ID, for_backing=None, for_backing_backoff=NO_BACKOFF)
+    accepted = faulted(boosted(), loss_accepted_for=VOLUME_ID, for_backing=None, backoffs={})
     after = decide(accepted, view, POLICY).state
     assert (after.phase, after.loss_accepted_for, after.given_up, after.owned) == (Phase.IDLE, "", (VOLUME_ID,), None)
     assert danger(after, view) is None

@@ -154,21 +154,22 @@ def test_a_wait_of_weeks_is_a_wait_like_any_other(kind: OutcomeKind) -> None:
         DescribeVolume(VOLUME_ID): volume(VolumeState.DETACHING),
     }
     values |= {DetachVolume(VOLUME_ID, SERIAL): None, TuneBacking(): None}
+    of_agent = ("ListVolumes", "TuneBacking")
     for action, value in values.items():
         often = Backoff(100_000, NOW - 1, "" if kind is OutcomeKind.DONE else "no")
-        before = state(Phase.DETACHING, of.with_backoff(action, often), list_backoff=often, tune_backoff=often)
+        before = state(Phase.DETACHING, of.with_backoff(action, often), backoffs=dict.fromkeys(of_agent, often))
         outcome = Outcome(action, kind, value, error=often.error)
         after = decide(before, seen(host(backing()), outcomes=(outcome,)), POLICY).state
         assert after.phase is Phase.DETACHING
-        backoffs = [after.list_backoff, after.tune_backoff, *(after.cycle.backoffs.values() if after.cycle else ())]
+        backoffs = [*after.backoffs.values(), *(after.cycle.backoffs.values() if after.cycle else ())]
         assert all(p.retry_at <= NOW + 60 for p in backoffs)
 
 
 def test_the_first_failure_after_many_good_polls_is_a_first_one() -> None:
-    before = state(Phase.IDLE, list_backoff=Backoff(5000, NOW - 1))
+    before = state(Phase.IDLE, backoffs={"ListVolumes": Backoff(5000, NOW - 1)})
     failed_now = (Outcome(ListVolumes(), OutcomeKind.RETRY, error="throttled"),)
     after = decide(before, seen(host(backing()), outcomes=failed_now), POLICY).state
-    assert after.list_backoff.retry_at <= NOW + 2
+    assert after.backoff_of("ListVolumes").retry_at <= NOW + 2
 
 
 def test_an_idle_agent_asks_once_who_it_is_and_again_later_when_it_is_not_told() -> None:

@@ -66,6 +66,6 @@ def test_an_idle_agent_makes_the_volume_a_plain_filesystem_again_and_tries_later
     outcome = Outcome(RemoveTombstone(), OutcomeKind.RETRY, error="busy", code="adopt.lock")
     after = decide(before, replace(seen(host(COVERED)), outcomes=(outcome,)), POLICY)
     assert after.actions == ()
-    assert after.state.tune_backoff.tries == 1
-    listed = replace(before, listed_at=None, tune_backoff=Backoff(1, NOW + 5))
+    assert after.state.backoff_of("RemoveTombstone").tries == 1
+    listed = replace(before.with_backoff("RemoveTombstone", Backoff(1, NOW + 5)), listed_at=None)
     assert decide(listed, seen(host(COVERED)), POLICY).actions == (ListVolumes(),), "it holds up nothing else"
