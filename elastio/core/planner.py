@@ -91,11 +91,8 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     is_limited = backing is not None and backing.write_limit_mb_s is not None
     is_wanted = state.phase is Phase.FLUSHING or _is_held_for_disk(state, obs, policy)
     free = is_limited and (not is_wanted or state.is_stopped or not obs.can_record)
-    lift = (
-        ask(LimitWrites(None), state.backoff_of("LimitWrites"), obs, "the write limit to be lifted")
-        if free
-        else NextAction()
-    )
+    limit = LimitWrites(None)
+    lift = ask(limit, state.backoff_of(limit), obs, "the write limit to be lifted") if free else NextAction()
     if state.is_stopped:
         return replace(lift, waiting_for="an operator")
     # Without a cache of this agent, somebody may have stopped the device on purpose, and it is left alone.
