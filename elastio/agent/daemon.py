@@ -127,15 +127,7 @@ def let_requests_pass(sysfs: Sysfs) -> None:
             _log.warning("%s", error)
 
 
-HOLDS_BACK = (
-    InstallCache,
-    BypassCache,
-    DetachCacheSet,
-    HelpDetach,
-    LimitWrites,
-    WriteTombstone,
-    RemoveTombstone,
-)
+HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach, LimitWrites, WriteTombstone, RemoveTombstone)
 
 
 def lost_on(sysfs: Sysfs, removers: LimitRemovers) -> Callable[[Action, float], Outcome]:

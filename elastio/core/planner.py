@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import bought_for, drain, governor, inhibition, sharing
+from elastio.core import bought_for, drain, governor, inhibition, sharing, tombstone
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -22,13 +22,11 @@ from elastio.core.actions import (
     PollNotice,
     RegisterBacking,
     RegisterCache,
-    RemoveTombstone,
     SetFlush,
     StartWithoutCache,
     TakeOverVolume,
     TuneBacking,
     WakeWriteback,
-    WriteTombstone,
 )
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
@@ -138,7 +136,8 @@ def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     if (taken := _take_over(state, obs, policy)) is not None:
         return taken
     if state.cycle is None:
-        return _start_without_cache(state, obs) or _upkeep(state, obs)
+        tidied = tombstone.removed(state, obs)
+        return _start_without_cache(state, obs) or (tidied if tidied.action else _upkeep(state, obs))
     return BY_PHASE[state.phase](state, state.cycle, obs, policy)
 
 
@@ -171,15 +170,6 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
 
 
 def _upkeep(state: AgentState, obs: Observation) -> NextAction:
-    backing = obs.host.backing if obs.host else None
-    if backing is not None and backing.may_lose_tombstone and state.phase is Phase.IDLE:
-        remove = RemoveTombstone()
-        plan = ask(remove, state.backoff_of(remove), obs, "the adopted volume to be a plain filesystem again")
-        return first(plan, _looked_up(state, obs))
-    return _looked_up(state, obs)
-
-
-def _looked_up(state: AgentState, obs: Observation) -> NextAction:
     if state.listed_at is None or obs.now >= state.list_again_at:
         return ask(ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to list this agent's volumes")
     if state.identity is None:
@@ -207,25 +197,17 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return NextAction(waiting_for="the kernel's view of the backing device")
     # The tag comes before the cache: a janitor that finds the volume without its machine must keep it.
     tag = tag_volume(cycle, VolumeTag.DIRTY, obs, policy)
-    tombstone = _with_tombstone(cycle, host.backing, obs)
+    stone = tombstone.written(cycle, host.backing, obs)
     disk = host.disk(cycle.serial)
     if disk is None:
         is_on_its_way = tag.action is not None and cycle.times.asked is not None
-        return first(tag if is_on_its_way else _awaiting_disk(state, cycle, obs, policy), tombstone)
+        return first(tag if is_on_its_way else _awaiting_disk(state, cycle, obs, policy), stone)
     if tag.waiting_for:
         return tag
-    if tombstone.waiting_for:
-        return tombstone
+    if stone.waiting_for:
+        return stone
     install = InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
     return ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be attached as a cache")
-
-
-def _with_tombstone(cycle: Cycle, backing: BackingView, obs: Observation) -> NextAction:
-    """Nobody may mount an adopted volume alone once it has a cache."""
-    if backing.has_tombstone is not False:
-        return NextAction()
-    write = WriteTombstone()
-    return ask(write, cycle.backoff_of(write), obs, "the tombstone of the adopted volume")
 
 
 def _awaiting_disk(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:

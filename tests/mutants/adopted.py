@@ -5,9 +5,10 @@ from __future__ import annotations
 from .beyond import by_test
 from .mutant import Mutant, Patch
 
-PLANNER, INVARIANTS, HOST = "elastio/core/planner.py", "elastio/core/invariants.py", "elastio/sim/host.py"
+PLANNER, TOMBSTONE = "elastio/core/planner.py", "elastio/core/tombstone.py"
+INVARIANTS, HOST = "elastio/core/invariants.py", "elastio/sim/host.py"
 FIRST = "adopted/"
-UNWRITTEN = Patch(PLANNER, "if backing.has_tombstone is not False:", "if True:")
+UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:")
 INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")
 TAKEN = Patch(HOST, "if self._kernel.has_tombstone is False:", "if False:")
 
@@ -17,14 +18,14 @@ ADOPTED = (
     by_test(
         "a cache before its tombstone",
         "the tombstone comes first",
-        Patch(PLANNER, "if tombstone.waiting_for:", "if False:"),
+        Patch(PLANNER, "if stone.waiting_for:", "if False:"),
         "tests/unit/elastio/core/test_tombstone.py::test_no_cache_is_installed_before_the_tombstone_is_there",
         "it is there long before the disk appears",
     ),
     Mutant(
         "a tombstone stays",
         "without a cache the volume is a plain filesystem",
-        (Patch(PLANNER, "if backing is not None and backing.may_lose_tombstone", "if False and backing"),),
+        (Patch(TOMBSTONE, "if backing is None or not backing.may_lose_tombstone", "if True or backing is None"),),
         first=FIRST,
     ),
 )
