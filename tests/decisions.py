@@ -98,17 +98,17 @@ def play(name: str, shown: int = -1) -> Recording:
     setattr(loop, "decide", recording)  # noqa: B010  a name that the module imports
     try:
         with tempfile.TemporaryDirectory(dir=FAST) as folder:
-            _play(name, Path(folder) / "ledger")
+            _play(name, Path(folder))
     finally:
         setattr(loop, "decide", decide)  # noqa: B010
     return recording
 
 
-def _play(name: str, ledger: Path) -> None:
+def _play(name: str, statements: Path) -> None:
     if name not in SCENARIOS:
         storm_with_ledger(Schedule.parse(name))
         return
-    with Run(SCENARIOS[name], CrashPoint(), ledger) as run:
+    with Run(SCENARIOS[name], CrashPoint(), statements) as run:
         run.run(lambda: None)
 
 

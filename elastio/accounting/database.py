@@ -136,13 +136,16 @@ class LedgerFile:
                 code="link",
             )
         with self._translated():
-            target = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-            self._db = sqlite3.connect(target, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+            self._db = self._connect()
         try:
             self._prepare()
         except BaseException:
             self._db.close()
             raise
+
+    def _connect(self) -> sqlite3.Connection:
+        target = f"{self._path.absolute().as_uri()}?mode={'ro' if self._read_only else 'rwc'}"
+        return sqlite3.connect(target, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
     def close(self) -> None:
         """Close the file; may be called twice."""

@@ -60,6 +60,9 @@ class MemoryJournal(Journal):
 class _LockableFile(LedgerFile):
     is_locked: Callable[[], bool] = staticmethod(lambda: False)
 
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(":memory:", isolation_level=None)
+
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         if self.is_locked():
@@ -68,13 +71,13 @@ class _LockableFile(LedgerFile):
             yield db
 
 
-class LockableLedger(Ledger):
-    """A ledger whose file can be read and not written while `is_locked` says so: somebody holds its write lock."""
+class MemoryLedger(Ledger):
+    """A ledger without a disk. It can be read and not written while `is_locked` says so: somebody holds its lock."""
 
     file: _LockableFile
 
-    def __init__(self, path: Path) -> None:
-        self.file = _LockableFile(path)
+    def __init__(self) -> None:
+        self.file = _LockableFile(Path("the simulated ledger"))
 
     def lock_while(self, is_locked: Callable[[], bool]) -> None:
         self.file.is_locked = is_locked

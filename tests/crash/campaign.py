@@ -12,16 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
-from itertools import islice
+from functools import cache
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 from elastio.sim.faults import OP_KINDS, Kind
 
+from .branches import Branches
 from .crashes import FAST, AgentKilled, CrashPoint, Run
 from .faults import CLOUD, FAULTS, SEEN_S
 from .scenarios import DOWN_S, SCENARIOS
 
+TOGETHER = 200
 EVERYTHING = frozenset(OP_KINDS)
 POINTS = Path(__file__).with_name("points.json")
 
@@ -74,7 +76,7 @@ class Case:
 class End:
     """What came of a case: an empty `failure` is a pass; `struck` tells whether the fault found a call to spoil.
 
-    `called`: the operations that were called from the point on.
+    `called`: the operations that were called from the point on. `at_s`: when all was at rest, in simulated time.
     """
 
     case: Case
@@ -82,6 +84,7 @@ class End:
     struck: bool
     failure: str = ""
     called: frozenset[str] = frozenset()
+    at_s: float = 0.0
 
 
 def points_of(scenario: str) -> list[str]:
@@ -89,7 +92,7 @@ def points_of(scenario: str) -> list[str]:
     crash_point = CrashPoint()
     with (
         tempfile.TemporaryDirectory(dir=FAST) as folder,
-        Run(SCENARIOS[scenario], crash_point, Path(folder) / "ledger") as play,
+        Run(SCENARIOS[scenario], crash_point, Path(folder)) as play,
     ):
         play.run(play.kill)
         play.check_at_rest(SEEN_S + _down_s(scenario))
@@ -141,46 +144,84 @@ def worth_running(chosen: list[Case], called: Mapping[tuple[str, int, str], froz
     return [c for c in chosen if FAULTS[c.fault].may_strike(called.get((c.scenario, c.number, c.how), EVERYTHING))]
 
 
-def run_case(case: Case) -> End:
-    """Run one case; never raises for what it finds."""
-    fault, how = FAULTS[case.fault], HOW[case.how]
-    hit: list[str] = []
-    before = Counter[str]()
+class Attempt:
+    """The case that a process plays, from its point on."""
 
-    def strike(point: str) -> None:
-        hit.append(point)
-        before.update(scene.world.faults.counted())
+    def __init__(self, case: Case, point: str, scene: Run) -> None:
+        """Strike, short of the end of the agent."""
+        self.case, self.point, self.scene = case, point, scene
+        self._before = Counter(scene.world.faults.counted())
+        fault, how = FAULTS[case.fault], HOW[case.how]
         if case.fault != "nothing":
             fault.strike(scene)
         scene.may_fault |= how.may_fault
         scene.held_s += 0.0 if fault.ops == CLOUD else 2 * fault.late_s  # to be lifted, and to be seen
         scene.caps.failing_s += fault.late_s
         scene.way.is_clock_known &= fault.kind is not Kind.WALL_JUMP
-        if how.end is not None:
+
+    def check(self) -> None:
+        """What must be true in the end. Raises AssertionError."""
+        scene, fault, how = self.scene, FAULTS[self.case.fault], HOW[self.case.how]
+        if not scene.needs_a_human():
+            late_s = SEEN_S + _down_s(self.case.scenario) + how.down_s + fault.late_s
+            scene.check_at_rest(late_s, is_clock_known=_is_clock_known(self.case))
+
+    def end(self, told: str) -> End:
+        faults = self.scene.world.faults
+        called = frozenset(faults.counted() - self._before)
+        return End(self.case, self.point, not faults.is_armed, told, called, self.scene.world.clock.elapsed())
+
+
+class Play:
+    """One run of a scenario, for several cases: see `branches`."""
+
+    def __init__(self, chosen: Sequence[Case], folder: Path) -> None:
+        self.branches = Branches[Case, End](chosen, self._begin, _unplayed, folder)
+        self.scene = Run(SCENARIOS[chosen[0].scenario], self.branches, folder)
+        self._attempt: Attempt | None = None
+
+    def _begin(self, case: Case, point: str) -> None:
+        self._attempt = Attempt(case, point, self.scene)
+        if HOW[case.how].end is not None:
             raise AgentKilled(point)
 
+    def _die(self) -> None:
+        end = None if self._attempt is None else HOW[self._attempt.case.how].end
+        if end is not None:
+            end(self.scene)
+
+    def run(self) -> list[End]:
+        """The end of the one case that this process plays, or of all whose point it has not reached."""
+        told = self._failure()
+        if self._attempt is not None:
+            return [self._attempt.end(told)]
+        return [_unplayed(case, told or "the point was never reached") for case in self.branches.waiting]
+
+    def _failure(self) -> str:
+        try:
+            self.scene.run(self._die)
+            if self._attempt is not None:
+                self._attempt.check()
+        except (AssertionError, TimeoutError, ArithmeticError, LookupError, ValueError, RuntimeError) as error:
+            return "\n  ".join((f"{type(error).__name__}: {error}", *self.scene.decisions()))
+        return ""
+
+
+def _unplayed(case: Case, why: str) -> End:
+    return End(case, "", struck=False, failure=why)
+
+
+def run_cases(chosen: Sequence[Case]) -> list[End]:
+    """Run cases of one scenario; never raises for what it finds. The ends are in the order of the points."""
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        scene = Run(SCENARIOS[case.scenario], CrashPoint(case.number, strike), Path(folder) / "ledger")
-        with scene:
-            try:
-                _run_case(scene, case, partial(how.end, scene) if how.end else lambda: None)
-                told = ""
-            except (AssertionError, TimeoutError, ArithmeticError, LookupError, ValueError, RuntimeError) as error:
-                told = "\n  ".join((f"{type(error).__name__}: {error}", *scene.decisions()))
-            faults = scene.world.faults
-            called = frozenset(faults.counted() - before)
-            return End(case, hit[0] if hit else "", not faults.is_armed, told, called)
+        play = Play(chosen, Path(folder))
+        with play.scene:
+            return play.branches.play(play.run)
 
 
-def _run_case(scene: Run, case: Case, die: Callable[[], None]) -> None:
-    fault, how = FAULTS[case.fault], HOW[case.how]
-    scene.run(die)
-    if scene.needs_a_human():
-        return
-    assert scene.crash_point.armed is None, "the point was never reached"
-    scene.check_at_rest(
-        SEEN_S + _down_s(case.scenario) + how.down_s + fault.late_s, is_clock_known=_is_clock_known(case)
-    )
+def run_case(case: Case) -> End:
+    """Run one case; never raises for what it finds."""
+    return run_cases([case])[0]
 
 
 def _is_clock_known(case: Case) -> bool:
@@ -194,10 +235,17 @@ def run_all(chosen: Sequence[Case], report: Callable[[End], None]) -> int:
     """Run them in parallel; the number of failures."""
     failures = 0
     with ProcessPoolExecutor() as pool:
-        for end in pool.map(run_case, chosen, chunksize=20):
+        for end in chain.from_iterable(pool.map(run_cases, _together(chosen))):
             failures += bool(end.failure)
             report(end)
     return failures
+
+
+def _together(chosen: Sequence[Case]) -> Iterator[list[Case]]:
+    """Cases that are played from one run: of one scenario, and not so many that a processor waits for the end."""
+    for _, some in groupby(sorted(chosen), key=lambda case: case.scenario):
+        while few := list(islice(some, TOGETHER)):
+            yield few
 
 
 def main(arguments: list[str]) -> int:

@@ -15,7 +15,7 @@ from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.config.sections import ProfileSection
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
-from elastio.sim.records import LockableLedger
+from elastio.sim.records import MemoryLedger
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Trace
 from elastio.sim.world import SimWorld, WorldSettings
@@ -38,7 +38,7 @@ LIMITED_S, LET_GO_S = 300.0, 5.0
 HELD_S = 4.0
 # A load is over when a sample has shown it.
 SHOWN_S = 2.0
-# The ledger is a database on a disk: its transactions would wait for nothing but that.
+# Statements are written durably: on a disk, that would be waited for.
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 # Beyond a cap, what a release takes longer than predicted: a step that is repeated after a death, and a detach that
 # waits for an instant without requests.
@@ -129,18 +129,19 @@ def is_left_to_a_human(sim: Simulation) -> bool:
 class Run:
     """One run of a scenario, checked after every step."""
 
-    def __init__(self, scenario: Scenario, crash_point: CrashPoint, recorder: Path) -> None:
+    def __init__(self, scenario: Scenario, crash_point: CrashPoint, statements: Path) -> None:
+        """`statements`: the directory of those, where caps are shared."""
         self.scenario, self.acts, self.crash_point = scenario, list(scenario.acts), crash_point
         load = Trace(scenario.load, scenario.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
-        statements = recorder.with_name(f"{recorder.name}.statements") if scenario.policy.caps.shared else None
+        shared = statements if scenario.policy.caps.shared else None
         kernel = replace(KERNEL, is_adopted=scenario.adopted)
-        settings = WorldSettings(kernel=kernel, seed=3, tariff=scenario.tariff, statements=statements)
+        settings = WorldSettings(kernel=kernel, seed=3, tariff=scenario.tariff, statements=shared)
         self.world = SimWorld(settings, load)
         if scenario.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
         moved = die_dirty(self.world, scenario.policy) if scenario.moved else None
-        self.ledger = LockableLedger(recorder)
+        self.ledger = MemoryLedger()
         self.recorder = CostRecorder(self.ledger, KERNEL.backing_uuid)
         self.sim = Simulation(
             self.world,

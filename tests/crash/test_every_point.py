@@ -12,7 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from .campaign import HOW, POINTS, Case, all_cases, cases, every, fewer_points, points_of, run_case, worth_running
+from .campaign import (
+    HOW,
+    POINTS,
+    Case,
+    all_cases,
+    cases,
+    every,
+    fewer_points,
+    points_of,
+    run_case,
+    run_cases,
+    worth_running,
+)
 from .crashes import CrashPoint, Run
 from .faults import FAULTS, SEEN_S
 from .scenarios import SCENARIOS
@@ -34,7 +46,7 @@ def sampled(scenario: str) -> list[Case]:
 
 def assert_all_end_well(cases: list[Case]) -> int:
     """The number in which the fault found something to spoil."""
-    ends = [run_case(case) for case in cases]
+    ends = run_cases(cases)
     failed = [f"{end.case} (at {end.point}): {end.failure}" for end in ends if end.failure]
     assert not failed, f"{len(failed)} of {len(cases)}: " + "\n".join(failed[:3])
     return sum(end.struck for end in ends)
@@ -80,13 +92,13 @@ def test_the_sampled_cases_of_the_scenarios_are_one_of_so_many_of_all() -> None:
 
 def test_what_is_left_out_would_find_nothing_to_spoil() -> None:
     scenario = list(cases("orphan", len(points_of("orphan"))))
-    ends = [run_case(case) for case in scenario if case.fault == "nothing"]
+    ends = run_cases([case for case in scenario if case.fault == "nothing"])
     played = set(
         worth_running(scenario, {(end.case.scenario, end.case.number, end.case.how): end.called for end in ends})
     )
     left_out = [case for case in scenario if case not in played]
     assert {case.how for case in left_out} == {"lives", "killed"}
-    assert not any(run_case(case).struck for case in left_out[::23])
+    assert not any(end.struck for end in run_cases(left_out[::23]))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

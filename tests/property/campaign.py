@@ -28,7 +28,7 @@ from elastio.sim.faults import (
     Kind,
     ScheduledFault,
 )
-from elastio.sim.records import LockableLedger
+from elastio.sim.records import MemoryLedger
 from elastio.sim.workload import Segment
 from tests.crash.crashes import FAST
 from tests.simulated import KERNEL
@@ -41,11 +41,10 @@ LONGEST_S = 100.0
 
 
 def storm_with_ledger(schedule: Schedule) -> Storm:
-    """One storm on a ledger file, with all that must hold. Raises AssertionError that begins with its schedule."""
-    with tempfile.TemporaryDirectory(dir=FAST) as folder, LockableLedger(Path(folder) / "ledger") as ledger:
+    """One storm with a ledger, and all that must hold. Raises AssertionError that begins with its schedule."""
+    with tempfile.TemporaryDirectory(dir=FAST) as folder, MemoryLedger() as ledger:
         recorder = CostRecorder(ledger, KERNEL.backing_uuid)
-        statements = Path(folder) / "statements"
-        storm = Storm(schedule, recorder, statements=statements)
+        storm = Storm(schedule, recorder, statements=Path(folder))
         ledger.lock_while(storm.sim.is_ledger_locked)
         storm.run()
         storm.sim.run_until(lambda: recorder.unrecorded == 0, CALM_S)

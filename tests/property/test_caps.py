@@ -7,14 +7,13 @@ a release takes longer than predicted: each death may repeat a step, and a detac
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import settings
 
 from elastio.accounting.recorder import CostRecorder
-from elastio.sim.records import LockableLedger
+from elastio.sim.records import MemoryLedger
 from elastio.strategy.spending import Caps
 from tests.simulated import KERNEL
 from tests.spending import CAP_KINDS, Cap
@@ -35,9 +34,9 @@ def test_nothing_spends_more_than_the_cap_and_the_bound(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS[::4])
-def test_boosts_are_counted_although_nothing_can_be_written_to_the_ledger(seed: int, tmp_path: Path) -> None:
+def test_boosts_are_counted_although_nothing_can_be_written_to_the_ledger(seed: int) -> None:
     schedule = replace(Schedule.random(seed, 0, 0, 5), moved=False, beside=False, cap=None)  # one volume, by its cap
-    with LockableLedger(tmp_path / "ledger") as ledger:
+    with MemoryLedger() as ledger:
         recorder = CostRecorder(ledger, KERNEL.backing_uuid)
         storm = Storm(schedule, recorder, policy=replace(POLICY, caps=Caps(max_boosts_per_day=1)))
         ledger.lock_while(lambda: True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.config.sections import ProfileSection
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
-from elastio.sim.records import LockableLedger
+from elastio.sim.records import MemoryLedger
 from elastio.sim.run import Simulation
 from elastio.sim.shares import READERS, WRITERS
 from elastio.sim.workload import Segment
@@ -28,18 +27,18 @@ SATURATED = (Segment(2, 0), Segment(20, 60), QUIET)
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[LockableLedger]:
-    with LockableLedger(tmp_path / "ledger.db") as opened:
+def ledger() -> Iterator[MemoryLedger]:
+    with MemoryLedger() as opened:
         yield opened
 
 
-def kept(sim: Simulation, ledger: LockableLedger, **settings: object) -> None:
+def kept(sim: Simulation, ledger: MemoryLedger, **settings: object) -> None:
     recorder = CostRecorder(ledger, sim.policy.backing_uuid, HistoryLimits())
     ledger.lock_while(sim.is_ledger_locked)
     sim.keep_accounts(recorder.keep_accounts, ProfileSection(**settings))  # type: ignore[arg-type]
 
 
-def recorded(load: tuple[Segment, ...], ledger: LockableLedger, **policy: Any) -> Simulation:
+def recorded(load: tuple[Segment, ...], ledger: MemoryLedger, **policy: Any) -> Simulation:
     """A machine whose boosts, with all that belongs to them, are in the ledger."""
     recorder = CostRecorder(ledger, KERNEL.backing_uuid, HistoryLimits())
     sim = machine(load, recorder=recorder, **policy)
@@ -47,7 +46,7 @@ def recorded(load: tuple[Segment, ...], ledger: LockableLedger, **policy: Any) -
     return sim
 
 
-def rows(ledger: LockableLedger) -> list[AccountRow]:
+def rows(ledger: MemoryLedger) -> list[AccountRow]:
     return list(read_accounts(ledger.file, 0.0, 1e12))
 
 
@@ -56,7 +55,7 @@ def unboosted(load: tuple[Segment, ...], faults: str = "nothing") -> Simulation:
     return machine(load, faults, trigger_delay_s=3600)
 
 
-def test_a_burst_without_a_boost_has_one_row_of_who_used_the_device(ledger: LockableLedger) -> None:
+def test_a_burst_without_a_boost_has_one_row_of_who_used_the_device(ledger: MemoryLedger) -> None:
     sim = unboosted(SATURATED)
     kept(sim, ledger)
     sim.run_for(60)
@@ -70,7 +69,7 @@ def test_a_burst_without_a_boost_has_one_row_of_who_used_the_device(ledger: Lock
     assert curves_of(row.totals).likely.measured_mb_s == pytest.approx(20, rel=0.05)
 
 
-def test_a_burst_with_a_boost_names_it_and_waits_less_with_the_cache(ledger: LockableLedger) -> None:
+def test_a_burst_with_a_boost_names_it_and_waits_less_with_the_cache(ledger: MemoryLedger) -> None:
     slow = unboosted((Segment(2, 0), Segment(40, 50), QUIET))
     kept(slow, ledger)
     slow.run_for(90)
@@ -87,7 +86,7 @@ def test_a_burst_with_a_boost_names_it_and_waits_less_with_the_cache(ledger: Loc
     assert with_share < account(without.totals).bandwidth_s / without.totals.seconds - 0.2
 
 
-def test_what_cgroups_move_in_a_boost_is_nearly_all_of_its_load(ledger: LockableLedger) -> None:
+def test_what_cgroups_move_in_a_boost_is_nearly_all_of_its_load(ledger: MemoryLedger) -> None:
     sim = recorded((Segment(2, 0), Segment(40, 40, 10), QUIET), ledger)
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
     assert_at_rest(sim)
@@ -99,7 +98,7 @@ def test_what_cgroups_move_in_a_boost_is_nearly_all_of_its_load(ledger: Lockable
     assert (moved[WRITERS].read_bytes, moved[READERS].written_bytes) == (0, 0)
 
 
-def test_two_boosts_in_one_burst_have_their_own_bytes(ledger: LockableLedger) -> None:
+def test_two_boosts_in_one_burst_have_their_own_bytes(ledger: MemoryLedger) -> None:
     sim = recorded((Segment(2, 0), Segment(200, 40), QUIET), ledger, trigger_delay_s=5.0)
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
     assert not read_moved(ledger.file)
@@ -117,7 +116,7 @@ def test_two_boosts_in_one_burst_have_their_own_bytes(ledger: LockableLedger) ->
         assert moved[WRITERS].written_bytes == pytest.approx(loads[token].written_bytes, rel=0.1)
 
 
-def test_a_program_at_half_the_bandwidth_computes_for_half_of_its_time(ledger: LockableLedger) -> None:
+def test_a_program_at_half_the_bandwidth_computes_for_half_of_its_time(ledger: MemoryLedger) -> None:
     sim = unboosted((Segment(2, 0), Segment(20, 10), QUIET))
     kept(sim, ledger)
     sim.run_for(60)
@@ -127,21 +126,21 @@ def test_a_program_at_half_the_bandwidth_computes_for_half_of_its_time(ledger: L
     assert found.bandwidth_s / found.seconds == pytest.approx(0.5, abs=0.1)
 
 
-def test_readers_and_writers_have_their_own_rows(ledger: LockableLedger) -> None:
+def test_readers_and_writers_have_their_own_rows(ledger: MemoryLedger) -> None:
     sim = unboosted((Segment(2, 0), Segment(20, 30, 30), QUIET))
     kept(sim, ledger)
     sim.run_for(60)
     assert sorted(row.cgroup for row in rows(ledger)) == sorted([READERS, WRITERS])
 
 
-def test_two_bursts_are_two_rows_and_the_pause_is_in_none(ledger: LockableLedger) -> None:
+def test_two_bursts_are_two_rows_and_the_pause_is_in_none(ledger: MemoryLedger) -> None:
     sim = unboosted((*SATURATED[:2], Segment(30, 0), *SATURATED))
     kept(sim, ledger)
     sim.run_for(120)
     assert [round(row.totals.seconds / 5) for row in rows(ledger)] == [4, 4]
 
 
-def test_at_rest_nothing_is_looked_at(ledger: LockableLedger) -> None:
+def test_at_rest_nothing_is_looked_at(ledger: MemoryLedger) -> None:
     sim = unboosted((Segment(1e9, 4),))
     kept(sim, ledger)
     sim.run_for(300)
@@ -150,7 +149,7 @@ def test_at_rest_nothing_is_looked_at(ledger: LockableLedger) -> None:
 
 
 @pytest.mark.parametrize("is_boosted", [False, True])
-def test_with_the_account_switched_off_nothing_is_looked_at(ledger: LockableLedger, is_boosted: bool) -> None:
+def test_with_the_account_switched_off_nothing_is_looked_at(ledger: MemoryLedger, is_boosted: bool) -> None:
     sim = machine(BURST) if is_boosted else unboosted(SATURATED)
     kept(sim, ledger, enabled=False)
     sim.run_for(60)
@@ -159,7 +158,7 @@ def test_with_the_account_switched_off_nothing_is_looked_at(ledger: LockableLedg
 
 
 def test_a_cgroup_that_vanishes_keeps_what_was_seen_of_it(
-    ledger: LockableLedger, caplog: pytest.LogCaptureFixture
+    ledger: MemoryLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     sim = unboosted(SATURATED)
     kept(sim, ledger)
@@ -172,7 +171,7 @@ def test_a_cgroup_that_vanishes_keeps_what_was_seen_of_it(
 
 
 def test_a_look_that_hangs_delays_no_boost_and_is_told_once(
-    ledger: LockableLedger, caplog: pytest.LogCaptureFixture
+    ledger: MemoryLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     plain = machine(BURST)
     plain.run_until(lambda: plain.phase is Phase.BOOSTING, 120)
@@ -186,7 +185,7 @@ def test_a_look_that_hangs_delays_no_boost_and_is_told_once(
 
 
 def test_after_a_look_without_an_answer_there_is_a_pause_and_it_is_told_once(
-    ledger: LockableLedger, caplog: pytest.LogCaptureFixture
+    ledger: MemoryLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     sim = unboosted((Segment(2, 0), Segment(1e9, 60)))
     kept(sim, ledger)
@@ -200,9 +199,7 @@ def test_after_a_look_without_an_answer_there_is_a_pause_and_it_is_told_once(
     assert len([r for r in caplog.records if r.name == "elastio.agent.accountant"]) == 1
 
 
-def test_a_bug_in_the_account_ends_it_and_nothing_else(
-    ledger: LockableLedger, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bug_in_the_account_ends_it_and_nothing_else(ledger: MemoryLedger, caplog: pytest.LogCaptureFixture) -> None:
     def fail(watch: Watch, timeout_s: float) -> None:
         raise ZeroDivisionError
 
@@ -216,7 +213,7 @@ def test_a_bug_in_the_account_ends_it_and_nothing_else(
     assert not sim.accountant.is_watching
 
 
-def test_a_bug_while_a_look_is_out_leaves_no_answer_that_nobody_takes(ledger: LockableLedger) -> None:
+def test_a_bug_while_a_look_is_out_leaves_no_answer_that_nobody_takes(ledger: MemoryLedger) -> None:
     sim = machine(BURST)
     kept(sim, ledger)
     sim.looks.hangs = True
@@ -231,7 +228,7 @@ def test_a_bug_while_a_look_is_out_leaves_no_answer_that_nobody_takes(ledger: Lo
     assert not sim.accountant.is_watching
 
 
-def test_a_burst_whose_device_goes_away_ends(ledger: LockableLedger) -> None:
+def test_a_burst_whose_device_goes_away_ends(ledger: MemoryLedger) -> None:
     sim = unboosted((Segment(2, 0), Segment(1e9, 60)))
     kept(sim, ledger)
     sim.run_for(30)
@@ -242,7 +239,7 @@ def test_a_burst_whose_device_goes_away_ends(ledger: LockableLedger) -> None:
     assert [row.is_over for row in rows(ledger)] == [True] * len(rows(ledger))
 
 
-def test_who_comes_late_into_a_burst_has_not_waited_before(ledger: LockableLedger) -> None:
+def test_who_comes_late_into_a_burst_has_not_waited_before(ledger: MemoryLedger) -> None:
     sim = unboosted((Segment(2, 0), Segment(60, 60), Segment(6, 60, 10), QUIET))
     kept(sim, ledger)
     sim.run_for(100)
@@ -250,7 +247,7 @@ def test_who_comes_late_into_a_burst_has_not_waited_before(ledger: LockableLedge
     assert seconds[READERS] < 15 < seconds[WRITERS]
 
 
-def test_a_burst_that_a_stop_cuts_off_is_written(ledger: LockableLedger) -> None:
+def test_a_burst_that_a_stop_cuts_off_is_written(ledger: MemoryLedger) -> None:
     sim = unboosted((Segment(2, 0), Segment(1e9, 60)))
     kept(sim, ledger)
     sim.run_for(30)
@@ -262,7 +259,7 @@ def test_a_burst_that_a_stop_cuts_off_is_written(ledger: LockableLedger) -> None
     assert [row.is_over for row in rows(ledger)] == [True]
 
 
-def test_a_row_that_a_locked_ledger_refused_is_written_with_the_next(ledger: LockableLedger) -> None:
+def test_a_row_that_a_locked_ledger_refused_is_written_with_the_next(ledger: MemoryLedger) -> None:
     sim = unboosted((*SATURATED[:2], Segment(30, 0), *SATURATED), "@23=locked:20")
     kept(sim, ledger)
     sim.run_for(50)
@@ -271,7 +268,7 @@ def test_a_row_that_a_locked_ledger_refused_is_written_with_the_next(ledger: Loc
     assert len(rows(ledger)) == 2
 
 
-def test_a_burst_that_goes_on_is_written_once_a_minute(ledger: LockableLedger) -> None:
+def test_a_burst_that_goes_on_is_written_once_a_minute(ledger: MemoryLedger) -> None:
     sim = unboosted((Segment(2, 0), Segment(1e9, 60)))
     kept(sim, ledger)
     sim.run_for(150)
@@ -279,7 +276,7 @@ def test_a_burst_that_goes_on_is_written_once_a_minute(ledger: LockableLedger) -
     assert row.totals.seconds > 100
 
 
-def test_what_a_burst_of_seconds_moves_is_nearly_all_known(ledger: LockableLedger) -> None:
+def test_what_a_burst_of_seconds_moves_is_nearly_all_known(ledger: MemoryLedger) -> None:
     """It is over before the second list, and its boost ends without a burst. A look may delay the list of its begin."""
     sim = recorded((Segment(2, 0), Segment(7, 60), QUIET), ledger, inactivity_delay_s=2.0, trigger_delay_s=0.0)
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
@@ -287,7 +284,7 @@ def test_what_a_burst_of_seconds_moves_is_nearly_all_known(ledger: LockableLedge
     assert 0.85 < _known_share(ledger) <= 1.0
 
 
-def test_what_bursts_move_in_a_boost_by_hand_is_nearly_all_known(ledger: LockableLedger) -> None:
+def test_what_bursts_move_in_a_boost_by_hand_is_nearly_all_known(ledger: MemoryLedger) -> None:
     """The boost begins without a burst, and has two; between them little is moved, and after them."""
     two = (Segment(4, 60), Segment(6, 1), Segment(4, 60), Segment(6, 1))
     sim = recorded((Segment(20, 0), *two, QUIET), ledger, inactivity_delay_s=30.0, release_threshold=0.3)
@@ -297,7 +294,7 @@ def test_what_bursts_move_in_a_boost_by_hand_is_nearly_all_known(ledger: Lockabl
     assert _known_share(ledger) == pytest.approx(1.0, abs=0.01)
 
 
-def test_after_a_count_without_an_answer_the_next_one_waits_for_a_minute(ledger: LockableLedger) -> None:
+def test_after_a_count_without_an_answer_the_next_one_waits_for_a_minute(ledger: MemoryLedger) -> None:
     sim = recorded((Segment(1e9, 0),), ledger)
     sim.run_for(3)
     sim.looks.hangs = True
@@ -310,7 +307,7 @@ def test_after_a_count_without_an_answer_the_next_one_waits_for_a_minute(ledger:
     assert sim.looks.looks == 2
 
 
-def test_a_look_that_outlasts_its_burst_is_no_bug(ledger: LockableLedger, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_look_that_outlasts_its_burst_is_no_bug(ledger: MemoryLedger, caplog: pytest.LogCaptureFixture) -> None:
     sim = recorded((Segment(2, 0), Segment(20, 60), QUIET), ledger, inactivity_delay_s=2.0, trigger_delay_s=0.0)
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 120)
     sim.run_until(lambda: sim.world.clock.elapsed() >= 20.0, 60)
@@ -334,7 +331,7 @@ def test_what_was_moved_since_a_list_is_known_until_its_process_ends_at_rest(res
     assert bool(seen.moved) is is_known
 
 
-def _known_share(ledger: LockableLedger) -> float:
+def _known_share(ledger: MemoryLedger) -> float:
     """What of the bytes that were written in the one boost is known to be of the cgroup that wrote them."""
     ((token, moved),) = read_moved(ledger.file).items()
     return moved[WRITERS].written_bytes / read_loads(ledger.file)[token].written_bytes
