@@ -1,7 +1,7 @@
 """Run parts of `make test`: `python -m tests.parts [PART ...]`, all of them without a name.
 
 They run one after the other, but for the part with guests, which leaves the processors idle for half of its time: those
-after it run beside it, at the lowest priority, and what it prints is shown when it has ended. The first that fails ends
+after it run beside it, at a lower priority, and what it prints is shown when it has ended. The first that fails ends
 all. The time of each is printed beside its budget (`budgets.toml`), and what is above it is told; nothing fails for a
 time. A part fails that played fewer cases than it has to. It needs no virtual environment.
 """
@@ -27,7 +27,8 @@ BUDGETS = Path(__file__).with_name("budgets.toml")
 COUNTED, PLAYED = "long", ROOT / "build" / "long.xml"
 # The part beside which those after it run.
 GUESTS = "e2e"
-LOWEST = ("nice", "-n", "19")
+# Guests come first, but programs that tests run and wait for have to go on while all guests compute.
+YIELDING = ("nice", "-n", "5")
 LOOK_EVERY_S = 0.2
 # What is interrupted stops its guests first.
 STOP_S = 60.0
@@ -81,7 +82,7 @@ class Part:
         self.name, self.kept, self._began = name, kept, time.monotonic()
         with open(kept or os.devnull, "wb") as file:
             self._process = subprocess.Popen(
-                (*(LOWEST if yields else ()), "make", "--no-print-directory", name),
+                (*(YIELDING if yields else ()), "make", "--no-print-directory", name),
                 cwd=root,
                 stdout=file if kept else None,
                 stderr=file if kept else None,

@@ -26,7 +26,8 @@ HUNT_S = 1200.0
 TEST_S = 300.0
 PLAY_S = 120.0
 BY_HUNT = ("story", "storm", "crash")
-PYTEST = ("pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider")
+# Only the verdict counts: rewriting assertions, also those of Hypothesis, takes longer than most of the tests.
+PYTEST = ("pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--assert=plain")
 
 
 @dataclass(frozen=True)
