@@ -75,9 +75,9 @@ def _code(cell: str) -> tuple[str, ...]:
 def hits(path: str, text: str, retired: Iterable[Term]) -> list[Hit]:
     """Where the text of one file has retired terms; of two that overlap, the longer one."""
     text = RENAMED.sub(lambda found: "\n" * found.group().count("\n"), text)
-    found = [
-        (m.start(), m.end(), term) for term in retired if path not in term.still_in for m in term.pattern.finditer(text)
-    ]
+    # Most are in no file, which a look for the first word finds a hundred times faster than a pattern.
+    there = [term for term in retired if path not in term.still_in and term.text.split()[0] in text]
+    found = [(m.start(), m.end(), term) for term in there for m in term.pattern.finditer(text)]
     kept: list[Hit] = []
     end = 0
     for start, stop, term in sorted(found, key=lambda each: (each[0], -each[1])):
