@@ -65,7 +65,7 @@ class GracefulShutdown:
         now = self._clock.now()
         if not self._is_answered:
             return "no decision was made in time" if now >= self._give_up_at else ""
-        return stop_reason(self._agent.state, now)
+        return stop_reason(self._agent.state, self._agent.view, now)
 
 
 class EventLoop:

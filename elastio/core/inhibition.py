@@ -96,23 +96,25 @@ def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
     """The backing volume is consistent without a cache, and durably so.
 
     A clean cache that is still attached is not enough: the superblock of a copy would name it, and the copy would wait
-    for it for ever. Releasing the cache disk makes the superblock's "no cache" durable.
+    for it for ever. Releasing the cache disk makes the superblock's "no cache" durable. Of an adopted volume with its
+    tombstone a copy lacks the first block.
     """
     backing = host.backing if host else None
     if backing is None or backing.cache_set is not None or not backing.running:
         return False
-    if backing.waits_for_cache or backing.lost_clean_cache:
+    if backing.waits_for_cache or backing.lost_clean_cache or backing.has_tombstone:
         return False
     return cycle is None or cycle.cache_set is None or cycle.times.released is not None
 
 
-def stop_reason(state: AgentState, now: float) -> str:
+def stop_reason(state: AgentState, host: HostView | None, now: float) -> str:
     """Why the agent may end now; empty while it works towards its inhibition."""
     inhibition = state.inhibition
     if inhibition is None or not inhibition.flush:
         return "the device keeps its state"
     if state.fault:
         return "the agent is faulted and changes nothing"
-    if state.recovered and state.cycle is None:
+    backing = host.backing if host else None
+    if state.recovered and state.cycle is None and not (backing is not None and backing.may_lose_tombstone):
         return "no cache is left"
     return "the time to flush is over; what is left stays on its volume" if now >= inhibition.until else ""

@@ -39,6 +39,8 @@ def unmoved(before: AgentState, detected: Detection) -> AgentState:
         (backing(), cycle(), False),  # "no cache", but not yet durably so
         (backing(), cycle(times=Timestamps(released=NOW)), True),
         (backing(), cycle(cache_set=None), True),
+        (backing(has_tombstone=True), None, False),  # a copy would lack its first block
+        (backing(has_tombstone=False), None, True),
     ],
 )
 def test_only_a_volume_that_is_durably_without_a_cache_is_safe_to_copy(view: object, of: object, safe: bool) -> None:
@@ -185,4 +187,11 @@ def test_neither_the_load_nor_an_operator_reverses_an_inhibited_flush(asked: tup
     ],
 )
 def test_the_agent_ends_when_nothing_is_left_or_its_time_is_over(changes: dict[str, Any], over: bool) -> None:
-    assert bool(inhibition.stop_reason(state(Phase.FLUSHING, **changes), NOW)) is over
+    assert bool(inhibition.stop_reason(state(Phase.FLUSHING, **changes), host(backing()), NOW)) is over
+
+
+def test_an_agent_that_has_flushed_does_not_end_before_the_tombstone_is_removed() -> None:
+    idle = state(Phase.IDLE, None, inhibition=Inhibition(InhibitionReason.STOP, NOW + 60))
+    assert not inhibition.stop_reason(idle, host(backing(has_tombstone=True)), NOW)
+    assert inhibition.stop_reason(idle, host(backing(has_tombstone=True)), NOW + 60), "at the latest"
+    assert inhibition.stop_reason(idle, host(backing(has_tombstone=False)), NOW)
