@@ -12,7 +12,7 @@ import click
 
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import click_errors, conclude, progress
-from elastio_testbed.faults.kinds import KINDS, SELECTION
+from elastio_testbed.faults.kinds import EVERYWHERE, KINDS, OF_ADOPTED, SELECTION
 from elastio_testbed.faults.plan import PlannedRun, plan
 from elastio_testbed.faults.run_result import RunResult, summary
 from elastio_testbed.files import write_json
@@ -54,7 +54,7 @@ def faults(
     **options: Any,
 ) -> None:
     """Inject faults into a guest and its cloud, and count what was lost. Exit code 1 if anything was."""
-    wanted = chosen(seed=seed, **options)
+    wanted = chosen(seed=seed, adopted=adopted, **options)
     if is_list:
         for run in wanted:
             click.echo(str(run))
@@ -75,10 +75,14 @@ def faults(
 
 
 def chosen(
-    runs: int, seed: int, kinds: tuple[str, ...], *, selection: bool, only: int | None
+    runs: int, seed: int, kinds: tuple[str, ...], *, selection: bool, only: int | None, adopted: bool
 ) -> tuple[PlannedRun, ...]:
-    """The selected runs. Raises ClickException where the plan has no run of that number."""
-    planned = plan(len(SELECTION) if selection else runs, seed, SELECTION if selection else kinds or tuple(KINDS))
+    """The selected runs. Raises ClickException for what needs an adopted volume, or a number that is not planned."""
+    if not adopted and set(kinds) & set(OF_ADOPTED):
+        raise click.ClickException(f"only adopted volumes have tombstones: {', '.join(OF_ADOPTED)} need --adopted")
+    wanted_kinds = (*SELECTION, *(OF_ADOPTED if adopted else ())) if selection else kinds
+    everything = (*EVERYWHERE, *OF_ADOPTED) if adopted else EVERYWHERE
+    planned = plan(len(wanted_kinds) if selection else runs, seed, wanted_kinds or everything)
     wanted = tuple(run for run in planned if only in (None, run.number))
     if not wanted:
         raise click.ClickException(f"the plan has {len(planned)} runs, but no run {only}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastio_testbed.faults.kinds import KINDS
+from elastio_testbed.faults.kinds import EVERYWHERE, KINDS
 from elastio_testbed.tables import Table, hypervisor_of
 
 Results = Sequence[Mapping[str, Any]]
@@ -77,6 +77,7 @@ def steps(documents: Sequence[Mapping[str, Any]]) -> Table:
             str(sum(result["lost_records"] for result in results if result["planned"]["kind"] == kind)),
         )
         for kind in KINDS
+        if kind in EVERYWHERE or kind in met
     )
     note = (
         "A step is the point at which the fault strikes: a record of the agent's journal (the intent or the outcome of "

@@ -47,6 +47,8 @@ class Trigger:
 
 
 STEPS = tuple(Trigger(kind, action) for action in ACTIONS for kind in JOURNALLED)
+# Only an adopted volume has a tombstone.
+TOMBSTONES = tuple(Trigger(k, action) for action in ("WriteTombstone", "RemoveTombstone") for k in JOURNALLED)
 PHASES = tuple(Trigger("decision", phase) for phase in ("attaching", "boosting", "flushing", "detaching", "idle"))
 BEGIN, BOOSTING = PHASES[0], PHASES[1]
 # Not a record of the journal: the instant in which the agent throttles applications.
@@ -132,11 +134,15 @@ KINDS: Mapping[str, Kind] = {
         _api("late-detached", FaultKind.STUCK_DETACHING, ("DetachVolume",), seconds=20.0, times=1),
         _api("volume-in-error", FaultKind.CREATE_ERROR, ("CreateVolume",), times=1),
         _api("no-capacity", FaultKind.ERROR, ("CreateVolume",), code="InsufficientVolumeCapacity", times=2),
+        Kind("tombstone-kill", FaultAction.KILL_DAEMON, TOMBSTONES, random_s=0.3),
+        Kind("tombstone-cut", FaultAction.CUT_POWER, TOMBSTONES, random_s=0.3),
         Kind("api-quota", FaultAction.FORBID),
         Kind("api-expired-credentials", FaultAction.REVOKE, PHASES[:4]),
     )
 }
 
+OF_ADOPTED = ("tombstone-kill", "tombstone-cut")
+EVERYWHERE = tuple(name for name in KINDS if name not in OF_ADOPTED)
 # One of every group, for the test suite; each boots the guest at most once.
 SELECTION = (
     "daemon-kill",

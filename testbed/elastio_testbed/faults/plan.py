@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from elastio_testbed.errors import PlanError
-from elastio_testbed.faults.kinds import CALLS, KINDS, FaultAction, Kind, Trigger
+from elastio_testbed.faults.kinds import CALLS, EVERYWHERE, KINDS, FaultAction, Kind, Trigger
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class PlannedRun:
         return f"run {self.number}: {self.kind} at {self.trigger}{later}{cloud}"
 
 
-def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[PlannedRun, ...]:
+def plan(runs: int, seed: int, kinds: Sequence[str] = EVERYWHERE) -> tuple[PlannedRun, ...]:
     """Every kind comes once before any is repeated, and so do the triggers of each kind.
 
     Raises PlanError for a kind that is not in the table.

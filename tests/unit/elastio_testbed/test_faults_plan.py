@@ -15,12 +15,15 @@ from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.errors import PlanError
 from elastio_testbed.faults.fault_actions import FAULT_ACTIONS
 from elastio_testbed.faults.kinds import (
+    EVERYWHERE,
     KINDS,
+    OF_ADOPTED,
     PHASES,
     PULLS,
     SELECTION,
     STEPS,
     THROTTLED,
+    TOMBSTONES,
     FaultAction,
     Trigger,
 )
@@ -36,9 +39,9 @@ def test_a_plan_is_determined_by_its_seed_and_begins_with_a_shorter_one() -> Non
 
 
 def test_every_kind_and_every_trigger_of_a_kind_comes_before_any_is_repeated() -> None:
-    runs = plan(2 * len(KINDS), 5)
-    for half in (runs[: len(KINDS)], runs[len(KINDS) :]):
-        assert {run.kind for run in half} == set(KINDS)
+    runs = plan(2 * len(EVERYWHERE), 5)
+    for half in (runs[: len(EVERYWHERE)], runs[len(EVERYWHERE) :]):
+        assert {run.kind for run in half} == set(EVERYWHERE) == set(KINDS) - set(OF_ADOPTED)
     assert {run.trigger for run in plan(len(STEPS), 2, ["power-cut"])} == set(STEPS)
 
 
@@ -65,7 +68,8 @@ def test_an_unknown_kind_is_refused() -> None:
 def test_triggers_have_the_names_of_the_journal() -> None:
     assert {trigger.what for trigger in PHASES} == set(Phase) - {Phase.FAULTED}
     others = {trigger for kind in KINDS.values() for trigger in kind.triggers} - {*STEPS, *PHASES}
-    assert others == {THROTTLED}
+    assert others == {THROTTLED, *TOMBSTONES}
+    assert {t for name in EVERYWHERE for t in KINDS[name].triggers}.isdisjoint(TOMBSTONES), "only adopted volumes"
     with pytest.raises(ValueError, match="InstallCaches"):
         Trigger("outcome", "InstallCaches")
 
