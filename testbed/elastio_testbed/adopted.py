@@ -10,9 +10,20 @@ from elastio.host.heads import LEAST_BYTES
 from elastio_testbed.hypervisor import Disk
 from elastio_testbed.machine import DATA, Guest, new_disk
 
+# What makes the volume of each layout on the data disk $D, and where it is.
+LAYOUTS = {
+    "disk": ("true", "$D"),
+    "partition": ("echo ,,L | sfdisk -q --label gpt $D && udevadm settle", "${D}1"),
+    "lv": ("pvcreate -qy $D && vgcreate -qy group $D && lvcreate -qy -l 100%FREE -n data group", "/dev/group/data"),
+}
+LVM = ("lvm2",)
+
 
 class AdoptedGuest(Guest):
-    """The head lies on a disk of its own."""
+    """The head lies on a disk of its own. `layout`: a key of LAYOUTS; `files`: copied before; both until `prepare`."""
+
+    layout = "disk"
+    files = ""
 
     @property
     def head_serial(self) -> str:
@@ -22,18 +33,30 @@ class AdoptedGuest(Guest):
         """The kernel's name of the composed device; empty while there is none."""
         return self.check(["sh", "-c", "ls -d /sys/block/dm-*/bcache 2>/dev/null | cut -d/ -f4"])
 
+    def volume(self) -> str:
+        """The node of the volume."""
+        return self.check(["sh", "-c", f"D=/dev/{self.disk_name()}; echo {LAYOUTS[self.layout][1]}"])
+
     def _more_disks(self, folder: Path) -> list[Disk]:
         return [new_disk(folder, self.head_serial, LEAST_BYTES)]
 
     def _make_adaptive(self, device: str) -> str:
-        return device  # not before it has its file system
+        """The volume: it gets its adaptive device when it has its file system."""
+        self.check(["sh", "-c", f"D={device}; {LAYOUTS[self.layout][0]}"], timeout_s=120)
+        return self.check(["sh", "-c", f"D={device}; echo {LAYOUTS[self.layout][1]}"])
 
     def _mount(self, device: str) -> None:
         """By /etc/fstab, as its owner did; then the adaptive device is put in front of the volume."""
         uuid = self.check(["blkid", "-p", "-s", "UUID", "-o", "value", device])
         line = f"UUID={uuid} {DATA} {self.filesystem} defaults,nofail 0 2"
         self.check(["sh", "-c", f"echo '{line}' >> /etc/fstab; systemctl daemon-reload; udevadm settle; mount {DATA}"])
+        if self.files:
+            self.check(["sh", "-c", f"cp -r {self.files} {DATA}/ && sync"], timeout_s=120)
+        self.before_adoption()
         head = f"/dev/{self.disk_name(self.head_serial)}"
         self.check(["elastio", "device", "adopt", DATA, "--head", head, "--yes"], timeout_s=180)
         record = json.loads(self.vm.agent.read_file(f"/{ADOPTED}/{uuid}"))
         self.backing_uuid = record["head"]["backing_uuid"]
+
+    def before_adoption(self) -> None:
+        """Called when the file system is mounted and has its files."""

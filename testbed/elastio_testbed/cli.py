@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from elastio.cli.options import ABOVE_0, Finite
+from elastio_testbed.adoption import adopt
 from elastio_testbed.bars_command import WITH_BARS, run_with_bars
 from elastio_testbed.bars_report import has_bars
 from elastio_testbed.bars_report import sections as sections_with_bars
@@ -64,6 +65,7 @@ def main() -> None:
     """The laboratory of elastio: real bcache in QEMU guests, against an EC2-compatible endpoint or a real OpenStack."""
 
 
+main.add_command(adopt)
 main.add_command(faults)
 main.add_command(consistency)
 main.add_command(cuts)

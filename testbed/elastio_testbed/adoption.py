@@ -1,0 +1,175 @@
+"""`elastio-testbed adopt`: volumes with data are adopted, boosted, flushed, released and read, each byte compared.
+
+One guest for each layout. Then the agent is killed and the power is cut while the tombstone is written and removed, by
+the campaign of faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from elastio_testbed.adopted import LVM, AdoptedGuest
+from elastio_testbed.conditions import guests_on
+from elastio_testbed.console import Say, click_errors, conclude, progress
+from elastio_testbed.files import write_json
+from elastio_testbed.image import GuestImage, build_guest_image
+from elastio_testbed.machine import DATA, PROGRAMS
+from elastio_testbed.options import guest_options, json_option, seed_option
+from elastio_testbed.scratch import scratch_folder
+
+# Layout and file system of each case.
+CASES = (("disk", "ext4"), ("disk", "xfs"), ("partition", "ext4"), ("lv", "ext4"))
+FILES = "/usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base"
+SUMS = f"cd {DATA} && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum"
+OUTAGE = "/run/outage"
+CHECK = {"ext4": "e2fsck -fn", "xfs": "xfs_repair -n"}
+# What is written while the cache is attached.
+NEW_MIB = 24
+STEP_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One volume.
+
+    `sums_equal`: all files were the same after every step, and the composed device showed the volume byte for byte.
+    `raw_mounts`: how often the volume alone had a file system while it had a cache. `outage_s`: seconds without the
+    file system while it was adopted, and while it was released, its check included.
+    """
+
+    layout: str
+    filesystem: str
+    sums_equal: bool
+    raw_mounts: int
+    outage_s: tuple[float, float]
+
+
+def summary(cases: Sequence[Case], runs: Sequence[Any]) -> dict[str, object]:
+    """The document of all cases and of the runs with a fault."""
+    lost = sum(run.lost_records for run in runs)
+    sound = all(case.sums_equal and not case.raw_mounts for case in cases) and all(run.is_sound for run in runs)
+    return {
+        "cases": [asdict(case) for case in cases],
+        "sums_equal": all(case.sums_equal for case in cases),
+        "raw_mounts": sum(case.raw_mounts for case in cases),
+        "outage_s": max((max(case.outage_s) for case in cases), default=0.0),
+        "cuts": len(runs),
+        "lost_records": lost,
+        "leaked_volumes": sum(len(run.leaked_volumes) for run in runs),
+        "sound": sound and lost == 0,
+    }
+
+
+class Adoption:
+    """One volume from its first file to the mount without elastio."""
+
+    def __init__(self, guest: AdoptedGuest) -> None:
+        self.guest, self.is_equal, self.raw_mounts = guest, True, 0
+        self.outages: list[float] = []
+        self._sums = ""
+        guest.files = FILES
+        guest.before_adoption = self._begin  # type: ignore[method-assign]  # what is to be compared with
+
+    def shell(self, script: str) -> str:
+        return self.guest.check(["sh", "-c", f"V={self.guest.volume()}; {script}"], timeout_s=STEP_S)
+
+    def go(self) -> None:
+        """Everything after `prepare`."""
+        self._end_outage()
+        self._compare()
+        self.guest.vm.set_limit(self.guest.serial, None)
+        self.shell(f"D=$(findmnt -no SOURCE {DATA}); umount {DATA} && cmp $D $V && mount {DATA}")
+        self.guest.vm.set_limit(self.guest.serial, self.guest.cap_bytes_s)
+        self.shell("elastio boost --wait")
+        self._look()
+        self.shell(f"dd if=/dev/urandom of={DATA}/new bs=1M count={NEW_MIB} conv=fsync status=none")
+        self._sums = self.shell(SUMS)
+        self._look()
+        self.shell("elastio flush --wait")
+        self.guest.wait_for(lambda _: self._has_filesystem(), STEP_S, "the volume to be a plain file system")
+        self._compare()
+        self._release()
+
+    def _begin(self) -> None:
+        self._sums = self.shell(SUMS)
+        self._begin_outage()
+
+    def _release(self) -> None:
+        self.shell("systemctl stop elastiod")
+        self._begin_outage()
+        self.shell(f"elastio device release {DATA} --yes")
+        self._end_outage()
+        self._compare()
+        self.shell(f"umount {DATA} && {CHECK[self.guest.filesystem]} $V && mount $V {DATA}")
+        self._compare()
+
+    def _compare(self) -> None:
+        self.is_equal &= self.shell(f"echo 3 > /proc/sys/vm/drop_caches; {SUMS}") == self._sums
+
+    def _has_filesystem(self) -> bool:
+        return self.guest.vm.agent.run(["blkid", "-p", self.guest.volume()], timeout_s=60).returncode == 0
+
+    def _look(self) -> None:
+        self.raw_mounts += self._has_filesystem()
+
+    def _begin_outage(self) -> None:
+        self.guest.vm.agent.write_file(f"{PROGRAMS}/outage.py", _program("outage"))
+        self.shell(f"rm -f {OUTAGE}; python3 {PROGRAMS}/outage.py {DATA} > {OUTAGE} 2>&1 & sleep 0.5")
+
+    def _end_outage(self) -> None:
+        self.outages.append(float(self.shell(f"until test -s {OUTAGE}; do sleep 0.1; done; cat {OUTAGE}")))
+
+
+def _program(name: str) -> bytes:
+    return Path(__file__).with_name("guest").joinpath(f"{name}.py").read_bytes()
+
+
+def played(layout: str, filesystem: str, image: GuestImage, seed: int) -> Case:
+    """One case in a guest of its own. Raises GuestError where a step fails."""
+    from elastio_testbed.faults.lab import Lab  # noqa: PLC0415  moto takes a second to load
+
+    with (
+        scratch_folder("elastio-adopt-") as name,
+        Lab(image, Path(name), seed, filesystem=filesystem, adopted=True) as lab,
+    ):
+        assert isinstance(lab.guest, AdoptedGuest)
+        lab.guest.layout = layout
+        adoption = Adoption(lab.guest)
+        lab.prepare()
+        adoption.go()
+    begun, ended = adoption.outages
+    return Case(layout, filesystem, adoption.is_equal, adoption.raw_mounts, (begun, ended))
+
+
+def carry_out(cuts: int, seed: int, suite: str | None, evidence: Path, say: Say) -> dict[str, object]:
+    from elastio_testbed.faults import campaign  # noqa: PLC0415  moto takes a second to load
+    from elastio_testbed.faults.kinds import OF_ADOPTED  # noqa: PLC0415
+    from elastio_testbed.faults.plan import plan  # noqa: PLC0415
+
+    image, cases = build_guest_image(extra=LVM, suite=suite), []
+    for layout, filesystem in CASES:
+        say(f"{filesystem} on a {layout}")
+        cases.append(played(layout, filesystem, image, seed))
+        say(str(cases[-1]))
+    kinds = (*OF_ADOPTED, "power-cut")
+    runs = campaign.carry_out(plan(cuts, seed, kinds), seed, evidence, say, suite=suite, adopted=True) if cuts else ()
+    return {**guests_on(suite), "seed": seed, **summary(cases, runs)}
+
+
+@click.command()
+@click.option("--cuts", type=click.IntRange(0, 1000), default=8, show_default=True, help="Kills and power cuts.")
+@seed_option
+@guest_options
+@json_option
+def adopt(cuts: int, seed: int, suite: str | None, json_path: Path | None) -> None:
+    """Adopt, boost, flush and release volumes with data, and compare every byte. Exit code 1 if anything differs."""
+    evidence = (json_path or Path("out/adopt/result.json")).with_suffix(".evidence")
+    with click_errors():
+        document = carry_out(cuts, seed, suite, evidence, progress())
+    write_json(json_path, document)
+    conclude(document)
