@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,11 @@ from elastio.sim.provider import SimProvider
 from elastio.sim.run import KeptRecorder, Point, Simulation, ignore
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.strategy.hindsight import PastLoad, Pause, Plan, plans, slow_cost
 from elastio.strategy.market import Market
-from elastio.strategy.speed import Offer, in_ratio
+from elastio.strategy.speed import UNBOUNDED, Bounds, Offer, in_ratio
 from elastio.strategy.tariff import Tariff
+from elastio.strategy.worth import Terms
 from elastio.units import GIB, MIB
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)
@@ -137,3 +140,17 @@ class _OnlyThePort:
 
 def only_the_port(provider: SimProvider) -> Any:
     return _OnlyThePort(provider)
+
+
+def best_plan(
+    terms: Terms, offer: Offer, past: Sequence[PastLoad], bounds: Bounds = UNBOUNDED, pauses: Sequence[Pause] = ()
+) -> Plan | None:
+    """The cheapest plan for these bursts; None if none would have been cheaper than to buy nothing.
+
+    `pauses`: all that are known, for `hold.holding_s`.
+    """
+    if not past:
+        return None
+    nothing = slow_cost(terms, past)
+    best = min(plans(terms, offer, past, bounds, pauses), key=lambda p: p.cost, default=None)
+    return best if best is not None and best.cost < nothing else None

@@ -232,13 +232,9 @@ def _transition(state: AgentState, detected: Detection, obs: Observation, policy
     if detected.capped is not None:
         state = replace(state, memory=replace(state.memory, capped=detected.capped))
     if state.phase is Phase.FLUSHING and detected.event is Event.CAP_REACHED:
-        return _with_forced_flush(state)
+        # It is carried out to its end, whatever the load.
+        return state if state.cycle is None else replace(state, cycle=replace(state.cycle, forced=True))
     return _entered(_without_backoffs(replace(state, phase=phase)), detected, obs, policy)
-
-
-def _with_forced_flush(state: AgentState) -> AgentState:
-    """The state whose flush is carried out to its end, whatever the load."""
-    return state if state.cycle is None else replace(state, cycle=replace(state.cycle, forced=True))
 
 
 def _entered(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:

@@ -69,7 +69,6 @@ class Attempt(NamedTuple):
     """One burst that was predicted on paper. `error_s`: by how much it began later than predicted."""
 
     basis: Basis
-    expected_at: float
     error_s: float
 
 
@@ -118,7 +117,7 @@ def attempts(bursts: Sequence[Burst], least: int = LEAST_INTERVALS) -> tuple[Att
     for index, burst in enumerate(kept):
         expected = next_begin(kept[:index], least)
         if expected is not None:
-            found.append(Attempt(*expected, burst.begun_at - expected[1]))
+            found.append(Attempt(expected[0], burst.begun_at - expected[1]))
     return tuple(found)
 
 

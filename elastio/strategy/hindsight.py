@@ -76,20 +76,6 @@ class _Volume(NamedTuple):
     absorbed_mb: float
 
 
-def best_plan(
-    terms: Terms, offer: Offer, past: Sequence[PastLoad], bounds: Bounds = UNBOUNDED, pauses: Sequence[Pause] = ()
-) -> Plan | None:
-    """The cheapest plan for these bursts; None if none would have been cheaper than to buy nothing.
-
-    `pauses`: all that are known, for `hold.holding_s`.
-    """
-    if not past:
-        return None
-    nothing = slow_cost(terms, past)
-    best = min(plans(terms, offer, past, bounds, pauses), key=lambda p: p.cost, default=None)
-    return best if best is not None and best.cost < nothing else None
-
-
 def supposed(past: Sequence[PastLoad]) -> tuple[PastLoad, ...]:
     """These bursts and one that is larger and faster than all of them: of n + 1 the last one is with 1/(n + 1)."""
     largest, fastest = max(load.written_mb for load in past), max(load.rate_mb_s for load in past)

@@ -95,17 +95,13 @@ def _with_attaching(memory: Memory, cycle: Cycle, obs: Observation) -> Memory:
     """The memory once the cache of this cycle is attached, or once a shared cap has forbidden to buy it."""
     backing = obs.host.backing if obs.host else None
     if backing is not None and not backing.is_bypassed and backing.cache_set == cycle.cache_set is not None:
-        return _attached(memory, cycle)
+        decided, boosted = cycle.times.decided, cycle.times.boosted
+        if decided is not None and boosted is not None:
+            memory = replace(memory, attach_s=(*memory.attach_s, boosted - decided)[-ahead.KEPT :])
+        return replace(memory, cutoff_percent=cycle.cutoff_percent or memory.cutoff_percent)
     if cycle.failure is not None and cycle.failure.kind is FailureKind.CAPPED:
         return replace(memory, capped_boosts=memory.capped_boosts + 1)
     return memory
-
-
-def _attached(memory: Memory, cycle: Cycle) -> Memory:
-    decided, boosted = cycle.times.decided, cycle.times.boosted
-    if decided is not None and boosted is not None:
-        memory = replace(memory, attach_s=(*memory.attach_s, boosted - decided)[-ahead.KEPT :])
-    return replace(memory, cutoff_percent=cycle.cutoff_percent or memory.cutoff_percent)
 
 
 def released(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Memory:
@@ -121,9 +117,9 @@ def _with_lesson(memory: Memory, cycle: Cycle, policy: Policy) -> Memory:
     would make the cache too small for the boosts that are useful.
     """
     boost = memory.boost
-    is_lesson = boost.updates_learned_size and cycle.times.boosted is not None and not cycle.failure
-    is_lesson = is_lesson and cycle.trigger is not Trigger.ORPHAN
-    lesson = learning.lesson_of(cycle, boost.moved_bytes, policy) if is_lesson else None
+    teaches = boost.updates_learned_size and cycle.times.boosted is not None and not cycle.failure
+    teaches = teaches and cycle.trigger is not Trigger.ORPHAN
+    lesson = learning.lesson_of(cycle, boost.moved_bytes, policy) if teaches else None
     if lesson is None or (memory.lessons and not waste.was_useful(boost, cycle, policy)):
         return memory
     learned = learning.with_lesson(memory.lessons, lesson)

@@ -154,23 +154,6 @@ def boost_refusal(terms: Terms, found: Choice, written_bytes: float) -> str:
     )
 
 
-# --- closed forms ----------------------------------------------------------------------------------------
-
-
-def best_speed_by_product(terms: Terms, written_bytes: float) -> float:
-    """B* in MB/s for a tariff of MB/s x GB alone, in any amount, with d = b. 0: a cache is never worth its price."""
-    per_gb_mb_s = terms.tariff.per_gib_mb_s_hour / 3600 / GIB * 1000 * MB
-    held_s = written_bytes / MB / terms.backing_mb_s + terms.overhead_s
-    square = terms.waiting_per_s * 1000 * terms.cutoff / (per_gb_mb_s * held_s) - terms.backing_mb_s**2
-    return math.sqrt(max(0.0, square))
-
-
-def best_speed_additive(terms: Terms, written_bytes: float) -> float:
-    """B* in MB/s where bandwidth has its own price, with d = b; room, IOPS and what is included count as nothing."""
-    held_s = terms.tariff.billed_s(written_bytes / MB / terms.backing_mb_s + terms.overhead_s)
-    return math.sqrt(terms.waiting_per_s * written_bytes / MB / (terms.tariff.per_mb_s_hour / 3600 * held_s))
-
-
 def in_ratio(least_mb_s: float, most_mb_s: float) -> tuple[float, ...]:
     """Bandwidths between two bounds, both included, in steps of STEP_RATIO: for a cloud that sells any amount."""
     steps = math.floor(math.log(most_mb_s / least_mb_s) / math.log(STEP_RATIO) + 1e-9)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from elastio.core.model import VolumeSpec
 from elastio.strategy.tariff import Tariff
-from elastio.units import KIB, MB
+from elastio.units import KIB
 
 # A byte that a cache absorbs is written to it and read from it once more than without a cache. The write to the backing
 # volume is made either way.
@@ -78,15 +78,3 @@ def rebuy_price(terms: Terms, spec: VolumeSpec, app_mb_s: float, held_s: float) 
 def extra_requests(terms: Terms, absorbed_bytes: float) -> float:
     """How many requests a cache serves to absorb and flush so much; without it there were none of them."""
     return EXTRA_PASSES * absorbed_bytes / terms.request_bytes
-
-
-def room_share(terms: Terms, spec: VolumeSpec, app_mb_s: float, held_s: float) -> float:
-    """The share of boosts that must need the last MB of room for it to pay; above 1: room never pays.
-
-    A missing MB is written at b instead of B: v (1/b - 1/B). An MB of room takes 1/cutoff MB of volume, whose price is
-    what a larger volume of the same bandwidth costs more, for `held_s`.
-    """
-    more = VolumeSpec(spec.size_bytes + round(MB / terms.cutoff), spec.bandwidth_mb_s, spec.iops)
-    price = terms.tariff.cost(more, held_s) - terms.tariff.cost(spec, held_s)
-    missing = late_per_s(terms, app_mb_s) / terms.backing_mb_s
-    return price / missing if missing > 0 else float("inf")

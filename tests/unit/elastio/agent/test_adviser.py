@@ -10,11 +10,10 @@ from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import bursts, hindsight, money
 from elastio.strategy.bursts import LoadRun
-from elastio.strategy.hindsight import best_plan
 from elastio.strategy.market import Advice, Choice
 from elastio.strategy.memory import Memory
 from elastio.units import GIB
-from tests.simulated import MARKET, by_money
+from tests.simulated import MARKET, best_plan, by_money
 from tests.values import BOOSTED, POLICY, cycle, present, volume
 
 MONEY = by_money(POLICY)

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastio.core.model import VolumeSpec
-from elastio.strategy.hindsight import PastLoad, Pause, Plan, best_plan, candidates, gaps_s, plan_cost, supposed
+from elastio.strategy.hindsight import PastLoad, Pause, Plan, candidates, gaps_s, plan_cost, supposed
 from elastio.strategy.speed import Bounds, Offer, best_choice, in_ratio
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.strategy.worth import Terms
 from elastio.units import GB, GIB, MB
+from tests.simulated import best_plan
 from tests.values import present
 
 STEADILY = settings(deadline=None, derandomize=True, database=None, max_examples=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,6 @@ from elastio.strategy.speed import (
     Bounds,
     Offer,
     best_choice,
-    best_speed_additive,
-    best_speed_by_product,
     boost_refusal,
     choice,
     choices,
@@ -22,7 +21,7 @@ from elastio.strategy.speed import (
     slow_cost,
 )
 from elastio.strategy.tariff import Tariff, agbs_tariff
-from elastio.strategy.worth import Terms, late_per_s, rebuy_price, room_share
+from elastio.strategy.worth import Terms, late_per_s, rebuy_price
 from elastio.units import GB, GIB, MB, MIB
 from tests.values import present
 
@@ -35,6 +34,20 @@ FINE = Offer(in_ratio(10, 4000), size_step_bytes=1, least_bytes=1)
 SOLD = Offer(in_ratio(131, 2097))
 WRITTEN = st.integers(GB // 2, 100 * GB)
 VALUES = st.floats(0.01, 50)
+
+
+def best_speed_by_product(terms: Terms, written_bytes: float) -> float:
+    """B* in MB/s for a tariff of MB/s x GB alone, in any amount, with d = b. 0: a cache is never worth its price."""
+    per_gb_mb_s = terms.tariff.per_gib_mb_s_hour / 3600 / GIB * 1000 * MB
+    held_s = written_bytes / MB / terms.backing_mb_s + terms.overhead_s
+    square = terms.waiting_per_s * 1000 * terms.cutoff / (per_gb_mb_s * held_s) - terms.backing_mb_s**2
+    return math.sqrt(max(0.0, square))
+
+
+def best_speed_additive(terms: Terms, written_bytes: float) -> float:
+    """B* in MB/s where bandwidth has its own price, with d = b; room, IOPS and what is included count as nothing."""
+    held_s = terms.tariff.billed_s(written_bytes / MB / terms.backing_mb_s + terms.overhead_s)
+    return math.sqrt(terms.waiting_per_s * written_bytes / MB / (terms.tariff.per_mb_s_hour / 3600 * held_s))
 
 
 @STEADILY
@@ -128,10 +141,3 @@ def test_buying_again_costs_the_late_seconds_and_what_is_billed_for_nothing() ->
     assert late == pytest.approx(0.8 / 3600 * 0.75 * 6)
     assert rebuy_price(terms, spec, 524, 100) == pytest.approx(late + 10 * per_s + 0.001)
     assert rebuy_price(terms, spec, 524, 25) == pytest.approx(late + 45 * per_s + 0.001), "billed for a minute"
-
-
-def test_room_pays_for_rare_bursts_where_size_is_cheap() -> None:
-    spec = present(SOLD.spec(6 * GIB, 524))
-    assert room_share(MACHINE, spec, 524, 60) < 0.01
-    assert room_share(replace(MACHINE, waiting_per_s=1e-9), spec, 524, 60) > 1
-    assert room_share(MACHINE, spec, 131, 60) == float("inf"), "a cache that is no faster"

@@ -94,6 +94,13 @@ def test_the_longest_stretch_of_load_counts_and_not_their_sum() -> None:
     assert watched(8, 8, 8, 0, 8, 8).longest_s == 3
 
 
+def test_what_is_known_of_a_boost_ends_with_its_cycle() -> None:
+    over_now = changed(state(Phase.IDLE), moved_bytes=MB, chance_until=NOW + 9, updates_learned_size=False)
+    assert decide(over_now, seen(host(backing())), POLICY).state.memory.boost == Boost()
+    running = changed(served(), moved_bytes=MB)
+    assert decide(running, seen(host(backing())), POLICY).state.memory.boost.moved_bytes == MB
+
+
 # --- what is remembered ----------------------------------------------------------------------------------------
 
 
