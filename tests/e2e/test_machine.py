@@ -143,6 +143,20 @@ def test_the_guest_reaches_the_loopback_of_its_host(vm: Machine) -> None:
     assert vm.agent.read_file("/run/heard") == b"hello\n"
 
 
+def test_a_pulled_disk_fails_the_writes_in_flight(vm: Machine, hot_disk: Path) -> None:
+    vm.plug(HOT_DISK, hot_disk, bytes_per_second=4 * MB)
+    device = device_of(vm.agent, HOT_DISK)
+    write = f"dd if=/dev/zero of={device} bs=1M oflag=direct 2> /run/dd.log"
+    shell(vm, f"systemd-run --unit=writer --service-type=exec sh -c '{write}'")
+    writes = f"awk '{{print $5}}' /sys/block/{device.removeprefix('/dev/')}/stat"
+    shell(vm, f"for i in $(seq 300); do [ $({writes}) -gt 0 ] && exit 0; sleep 0.1; done; exit 1")
+    vm.pull(HOT_DISK, UNPLUG_S)
+    assert HOT_DISK not in vm.disks()
+    shell(vm, "while systemctl -q is-active writer; do sleep 0.1; done")
+    # EIO, or ENOSPC if the kernel has set the size to 0 by then.
+    assert "error writing" in vm.agent.read_file("/run/dd.log").decode()
+
+
 def test_what_a_port_takes_is_in_its_file_after_a_power_cut(vm: Machine, folder: Path) -> None:
     for line in ("one", "two"):
         shell(vm, f"echo {line} > /dev/virtio-ports/{PORT}")
@@ -176,17 +190,3 @@ def test_synced_data_survives_a_power_cut(vm: Machine, hot_disk: Path) -> None:
     assert shell(vm, "cat /mnt/file") == "kept"
     assert vm.shutdown(COMMAND_S) is True
     assert not vm.alive
-
-
-def test_a_pulled_disk_fails_the_writes_in_flight(vm: Machine, hot_disk: Path) -> None:
-    vm.plug(HOT_DISK, hot_disk, bytes_per_second=4 * MB)
-    device = device_of(vm.agent, HOT_DISK)
-    write = f"dd if=/dev/zero of={device} bs=1M oflag=direct 2> /run/dd.log"
-    shell(vm, f"systemd-run --unit=writer --service-type=exec sh -c '{write}'")
-    writes = f"awk '{{print $5}}' /sys/block/{device.removeprefix('/dev/')}/stat"
-    shell(vm, f"for i in $(seq 300); do [ $({writes}) -gt 0 ] && exit 0; sleep 0.1; done; exit 1")
-    vm.pull(HOT_DISK, UNPLUG_S)
-    assert HOT_DISK not in vm.disks()
-    shell(vm, "while systemctl -q is-active writer; do sleep 0.1; done")
-    # EIO, or ENOSPC if the kernel has set the size to 0 by then.
-    assert "error writing" in vm.agent.read_file("/run/dd.log").decode()
