@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def runs_programs() -> None:
     """For fixtures that run programs: a test that uses one may run them too."""
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A directory in memory where there is a filesystem for that: what rewrites many files waits for the disk else."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        yield Path(folder)
 
 
 @pytest.hookimpl(wrapper=True)
