@@ -162,10 +162,15 @@ class CacheMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many requests may be in flight to the backing disk and to the cache's disk, for each hardware queue."""
+    """How many requests may be in flight to the backing disk and to the cache's disk, for each hardware queue.
+
+    And how large each may be, in KiB; None: as large as without a latency target.
+    """
 
     backing: int
     cache: int | None = None
+    backing_kb: int | None = None
+    cache_kb: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,11 @@ class SharePlan:
     reserve: tuple[Reserved, ...] = ()
     latency: tuple[LatencyTarget, ...] = ()
 
+    @property
+    def least_target_s(self) -> float | None:
+        """The least latency target; None: there is none."""
+        return min((each.ms / 1000 for each in self.latency), default=None)
+
     def target_s(self, group: str) -> float | None:
         """The latency target of a cgroup; None: it has none."""
         return min((each.ms / 1000 for each in self.latency if is_named(group, each.group)), default=None)

@@ -2,7 +2,8 @@
 
 Theory of operation. A limit in a cgroup outlives the process that wrote it, and a machine has hundreds of cgroups, so
 nobody searches them. A record below /run names every cgroup before its first limit is written: `NAME.shares`, with the
-capacity that is shared, the process that shares it, the device, and a cgroup on each line. It is there exactly while
+capacity that is shared, the process that shares it with the least latency target, if there is one, the device, and a
+cgroup on each line. It is there exactly while
 shares are in force. Who takes limits back (the host worker, its guard, the next agent, `elastio free`) lifts those
 that the record names, and removes it; without a record nothing is listed or written. A worker that finds its record
 gone lifts what it wrote.
@@ -17,9 +18,10 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastio import whole_file
+from elastio.core.shares import SharePlan
 from elastio.errors import HostError
 from elastio.host.io_max import CGROUPS, FREE, limits_of
 from elastio.host.limit_claims import DIRECTORY
@@ -37,13 +39,15 @@ SHARED = re.compile(r"rbps=(\d+)222 wbps=(\d+)222 riops=max wiops=max")
 class Record:
     """The capacity that is shared, and the cgroups that may have a limit on the device `number` (MAJOR:MINOR).
 
-    `process` is the one that shares it: its ID, and when it started, because the kernel gives IDs again.
+    `process` is the one that shares it: its ID, and when it started, because the kernel gives IDs again. `target_s` is
+    the least latency target; None: there is none.
     """
 
     capacity_mb_s: float
     number: str
     groups: tuple[str, ...]
     process: tuple[int, str]
+    target_s: float | None = None
 
 
 def is_share(limits: str | None) -> bool:
@@ -78,10 +82,12 @@ def _write(sysfs: Sysfs, group: str, limit: str) -> None:
             raise
 
 
-def record(sysfs: Sysfs, capacity_mb_s: float, number: str, groups: Collection[str]) -> None:
+def record(sysfs: Sysfs, plan: SharePlan, number: str, groups: Collection[str]) -> None:
     """Replace the record by one of this process. Raises HostError if it cannot be written: then set no limit."""
     path = sysfs.path(DIRECTORY) / f"{sysfs.owner}{SUFFIX}"
-    lines = (str(capacity_mb_s), f"{os.getpid()} {_started(sysfs, os.getpid())}", number, *sorted(groups))
+    target = "" if plan.least_target_s is None else f" {plan.least_target_s}"
+    process = f"{os.getpid()} {_started(sysfs, os.getpid())}{target}"
+    lines = (str(plan.capacity_mb_s), process, number, *sorted(groups))
     try:
         whole_file.replace(path, "".join(f"{line}\n" for line in lines).encode())
     except OSError as error:
@@ -94,19 +100,21 @@ def recorded(sysfs: Sysfs) -> Record | None:
     lines = sysfs.read_or(f"{DIRECTORY}/{sysfs.owner}{SUFFIX}", "").splitlines()
     try:
         capacity, process, number, *groups = lines
-        process_id, _, started = process.partition(" ")
-        return Record(float(capacity), number, tuple(groups), (int(process_id), started))
+        process_id, started, *target = process.split(" ")
+        target_s = float(target[0]) if target else None
+        return Record(float(capacity), number, tuple(groups), (int(process_id), started), target_s)
     except ValueError:
         return None
 
 
-def shared_mb_s(sysfs: Sysfs) -> float | None:
-    """The capacity that is shared; 0 where the process that shared it has died and limits may be left; None: none."""
+def in_force(sysfs: Sysfs) -> Record | None:
+    """The record, with no capacity where the process that shared it has died and limits may be left; None: none."""
     found = recorded(sysfs)
     if found is None:
         return None
     process, started = found.process
-    return found.capacity_mb_s if started and _started(sysfs, process) == started else 0.0
+    is_alive = started and _started(sysfs, process) == started
+    return found if is_alive else replace(found, capacity_mb_s=0.0, target_s=None)
 
 
 def is_shared_here(sysfs: Sysfs) -> bool:

@@ -85,7 +85,7 @@ class Sharer:
             share_limits.release_shares(self._sysfs)  # those of a process that was killed together with its guard
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):
-            share_limits.record(self._sysfs, plan.capacity_mb_s, numbers[0], self._limited)
+            share_limits.record(self._sysfs, plan, numbers[0], self._limited)
         if not self.is_sharing:
             self._moved, self._division, self._turned_at = {}, Division(), self._seconds()
         self._finished = finished(self._sysfs, adaptive)
@@ -184,7 +184,7 @@ class Sharer:
     def _write(self, plan: SharePlan, limit_mb_s: dict[str, float]) -> None:
         if not limit_mb_s.keys() <= self._limited:
             self._limited |= limit_mb_s.keys()
-            share_limits.record(self._sysfs, plan.capacity_mb_s, self._number, self._limited)
+            share_limits.record(self._sysfs, plan, self._number, self._limited)
         for group, mb_s in limit_mb_s.items():
             share_limits.put(self._sysfs, group, self._number, mb_s * self._mixes[group].larger)
 

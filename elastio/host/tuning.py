@@ -17,13 +17,11 @@ Theory of operation. What is set and why, all measured on Linux 6.1 and 6.12:
 from __future__ import annotations
 
 from elastio.core.model import Depth
-from elastio.host.depth import initial
+from elastio.host.depth import BACKING_REQUEST_KB, CACHE_REQUEST_KB, initial
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import MB, SECTOR
 
 SCHEDULER = "mq-deadline"
-BACKING_REQUEST_KB = 128
-CACHE_REQUEST_KB = 512
 IO_ERROR_LIMIT = 2147483647
 FULL_RATE = 1_000_000_000  # sectors/s; more overflows the kernel's 32-bit clamp
 FLUSH_PERCENT = 10  # with any target above 0 the flush has normal I/O class; the minimum rate does the rest
@@ -73,7 +71,8 @@ def _is_set_tuned(sysfs: Sysfs, cache_set: str) -> bool:
 
 def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None, depth: Depth | None = None) -> None:
     """Put every setting in force; each is written only if it differs. `depth` None: as it is."""
-    tune_queue(sysfs, disk, depth.backing if depth else None, BACKING_REQUEST_KB)
+    request_kb = (depth.backing_kb if depth else None) or BACKING_REQUEST_KB
+    tune_queue(sysfs, disk, depth.backing if depth else None, request_kb)
     if parse_size(sysfs.read(f"{directory}/sequential_cutoff")) != 0:
         sysfs.write(f"{directory}/sequential_cutoff", 0)
     sysfs.ensure(f"{directory}/io_error_limit", IO_ERROR_LIMIT)
@@ -86,7 +85,8 @@ def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None, depth: 
     # Last, after the attach: a change of the scheduler takes one or two tenths of a second.
     cache = cache_disk(sysfs, cache_set)
     if cache is not None:
-        tune_queue(sysfs, cache, depth.cache if depth else None, CACHE_REQUEST_KB)
+        request_kb = (depth.cache_kb if depth else None) or CACHE_REQUEST_KB
+        tune_queue(sysfs, cache, depth.cache if depth else None, request_kb)
 
 
 def tune_queue(sysfs: Sysfs, disk: str, requests: int | None, request_kb: int) -> None:

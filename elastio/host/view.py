@@ -28,7 +28,7 @@ from elastio.host import (
     usage,
     write_through_counter,
 )
-from elastio.host.depth import SLOWEST_MB_S, Depths
+from elastio.host.depth import SLOWEST_MB_S, Depths, Prompt
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import SECTOR
 
@@ -156,7 +156,10 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> Bac
     available = sysfs.read_or(f"{SETS}/{cache_set}/cache_available_percent", "") if cache_set else ""
     full_speed, limit = tuning.read_flush(sysfs, directory)
     may_be_limited = full_speed or seen.may_be_limited or (seen.is_disk_awaited and not cache_set)
-    depth = seen.depths.change(sysfs, backing.disk, tuning.cache_disk(sysfs, cache_set) if cache_set else None, now)
+    shared = share_limits.in_force(sysfs)
+    prompt = Prompt(shared.target_s, shared.capacity_mb_s) if shared and shared.target_s else None
+    disk = tuning.cache_disk(sysfs, cache_set) if cache_set else None
+    depth = seen.depths.change(sysfs, backing.disk, disk, now, prompt)
     cutoff = sysfs.read_or(f"{SETS}/{cache_set}/internal/cutoff_writeback", "") if cache_set else ""
     return BackingView(
         running=sysfs.read(f"{directory}/running") == "1",
@@ -177,7 +180,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> Bac
         disk_name=backing.disk,
         disk_serial=blockdev.serial_of(sysfs, backing.disk),
         overflow_bytes=write_through_counter.read(sysfs),
-        shared_mb_s=share_limits.shared_mb_s(sysfs),
+        shared_mb_s=shared.capacity_mb_s if shared else None,
         superblock_set=None if cache_set or state == CacheState.NO_CACHE else _superblock_set(backing),
         has_tombstone=recompose.has_tombstone(sysfs, backing.device),
     )

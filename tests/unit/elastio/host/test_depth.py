@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastio.core.lending import LatencyTarget
 from elastio.core.model import Depth
+from elastio.core.shares import SharePlan
 from elastio.errors import HostError
-from elastio.host.depth import FEWER_S, MOST_PER_QUEUE, WAIT_S, Depths, changed, per_queue
+from elastio.host.depth import (
+    FEWER_S,
+    KEPT_S,
+    LEAST_KB,
+    MOST_PER_QUEUE,
+    PROMPT_FEWER_S,
+    WAIT_S,
+    Depths,
+    Prompt,
+    changed,
+    per_queue,
+)
+from elastio.host.limit_claims import DIRECTORY
+from elastio.host.share_limits import record
+from elastio.host.tuning import tune
+from elastio.host.view import scan
 from elastio.units import MIB, SECTOR
-from tests.fixtures.sysfs_tree import Tree
+from tests.fixtures.sysfs_tree import BACKING_UUID, SET_UUID, Tree
 
 DISK = "vdb"
 CAP_MB_S, LARGE_KIB = 125.0, 128
@@ -126,6 +145,92 @@ def test_only_a_change_is_named(watched: Watched) -> None:
     assert watched.depths.change(kernel, DISK, None, watched.now) == Depth(8, None)
     kernel.lay(f"sys/block/{DISK}/queue/nr_requests", 8)
     assert watched.depths.change(kernel, DISK, None, watched.now) is None
+
+
+class Prompted(Watched):
+    """While a cgroup has a latency target of so many ms; None: none has."""
+
+    def __init__(self, tree: Tree, target_ms: float | None, mb_s: float = CAP_MB_S) -> None:
+        super().__init__(tree)
+        self.depths, self.mb_s, self.target_ms = Depths(mb_s), mb_s, target_ms
+
+    def scan(self) -> int:
+        prompt = None if self.target_ms is None else Prompt(self.target_ms / 1000, self.mb_s)
+        found = self.depths.needed(self.tree.kernel, DISK, None, self.now, prompt)
+        self.tree.kernel.lay(f"sys/block/{DISK}/queue/nr_requests", found.backing)
+        self.tree.kernel.lay(f"sys/block/{DISK}/queue/max_sectors_kb", found.backing_kb or LARGE_KIB)
+        return found.backing
+
+    @property
+    def request_kb(self) -> int:
+        return int(self.tree.kernel.read(f"sys/block/{DISK}/queue/max_sectors_kb"))
+
+
+@pytest.mark.parametrize(
+    ("mb_s", "target_ms", "request_kb"),
+    [(16.5, 20.0, 32), (16.5, 100.0, 64), (16.5, 0.01, 32), (125.0, 20.0, 128), (125.0, 10.0, 64), (1000.0, 1.0, 128)],
+)
+def test_requests_are_so_large_that_the_least_number_takes_half_of_a_latency_target(
+    tree: Tree, mb_s: float, target_ms: float, request_kb: int
+) -> None:
+    prompted = Prompted(tree, target_ms, mb_s)
+    prompted.scan()
+    assert prompted.request_kb == request_kb
+    prompted.scan()
+    assert prompted.request_kb == request_kb, "and stay so"
+
+
+def test_they_are_large_again_some_time_after_nobody_has_a_target_any_more(tree: Tree) -> None:
+    prompted = Prompted(tree, 20.0, 16.5)
+    prompted.scan()
+    prompted.target_ms = None
+    prompted.after(int(KEPT_S) - 1, 0)
+    assert prompted.request_kb == LEAST_KB, "shares begin again with each change of the device"
+    prompted.after(2, 0)
+    assert prompted.request_kb == LARGE_KIB
+
+
+def test_a_capacity_that_changes_little_changes_no_request(tree: Tree) -> None:
+    prompted, sizes = Prompted(tree, 40.0, 16.5), set()
+    prompted.scan()
+    for mb_s in (16.5, 13.0, 16.5, 20.0, 30.0, 16.5):
+        prompted.depths._backing_mb_s = mb_s
+        prompted.after(1, 0)
+        sizes.add(prompted.request_kb)
+    assert sizes == {32}
+
+
+def test_a_disk_that_takes_no_large_requests_keeps_its_own_bound(tree: Tree) -> None:
+    kernel, watched = tree.kernel, Watched(tree)
+    for most_kb in (64, 124):
+        kernel.lay(f"sys/block/{DISK}/queue/max_hw_sectors_kb", most_kb)
+        kernel.lay(f"sys/block/{DISK}/queue/max_sectors_kb", most_kb)
+        for prompt in (None, Prompt(1.0, CAP_MB_S)):
+            assert watched.depths.needed(kernel, DISK, None, watched.now, prompt) == Depth(8)
+
+
+def test_requests_are_smaller_while_shares_with_a_latency_target_are_in_force(tree: Tree) -> None:
+    def found() -> Depth | None:
+        view = scan(tree.kernel, BACKING_UUID, (), now=1.0, boot_id="b").backing
+        return view.depth if view else None
+
+    tree.kernel.path(DIRECTORY).mkdir(parents=True, exist_ok=True)
+    tree.kernel.lay(f"proc/{os.getpid()}/stat", "1 (a) S" + " 0" * 18 + " 4711 0")
+    tree.attached()
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    record(tree.kernel, SharePlan(16.0), "252:0", ())
+    assert found() is None
+    record(tree.kernel, SharePlan(30.0, latency=(LatencyTarget("db", 20.0),)), "252:0", ())
+    # Of 10 MB/s, as of a backing volume of which nothing is known, and of what is shared.
+    assert found() == Depth(8, 8, 32, 32)
+    record(tree.kernel, SharePlan(60.0, latency=(LatencyTarget("db", 20.0),)), "252:0", ())
+    assert found() == Depth(8, 8, 32, 64)
+
+
+def test_with_a_target_what_small_requests_needed_does_not_stay_long(tree: Tree) -> None:
+    prompted = Prompted(tree, 20.0, 16.5)
+    assert prompted.after(2, 4000) == 40, "what completes in half of the target"
+    assert prompted.after(int(PROMPT_FEWER_S) + 1, 500) == 8
 
 
 def test_a_disk_that_is_gone_is_an_error(watched: Watched) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,11 @@ def limits(tree: Tree) -> dict[str, float]:
     groups = (DB, ETL, "system.slice", "user.slice")
     shown = {group: limits_of(tree.kernel, group).get(NUMBER) for group in groups}
     return {group: round(mb_s) for group, line in shown.items() if (mb_s := share_limits.share_mb_s(line)) is not None}
+
+
+def shared_mb_s(tree: Tree) -> float | None:
+    found = share_limits.in_force(tree.kernel)
+    return found.capacity_mb_s if found else None
 
 
 def io_max(tree: Tree, group: str) -> str:
@@ -249,7 +255,7 @@ def test_what_a_process_left_that_died_with_its_guard_shows_and_is_lifted(
     tree: Tree, device: SharedDevice, sharer: Sharer, watch: Guard
 ) -> None:
     share(device, sharer)
-    assert share_limits.shared_mb_s(tree.kernel) == 0.0  # the tree has no process of this ID
+    assert shared_mb_s(tree) == 0.0  # the tree has no process of this ID
     later = Sharer(tree.kernel, watch, device.now)
     later.begin(PLAN, "bcache0")
     assert limits(tree) == {}
@@ -260,10 +266,16 @@ def test_a_process_that_only_has_the_id_of_the_one_that_shared_does_not_share(
 ) -> None:
     stat = f"proc/{os.getpid()}/stat"
     tree.kernel.lay(stat, "1 (a (b) S" + " 0" * 18 + " 4711 0")
-    share(device, sharer)
-    assert share_limits.shared_mb_s(tree.kernel) == PLAN.capacity_mb_s
+    targets = (LatencyTarget("db", 50.0), LatencyTarget("etl", 20.0))
+    share(device, sharer, replace(PLAN, latency=targets))
+    found = share_limits.in_force(tree.kernel)
+    assert found is not None
+    assert (found.capacity_mb_s, found.target_s) == (PLAN.capacity_mb_s, 0.02)
     tree.kernel.lay(stat, "1 (a (b) S" + " 0" * 18 + " 4712 0")
-    assert share_limits.shared_mb_s(tree.kernel) == 0.0
+    found = share_limits.in_force(tree.kernel)
+    assert found is not None
+    assert (found.capacity_mb_s, found.target_s) == (0.0, None)
+    assert found.groups, "whose limits are to be lifted"
 
 
 def test_nothing_is_written_once_another_process_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:

@@ -39,6 +39,17 @@ def test_the_depth_that_a_load_needs_is_put_in_force_on_both_disks(tree: Tree) -
     assert depths(tree) == ("8", "128"), "a change of the scheduler allows more than any load needs"
 
 
+def test_requests_are_as_large_as_the_depth_says(tree: Tree) -> None:
+    def sizes() -> list[str]:
+        return [tree.kernel.read(f"sys/block/{disk}/queue/max_sectors_kb") for disk in ("vdb", "vdc")]
+
+    tree.attached()
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID, Depth(8, 8, 32, 64))
+    assert sizes() == ["32", "64"]
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID, Depth(8, 8))
+    assert sizes() == ["128", "512"]
+
+
 def test_without_a_cache_the_device_is_made_ready_for_one(tree: Tree) -> None:
     """One superblock write less when the cache comes, and no sleeping flush thread."""
     tune(tree.kernel, tree.directory, "vdb", None)
