@@ -15,8 +15,8 @@ from elastio_testbed.bars_report import to_text
 from elastio_testbed.console import click_errors, progress
 from elastio_testbed.files import require_writable, write_json
 
-TWO_TO_ONE, SLO, MONTAGE = "two-to-one", "slo", "montage"
-WITH_BARS = (TWO_TO_ONE, SLO, MONTAGE)
+TWO_TO_ONE, SLO, PGBENCH, MONTAGE = "two-to-one", "slo", "pgbench", "montage"
+WITH_BARS = (TWO_TO_ONE, SLO, PGBENCH, MONTAGE)
 # The options of `run` that these experiments take.
 TAKEN = {"experiment", "scale", "bandwidth", "suite", "json_path"}
 
@@ -30,14 +30,15 @@ def run_with_bars(
         require_writable(json_path)
     from elastio_testbed.montage.experiment import montage_result  # noqa: PLC0415  moto takes a second
     from elastio_testbed.sharing.experiment import two_to_one_result  # noqa: PLC0415
+    from elastio_testbed.sharing.pgbench_experiment import pgbench_result  # noqa: PLC0415
     from elastio_testbed.sharing.slo_experiment import slo_result  # noqa: PLC0415
 
     def keep(document: Mapping[str, Any]) -> None:
         write_json(json_path, document)
 
-    result = {TWO_TO_ONE: two_to_one_result, SLO: slo_result, MONTAGE: montage_result}[experiment]
+    results = {TWO_TO_ONE: two_to_one_result, SLO: slo_result, PGBENCH: pgbench_result, MONTAGE: montage_result}
     with click_errors():
-        document = result(Asked(scale or 1.0, bandwidth, suite), keep, progress())
+        document = results[experiment](Asked(scale or 1.0, bandwidth, suite), keep, progress())
     click.echo(to_text(document))
     if not all(bar["is_met"] for bar in document["bars"]):
         sys.exit(1)

@@ -7,13 +7,14 @@ from typing import Any
 
 from elastio_testbed.markdown import to_markdown
 from elastio_testbed.montage.report import bandwidths
+from elastio_testbed.sharing.pgbench import transactions
 from elastio_testbed.sharing.report import throughputs
 from elastio_testbed.sharing.slo_report import latencies
 from elastio_testbed.tables import Table
 
 Document = Mapping[str, Any]
 DASH = "-"
-TABLES = {"two-to-one": throughputs, "slo": latencies, "montage": bandwidths}
+TABLES = {"two-to-one": throughputs, "slo": latencies, "pgbench": transactions, "montage": bandwidths}
 
 
 def has_bars(document: Document) -> bool:

@@ -119,8 +119,8 @@ def run_command(
 ) -> None:
     """Run EXPERIMENT with one or all storage set-ups and compare them. Files are written after every repetition.
 
-    `two-to-one` and `slo` compare controls of one set-up instead, and `montage` bandwidths of a volume; of the options
-    they take those of the guest, --scale, --bandwidth and --json.
+    `two-to-one`, `slo` and `pgbench` compare controls of one set-up instead, and `montage` bandwidths of a volume; they
+    take the options of the guest, --scale, --bandwidth and --json.
     """
     if experiment in WITH_BARS:
         run_with_bars(experiment, scale, options["bandwidth"], options["suite"], json_path)

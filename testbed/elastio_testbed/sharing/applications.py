@@ -244,13 +244,18 @@ def _report(service: Service) -> str:
 
 @contextmanager
 def applications(image: GuestImage, bandwidth: float, seed: int) -> Iterator[Applications]:
-    """A guest with an agent, a slow volume, and nothing that uses it yet."""
-    scaled = Scaled(VOLUMES, TIME, bandwidth)
+    """A guest with an agent, a slow volume, and nothing that uses it yet but the files of the applications."""
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=TIME, bandwidth=bandwidth, seed=seed)
-    options = {"sample_interval_s": 1.0, "memory_mib": SMALL_MIB}
-    with running_guest(plan, Setup.ADAPTIVE, image, scaled, **options) as (guest, endpoint):
+    with started(image, plan, Scaled(VOLUMES, TIME, bandwidth)) as found:
         program = resources.files("elastio_testbed.guest").joinpath("beside.py").read_bytes()
-        guest.vm.agent.write_file(f"{PROGRAMS}/beside.py", program)
-        found = Applications(guest, endpoint)
+        found.guest.vm.agent.write_file(f"{PROGRAMS}/beside.py", program)
         found.prepare()
         yield found
+
+
+@contextmanager
+def started(image: GuestImage, plan: Plan, scaled: Scaled) -> Iterator[Applications]:
+    """The same without these files."""
+    options = {"sample_interval_s": 1.0, "memory_mib": SMALL_MIB}
+    with running_guest(plan, Setup.ADAPTIVE, image, scaled, **options) as (guest, endpoint):
+        yield Applications(guest, endpoint)
