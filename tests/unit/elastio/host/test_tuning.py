@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from elastio.core.model import Depth
-from elastio.host.tuning import CACHE_REQUEST_KB, tune, tune_queue
+from elastio.host.depth import CACHE_REQUEST_KB
+from elastio.host.tuning import tune, tune_queue
 from tests.fixtures.sysfs_tree import SET_UUID, Tree
 
 
