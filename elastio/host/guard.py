@@ -146,6 +146,11 @@ class Guard:
             self._end = None
             os.waitpid(self.process, 0)
 
+    def close(self) -> None:
+        """End the guard, and what this process keeps for it. Nothing can be held back afterwards."""
+        self.dismiss()
+        self.removers.close()
+
     def _order(self, make: Callable[[], _Order]) -> None:
         """The guard watches. One that does not answer, or has ended, is replaced, and the order's time begins again."""
         if self._end is None or not self._is_acknowledged(self._end, make()):

@@ -25,6 +25,10 @@ class LimitRemovers:
         self._pipe, writer = os.pipe()
         os.close(writer)
 
+    def close(self) -> None:
+        """Nobody joins any more."""
+        os.close(self._pipe)
+
     @contextmanager
     def joined(self) -> Iterator[int]:
         """A descriptor with the lock: whoever is forked inside has it until it ends, or closes the descriptor.

@@ -9,6 +9,9 @@ last write has ended. Whoever finds the device suspended takes that lock, reads 
 the table that this asks for, and resumes: the guard of the process, which also kills one that hangs; `elastio free`,
 before the agent starts and after it has ended; the unit that composes the volume; and the next change. Whoever cannot
 read the sector does not resume: requests wait, and nothing is lost.
+
+Nothing of bcache is read meanwhile. Its files take its global lock, whose owner may be waiting for a write to the
+suspended device.
 """
 
 from __future__ import annotations
@@ -64,7 +67,6 @@ def remove_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
         at = parts.head.content_sector * SECTOR + superblock.OFFSET
         if not superblock.is_without_cache(pair.on_head.read(at)):
             raise DeviceBusyError(f"{device} has a cache: its tombstone stays", code="tombstone.cache")
-        _require_no_cache(sysfs, device)
         pair.remove()
 
 
@@ -81,15 +83,17 @@ def _moving(sysfs: Sysfs, device: str, wait: Wait) -> Iterator[tuple[Parts, Pair
         raise NotOursError(f"{device} is no adopted volume: nothing was changed", code="tombstone.none")
     name = composed.mapped_name(sysfs, device)
     guard = Guard(partial(mend, sysfs, name))
-    with composed.locked(sysfs, wait, LOCK_S):
-        _settle(sysfs, name)
-        parts = composed.parts(sysfs, device)
-        with Pair.opened(sysfs, parts.head, parts.volume_device, parts.head_device) as pair, guard.holding():
-            try:
-                yield parts, pair
-            finally:
-                _resume(sysfs, parts, pair.volume)
-    guard.dismiss()
+    try:
+        with composed.locked(sysfs, wait, LOCK_S):
+            _settle(sysfs, name)
+            parts = composed.parts(sysfs, device)
+            with Pair.opened(sysfs, parts.head, parts.volume_device, parts.head_device) as pair, guard.holding():
+                try:
+                    yield parts, pair
+                finally:
+                    _resume(sysfs, parts, pair.volume)
+    finally:
+        guard.close()  # after the lock, which it needs if the device is still suspended
 
 
 def mend(sysfs: Sysfs, name: str) -> bool:

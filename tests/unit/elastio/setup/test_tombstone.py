@@ -131,6 +131,16 @@ def test_what_the_filesystem_writes_meanwhile_is_on_the_volume_afterwards(machin
     assert shown(machine) == expected, "the saved block of the time before is not shown"
 
 
+def test_nothing_of_a_change_stays_open(machine: AdoptMachine) -> None:
+    """Neither descriptors nor processes: an agent boosts for years."""
+    write(machine)
+    before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for _ in range(3):
+        remove(machine)
+        write(machine)
+    assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
 def test_a_device_that_is_not_composed_has_no_tombstone(machine: AdoptMachine) -> None:
     assert recompose.has_tombstone(machine.sysfs, "vdb") is None
     for work in WORK.values():
@@ -140,6 +150,27 @@ def test_a_device_that_is_not_composed_has_no_tombstone(machine: AdoptMachine) -
         with refused(NotOursError, "tombstone.none"):
             work(machine)
     assert machine.volume == machine.before
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_nothing_of_bcache_is_read_while_requests_wait(
+    machine: AdoptMachine, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock may be held by somebody who waits for a request."""
+    if work == "remove":
+        write(machine)
+    read, suspended = machine.sysfs._text, []
+
+    def watched(path: str) -> str:
+        if "/bcache/" in path or "fs/bcache" in path:
+            assert not machine.sysfs.is_suspended(name_), path
+            suspended.append(path)
+        return read(path)
+
+    name_ = name(machine)
+    monkeypatch.setattr(machine.sysfs, "_text", watched)
+    WORK[work](machine)
+    assert bool(suspended) == (work == "remove")
 
 
 @pytest.mark.parametrize("file", ["state", "cache"])
