@@ -26,6 +26,7 @@ from elastio_testbed.scratch import scratch_folder
 CASES = (("disk", "ext4"), ("disk", "xfs"), ("partition", "ext4"), ("lv", "ext4"))
 FILES = "/usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base"
 SUMS = f"cd {DATA} && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum"
+FORGET = "echo 3 > /proc/sys/vm/drop_caches"
 OUTAGE = "/run/outage"
 CHECK = {"ext4": "e2fsck -fn", "xfs": "xfs_repair -n"}
 # What is written while the cache is attached.
@@ -82,9 +83,7 @@ class Adoption:
         """Everything after `prepare`."""
         self._end_outage()
         self._compare()
-        self.guest.vm.set_limit(self.guest.serial, None)
-        self.shell(f"D=$(findmnt -no SOURCE {DATA}); umount {DATA} && cmp $D $V && mount {DATA}")
-        self.guest.vm.set_limit(self.guest.serial, self.guest.cap_bytes_s)
+        self._compare_images()
         self.shell("elastio boost --wait")
         self._look()
         self.shell(f"dd if=/dev/urandom of={DATA}/new bs=1M count={NEW_MIB} conv=fsync status=none")
@@ -109,7 +108,14 @@ class Adoption:
         self._compare()
 
     def _compare(self) -> None:
-        self.is_equal &= self.shell(f"echo 3 > /proc/sys/vm/drop_caches; {SUMS}") == self._sums
+        self.is_equal &= self.shell(f"{FORGET}; {SUMS}") == self._sums
+
+    def _compare_images(self) -> None:
+        """Without a boost, which to read so much would begin, and past what anybody has read before."""
+        self.guest.vm.set_limit(self.guest.serial, None)
+        self.shell(f"elastio pause; D=$(findmnt -no SOURCE {DATA}); umount {DATA} && {FORGET} && cmp $D $V")
+        self.shell(f"mount {DATA}; elastio resume")
+        self.guest.vm.set_limit(self.guest.serial, self.guest.cap_bytes_s)
 
     def _has_filesystem(self) -> bool:
         return self.guest.vm.agent.run(["blkid", "-p", self.guest.volume()], timeout_s=60).returncode == 0
