@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ PROGRAM_EVENTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", 
 PEER_EVENTS = {"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"}
 NAME_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname"}
 GOLDEN = Path(__file__).parent / "golden"
+MEMORY, ROOM_BYTES = "/dev/shm", 1 << 30
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -100,10 +102,19 @@ def runs_programs() -> None:
     """For fixtures that run programs: a test that uses one may run them too."""
 
 
+def memory() -> str | None:
+    """A filesystem in memory with room, on which programs may be run; None: there is none."""
+    with suppress(OSError):
+        found = os.statvfs(MEMORY)
+        if not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= ROOM_BYTES:
+            return MEMORY
+    return None
+
+
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A directory in memory where there is a filesystem for that: what rewrites many files waits for the disk else."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+    """A directory in memory if there is room: what rewrites many files waits for the disk else."""
+    with tempfile.TemporaryDirectory(dir=memory()) as folder:
         yield Path(folder)
 
 

@@ -161,8 +161,8 @@ def staged(mb_s: float, times: int = 6) -> tuple[Stretch, ...]:
 
 
 @pytest.fixture
-def machine(in_memory: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
-    root = in_memory / "root"
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+    root = tmp_path / "root"
     root.mkdir()
     monkeypatch.chdir(root)
 

@@ -1,0 +1,19 @@
+"""Directories of unit tests are in memory: thousands of small files, and databases, wait for the disk else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+# They come first, so that no processor waits for one of them at the end.
+LONGEST = ("tests/unit/pages/", "tests/unit/elastio_testbed/optimum/")
+
+
+@pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    return in_memory
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
