@@ -16,7 +16,9 @@ suspended device.
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,6 +31,8 @@ from elastio.host.guard import Guard
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.tombstone import Blocks, Pair, parse
 from elastio.units import SECTOR
+
+_log = logging.getLogger(__name__)
 
 LOCK_S = 5.0
 
@@ -52,19 +56,15 @@ def require_tombstone(sysfs: Sysfs, device: str) -> None:
 
 def write_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
     """Write the tombstone of the composed device `dm-N` under whatever uses it. Raises HostError or NotOursError."""
-    with _moving(sysfs, device, wait) as (parts, pair):
-        mapper.load(sysfs, parts.name, parts.table(has_tombstone=True))
-        mapper.suspend(sysfs, parts.name)
+    with _suspended(sysfs, device, wait, has_tombstone=True) as pair:
         pair.write()
 
 
 def remove_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
     """Take the tombstone back. Raises DeviceBusyError while there is a cache, or bcache's superblock names one."""
     _require_no_cache(sysfs, device)
-    with _moving(sysfs, device, wait) as (parts, pair):
-        mapper.load(sysfs, parts.name, parts.table(has_tombstone=False))
-        mapper.suspend(sysfs, parts.name)
-        at = parts.head.content_sector * SECTOR + superblock.OFFSET
+    with _suspended(sysfs, device, wait, has_tombstone=False) as pair:
+        at = pair.head.content_sector * SECTOR + superblock.OFFSET
         if not superblock.is_without_cache(pair.on_head.read(at)):
             raise DeviceBusyError(f"{device} has a cache: its tombstone stays", code="tombstone.cache")
         pair.remove()
@@ -77,8 +77,11 @@ def _require_no_cache(sysfs: Sysfs, device: str) -> None:
 
 
 @contextmanager
-def _moving(sysfs: Sysfs, device: str, wait: Wait) -> Iterator[tuple[Parts, Pair]]:
-    """Inside, nobody else changes the device. At the end it is resumed with the table that is right."""
+def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) -> Iterator[Pair]:
+    """Inside, nobody else changes the device, and the table for what is to come is loaded.
+
+    At the end it is resumed with the table that is right.
+    """
     if not composed.is_composed(sysfs, device):
         raise NotOursError(f"{device} is no adopted volume: nothing was changed", code="tombstone.none")
     name = composed.mapped_name(sysfs, device)
@@ -88,10 +91,14 @@ def _moving(sysfs: Sysfs, device: str, wait: Wait) -> Iterator[tuple[Parts, Pair
             _settle(sysfs, name)
             parts = composed.parts(sysfs, device)
             with Pair.opened(sysfs, parts.head, parts.volume_device, parts.head_device) as pair, guard.holding():
+                began = time.monotonic()
                 try:
-                    yield parts, pair
+                    mapper.load(sysfs, name, parts.table(has_tombstone=has_tombstone))
+                    mapper.suspend(sysfs, name)
+                    yield pair
                 finally:
                     _resume(sysfs, parts, pair.volume)
+                _log.info("requests to %s waited %.3f s while its first block moved", device, time.monotonic() - began)
     finally:
         guard.close()  # after the lock, which it needs if the device is still suspended
 

@@ -1,0 +1,30 @@
+"""Volumes with data are adopted, boosted and released, and faults strike while a tombstone moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastio_testbed.adopted import LVM
+from elastio_testbed.adoption import CASES, played
+from elastio_testbed.faults.campaign import carry_out
+from elastio_testbed.faults.kinds import OF_ADOPTED
+from elastio_testbed.faults.plan import plan
+from elastio_testbed.image import build_guest_image
+from tests.faults.verdict import assert_nothing_is_lost_or_left
+
+pytestmark = pytest.mark.guest
+
+SEED, RUNS = 4, 8
+
+
+@pytest.mark.parametrize(("layout", "filesystem"), CASES)
+def test_a_volume_with_data_is_what_it_was_after_its_boost(layout: str, filesystem: str) -> None:
+    case = played(layout, filesystem, build_guest_image(extra=LVM), SEED)
+    assert (case.sums_equal, case.raw_mounts) == (True, 0)
+
+
+def test_whatever_ends_the_move_of_a_block_nothing_is_lost_or_left(tmp_path: Path) -> None:
+    for result in carry_out(plan(RUNS, SEED, OF_ADOPTED), SEED, tmp_path, print, adopted=True):
+        assert_nothing_is_lost_or_left(result)
