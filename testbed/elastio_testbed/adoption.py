@@ -31,7 +31,8 @@ OUTAGE = "/run/outage"
 CHECK = {"ext4": "e2fsck -fn", "xfs": "xfs_repair -n"}
 # What is written while the cache is attached.
 NEW_MIB = 24
-STEP_S = 300.0
+SLOWER = 8
+STEP_S, BOOT_S = 300.0, 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +40,23 @@ class Case:
     """One volume.
 
     `sums_equal`: all files were the same after every step, and the composed device showed the volume byte for byte.
-    `raw_mounts`: how often the volume alone had a file system while it had a cache. `outage_s`: seconds without the
-    file system while it was adopted, and while it was released, its check included.
+    `cut_dirty`: the power was cut while the cache was dirty. `raw_mounts`: how often the volume alone had a file system
+    while it had a cache. `outage_s`: seconds without the file system while it was adopted, and while it was released,
+    its check included.
     """
 
     layout: str
     filesystem: str
     sums_equal: bool
     raw_mounts: int
+    cut_dirty: bool
     outage_s: tuple[float, float]
 
 
 def summary(cases: Sequence[Case], runs: Sequence[Any]) -> dict[str, object]:
     """The document of all cases and of the runs with a fault."""
     lost = sum(run.lost_records for run in runs)
-    sound = all(case.sums_equal and not case.raw_mounts for case in cases) and all(run.is_sound for run in runs)
+    same = all(case.sums_equal and case.cut_dirty and not case.raw_mounts for case in cases)
     return {
         "cases": [asdict(case) for case in cases],
         "sums_equal": all(case.sums_equal for case in cases),
@@ -62,7 +65,7 @@ def summary(cases: Sequence[Case], runs: Sequence[Any]) -> dict[str, object]:
         "cuts": len(runs),
         "lost_records": lost,
         "leaked_volumes": sum(len(run.leaked_volumes) for run in runs),
-        "sound": sound and lost == 0,
+        "sound": same and lost == 0 and all(run.is_sound for run in runs),
     }
 
 
@@ -70,7 +73,7 @@ class Adoption:
     """One volume from its first file to the mount without elastio."""
 
     def __init__(self, guest: AdoptedGuest) -> None:
-        self.guest, self.is_equal, self.raw_mounts = guest, True, 0
+        self.guest, self.is_equal, self.raw_mounts, self.was_dirty = guest, True, 0, False
         self.outages: list[float] = []
         self._sums = ""
         guest.files = FILES
@@ -86,13 +89,26 @@ class Adoption:
         self._compare_images()
         self.shell("elastio boost --wait")
         self._look()
-        self.shell(f"dd if=/dev/urandom of={DATA}/new bs=1M count={NEW_MIB} conv=fsync status=none")
-        self._sums = self.shell(SUMS)
+        self._cut_while_dirty()
         self._look()
         self.shell("elastio flush --wait")
         self.guest.wait_for(lambda _: self._has_filesystem(), STEP_S, "the volume to be a plain file system")
         self._compare()
         self._release()
+
+    def _cut_while_dirty(self) -> None:
+        """What was written last is on the cache alone; the boot composes the volume by its tombstone."""
+        vm, guest = self.guest.vm, self.guest
+        vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
+        self.shell(f"dd if=/dev/urandom of={DATA}/new bs=1M count={NEW_MIB} conv=fsync status=none")
+        self._sums = self.shell(SUMS)
+        dirty = self.shell(f"cat /sys/block/{guest.backing_device()}/bcache/state")
+        vm.kill()
+        vm.set_limit(guest.serial, guest.cap_bytes_s)
+        vm.start(BOOT_S)
+        self.shell(f"until mountpoint -q {DATA}; do sleep 0.5; done")
+        self._compare()
+        self.was_dirty = dirty == "dirty"
 
     def _begin(self) -> None:
         self._sums = self.shell(SUMS)
@@ -149,7 +165,7 @@ def played(layout: str, filesystem: str, image: GuestImage, seed: int) -> Case:
         lab.prepare()
         adoption.go()
     begun, ended = adoption.outages
-    return Case(layout, filesystem, adoption.is_equal, adoption.raw_mounts, (begun, ended))
+    return Case(layout, filesystem, adoption.is_equal, adoption.raw_mounts, adoption.was_dirty, (begun, ended))
 
 
 def carry_out(cuts: int, seed: int, suite: str | None, evidence: Path, say: Say) -> dict[str, object]:

@@ -11,7 +11,7 @@ from elastio_testbed.faults.kinds import OF_ADOPTED
 from elastio_testbed.faults.plan import plan
 from elastio_testbed.faults.run_result import RunResult
 
-GOOD = Case("disk", "ext4", sums_equal=True, raw_mounts=0, outage_s=(0.8, 0.3))
+GOOD = Case("disk", "ext4", sums_equal=True, raw_mounts=0, cut_dirty=True, outage_s=(0.8, 0.3))
 RUN = RunResult(plan(1, 1, OF_ADOPTED)[0], acknowledged_records=10, recovery_s=1.0, rest_s=2.0)
 
 
@@ -25,6 +25,7 @@ def test_what_is_the_same_everywhere_is_sound() -> None:
     [
         (replace(GOOD, sums_equal=False), RUN),
         (replace(GOOD, raw_mounts=1), RUN),
+        (replace(GOOD, cut_dirty=False), RUN),
         (GOOD, replace(RUN, lost_records=1)),
         (GOOD, replace(RUN, leaked_volumes=("vol-1",))),
         (GOOD, replace(RUN, stuck="no answer")),
