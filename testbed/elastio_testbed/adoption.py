@@ -80,7 +80,7 @@ class Adoption:
         guest.before_adoption = self._begin  # type: ignore[method-assign]  # what is to be compared with
 
     def shell(self, script: str) -> str:
-        return self.guest.check(["sh", "-c", f"V={self.guest.volume()}; {script}"], timeout_s=STEP_S)
+        return self.guest.check(["sh", "-c", f"exec 2>&1; V={self.guest.volume()}; {script}"], timeout_s=STEP_S)
 
     def go(self) -> None:
         """Everything after `prepare`."""

@@ -118,6 +118,7 @@ class Script:
     """Stands where the agent does: one function per turn of the driver, then it asks to stop."""
 
     state = AgentState()
+    view = None
 
     def __init__(self, *turns: Callable[[], None]) -> None:
         self._turns = list(turns)
