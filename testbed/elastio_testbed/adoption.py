@@ -92,7 +92,7 @@ class Adoption:
         self._cut_while_dirty()
         self._look()
         self.shell("elastio flush --wait")
-        self.guest.wait_for(lambda _: self._has_filesystem(), STEP_S, "the volume to be a plain file system")
+        self._wait_for_filesystem()
         self._compare()
         self._release()
 
@@ -127,14 +127,19 @@ class Adoption:
         self.is_equal &= self.shell(f"{FORGET}; {SUMS}") == self._sums
 
     def _compare_images(self) -> None:
-        """Without a boost, which to read so much would begin, and past what anybody has read before."""
+        """Without a cache, which to read so much would bring, and past what anybody has read before."""
+        self.shell("elastio pause && elastio flush --wait")
+        self._wait_for_filesystem()
         self.guest.vm.set_limit(self.guest.serial, None)
-        self.shell(f"elastio pause; D=$(findmnt -no SOURCE {DATA}); umount {DATA} && {FORGET} && cmp $D $V")
+        self.shell(f"D=$(findmnt -no SOURCE {DATA}); umount {DATA} && {FORGET} && cmp $D $V")
         self.shell(f"mount {DATA}; elastio resume")
         self.guest.vm.set_limit(self.guest.serial, self.guest.cap_bytes_s)
 
     def _has_filesystem(self) -> bool:
         return self.guest.vm.agent.run(["blkid", "-p", self.guest.volume()], timeout_s=60).returncode == 0
+
+    def _wait_for_filesystem(self) -> None:
+        self.guest.wait_for(lambda _: self._has_filesystem(), STEP_S, "the volume to be a plain file system")
 
     def _look(self) -> None:
         self.raw_mounts += self._has_filesystem()

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("unit", deadline=None)
+settings.load_profile("unit")
 # They come first, so that no processor waits for one of them at the end.
 LONGEST = ("tests/unit/pages/", "tests/unit/elastio_testbed/optimum/")
 
