@@ -21,11 +21,10 @@ A queue at the volume makes all wait, and whoever has most in it gets most, what
 were limits, or from a change of wishes, after which the limits of the satisfied let too much pass for some turns;
 limits leave only 3 % to drain it. Nor does it show by how long requests take: one thread of the kernel submits all that
 limits have held back (block/blk-throttle.c), and waits for the device with what is due. So a queue stands where
-requests take longer than QUEUED_S when limits begin, or where over RECENT turns more is moved than there is to share,
-some of it in each, and requests take as long as QUEUED_MB do; and then as long as the device is full all the same.
-Until it is gone, limits are lower (DRAIN), and do not end: for DRAIN_TURNS at most, as large requests take that long by
-themselves, and again for REFILL of the turns without a queue, as a load that pauses now and then would pay for each
-pause. No more often: a limit that is rewritten forgets what has passed, and a large request has passed in one piece.
+requests take longer than QUEUED_S, or where over RECENT turns more is moved than there is to share and requests take as
+long as QUEUED_MB do; and then as long as the device is full all the same. Until it is gone, limits are lower (DRAIN),
+and do not end: for DRAIN_TURNS at most, as large requests take that long by themselves, and again for REFILL of the
+turns without a queue, as a load that pauses now and then would pay for each pause.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -59,9 +58,8 @@ CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
 STEP = 1.0625 * HYSTERESIS
 QUEUED_S, DRAIN, DRAIN_TURNS, REFILL = 0.1, 0.3, 12, 0.25
-# More than half of what is in flight at least (`host.depth`); a shorter mean would be that of some requests. Writeback
-# has some of 16 MB, which take long by themselves and are moved in one turn: between two of them little is.
-QUEUED_MB, RECENT, QUEUED, STEADY = 0.6, 6, 1.02, 0.5
+# More than half of what is in flight at least (`host.depth`); a shorter mean would be that of some large requests.
+QUEUED_MB, RECENT, QUEUED = 0.6, 6, 1.02
 ROUNDING = 1e-9
 
 
@@ -112,11 +110,12 @@ class Division:
 
     def _is_queued(self, recent_mb_s: Sequence[float], capacity_mb_s: float, request_s: float) -> bool:
         """Whether a queue stands at the volume. `recent_mb_s`: with this turn."""
-        if self.is_draining or not recent_mb_s:
-            return request_s > QUEUED_S or any(mb_s >= FULL * capacity_mb_s for mb_s in recent_mb_s[-1:])
+        if request_s > QUEUED_S or not recent_mb_s:
+            return request_s > QUEUED_S
+        if self.is_draining:
+            return recent_mb_s[-1] >= FULL * capacity_mb_s
         is_over = len(recent_mb_s) == RECENT and fmean(recent_mb_s) > QUEUED * capacity_mb_s
-        is_steady = min(recent_mb_s) >= STEADY * capacity_mb_s
-        return is_over and is_steady and request_s * capacity_mb_s > QUEUED_MB
+        return is_over and request_s * capacity_mb_s > QUEUED_MB
 
     def _divided(
         self,
