@@ -17,14 +17,10 @@ queues, and the rule is right. Four things can be wrong with it, and each is set
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
   after PATIENCE turns in a row. So does that nobody is hungry and the device far from full, where limits end.
 
-A queue at the volume makes all wait, and whoever has most in it gets most, whatever its limit. It is from before there
-were limits, or from a change of wishes, after which the limits of the satisfied let too much pass for some turns;
-limits leave only 3 % to drain it. Nor does it show by how long requests take: one thread of the kernel submits all that
-limits have held back (block/blk-throttle.c), and waits for the device with what is due. So a queue stands where
-requests take longer than QUEUED_S, or where over RECENT turns more is moved than there is to share and requests take as
-long as QUEUED_MB do; and then as long as the device is full all the same. Until it is gone, limits are lower (DRAIN),
-and do not end: for DRAIN_TURNS at most, as large requests take that long by themselves, and again for REFILL of the
-turns without a queue, as a load that pauses now and then would pay for each pause.
+What was in flight before there were limits stands at the volume, and for long: limits leave only 3 % to drain it. Until
+then whoever has most of it gets most, and all wait. So limits that are new are lower (DRAIN) while requests take longer
+than QUEUED_S, for DRAIN_TURNS at most, as large requests take that long by themselves; and for REFILL of the turns
+without limits, as a load that pauses now and then would pay for each pause.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -35,9 +31,8 @@ A limit is rewritten only for a change of more than HYSTERESIS. Where wishes do 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 
 from elastio.core.lending import ALL_LENT, Lending, Waits
 from elastio.core.shares import ACTIVE, FULL, HYSTERESIS, WANTS_MORE, SharePlan, fill, parts
@@ -58,8 +53,6 @@ CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
 STEP = 1.0625 * HYSTERESIS
 QUEUED_S, DRAIN, DRAIN_TURNS, REFILL = 0.1, 0.3, 12, 0.25
-# More than half of what is in flight at least (`host.depth`); a shorter mean would be that of some large requests.
-QUEUED_MB, RECENT, QUEUED = 0.6, 6, 1.02
 ROUNDING = 1e-9
 
 
@@ -68,10 +61,8 @@ class Division:
     """What one turn has to know of those before it.
 
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
-    turns in a row limits have been too high, or (negative) too low, without being set right. `lending`: how much of
-    what others leave is lent. `spare`: for how many turns in a row limits have had no use. `drains`: for how many turns
-    limits may still be lower. `recent_mb_s`: what all used in each of the last turns with limits, RECENT at most.
-    `is_draining`: limits are lower now.
+    turns in a row something has been wrong that is not yet set right. `lending`: how much of what others leave is lent.
+    `spare`: for how many turns in a row limits have had no use. `drains`: for how many turns limits may still be lower.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
@@ -80,8 +71,6 @@ class Division:
     lending: Lending = ALL_LENT
     spare: int = 0
     drains: float = DRAIN_TURNS
-    recent_mb_s: tuple[float, ...] = ()
-    is_draining: bool = False
 
     def turn(
         self,
@@ -99,23 +88,13 @@ class Division:
         they use counts. `waited`: the requests of the device of the kind that cgroups with a latency target had.
         `request_s`: what a request of the device took in this turn, a mean.
         """
-        recent = (*self.recent_mb_s, sum(moved_mb_s.values()))[-RECENT:] if in_force_mb_s else ()
-        is_queued = self._is_queued(recent, plan.capacity_mb_s, request_s)
-        drains = self.drains - 1 if in_force_mb_s and is_queued else min(DRAIN_TURNS, self.drains + REFILL)
-        before, is_draining = self, is_queued and drains >= 1
-        if is_draining:
-            before, plan = replace(self, spare=0), replace(plan, capacity_mb_s=(1 - DRAIN) * plan.capacity_mb_s)
-        division, limits = before._divided(moved_mb_s, weights, plan, in_force_mb_s, untouched, waited or {})
-        return replace(division, drains=max(0.0, drains), recent_mb_s=recent, is_draining=is_draining), limits
-
-    def _is_queued(self, recent_mb_s: Sequence[float], capacity_mb_s: float, request_s: float) -> bool:
-        """Whether a queue stands at the volume. `recent_mb_s`: with this turn."""
-        if request_s > QUEUED_S or not recent_mb_s:
-            return request_s > QUEUED_S
-        if self.is_draining:
-            return recent_mb_s[-1] >= FULL * capacity_mb_s
-        is_over = len(recent_mb_s) == RECENT and fmean(recent_mb_s) > QUEUED * capacity_mb_s
-        return is_over and request_s * capacity_mb_s > QUEUED_MB
+        drains = max(0.0, self.drains - 1) if request_s > QUEUED_S else 0.0
+        if not in_force_mb_s:
+            drains = min(DRAIN_TURNS, self.drains + REFILL)
+        elif drains >= 1:
+            plan = replace(plan, capacity_mb_s=(1 - DRAIN) * plan.capacity_mb_s)
+        division, limits = self._divided(moved_mb_s, weights, plan, in_force_mb_s, untouched, waited or {})
+        return replace(division, drains=drains), limits
 
     def _divided(
         self,
@@ -128,9 +107,7 @@ class Division:
     ) -> tuple[Division, dict[str, float]]:
         weight = max(SMOOTHING, 1 / (self.turns + 2))
         used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in moved_mb_s.items()}
-        # Right after a change a mean is that of a turn or two, in which one of them may not have been served.
-        limited = in_force_mb_s.keys() - set(untouched) if self.turns < PATIENCE else set()
-        there = self.lending.absent.keys() | waits.keys() | limited
+        there = self.lending.absent.keys() | waits.keys()
         seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there)
         hungry = seen.hungry()
         lending = self._lending(waits, hungry, plan)
@@ -142,10 +119,9 @@ class Division:
         withheld = sum(allotted.values()) - sum(right.values())
         limits = {**seen.loose(), **{group: _kept(seen.limit.get(group), mb_s) for group, mb_s in right.items()}}
         odd = {group for group, mb_s in right.items() if abs(limits[group] / mb_s - 1) > ODD}
-        is_high, is_low = bool(odd) or seen.is_crowded(), seen.is_short(withheld)
-        amiss = max(self.amiss, 0) + 1 if is_high else min(self.amiss, 0) - 1 if is_low else 0
-        amiss = 0 if seen.has_changed(limits, right) else amiss
-        if abs(amiss) >= PATIENCE:
+        is_amiss = bool(odd) or seen.is_crowded() or seen.is_short(withheld)
+        amiss = self.amiss + 1 if is_amiss and not seen.has_changed(limits, right) else 0
+        if amiss >= PATIENCE:
             too_many = right if seen.is_crowded() else odd
             down = {group: (1 - STEP) * min(limits[group], right[group]) for group in too_many}
             up = {group: (1 + STEP) * limits[group] for group in right}
@@ -188,7 +164,7 @@ class _Seen:
         untouched: Collection[str],
         there: Collection[str],
     ) -> _Seen:
-        """`there`: cgroups that are active however little they use."""
+        """`there`: cgroups with a latency target, which are active however little they use."""
         least = ACTIVE * plan.capacity_mb_s
         active = {group: mb_s for group, mb_s in used.items() if mb_s >= least or group in there}
         limit = {group: in_force[group] for group in active if group in in_force and group not in untouched}
@@ -216,7 +192,7 @@ class _Seen:
         """Who wants more. On a crowded device nobody may reach its limit: then who comes nearest."""
         nearest = max((self.used[group] / mb_s for group, mb_s in self.limit.items()), default=1.0)
         near = NEAR_LIMIT * (min(1.0, nearest) if self.is_crowded() else 1.0)
-        found = {group for group, mb_s in self.limit.items() if 0 < self.used[group] >= near * mb_s}
+        found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * mb_s}
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
 
     def borrowers(self, level: float, plan: SharePlan) -> set[str]:

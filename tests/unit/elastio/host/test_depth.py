@@ -200,13 +200,13 @@ def test_a_capacity_that_changes_little_changes_no_request(tree: Tree) -> None:
     assert sizes == {32}
 
 
-def test_a_disk_that_takes_no_large_requests_or_rounds_their_bound_keeps_its_own(tree: Tree) -> None:
+def test_a_disk_that_takes_no_large_requests_keeps_its_own_bound(tree: Tree) -> None:
     kernel, watched = tree.kernel, Watched(tree)
-    for hardware_kb, most_kb in ((64, 64), (1024, 124)):
-        kernel.lay(f"sys/block/{DISK}/queue/max_hw_sectors_kb", hardware_kb)
+    for most_kb in (64, 124):
+        kernel.lay(f"sys/block/{DISK}/queue/max_hw_sectors_kb", most_kb)
         kernel.lay(f"sys/block/{DISK}/queue/max_sectors_kb", most_kb)
         for prompt in (None, Prompt(1.0, CAP_MB_S)):
-            assert watched.depths.needed(kernel, DISK, None, watched.now, prompt) == Depth(8), most_kb
+            assert watched.depths.needed(kernel, DISK, None, watched.now, prompt) == Depth(8)
 
 
 def test_requests_are_smaller_while_shares_with_a_latency_target_are_in_force(tree: Tree) -> None:
