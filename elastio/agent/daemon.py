@@ -119,7 +119,7 @@ def scan_with(host: BcacheHost) -> Callable[[Serials], HostView | str]:
 
 def let_requests_pass(sysfs: Sysfs) -> None:
     """End what an agent left that was killed, or that ends during a slowed flush: limits, and suspended devices."""
-    for free, what in ((throttle.release, "applications in"), (recompose.mend_all, "requests to")):
+    for free, what in ((recompose.mend_all, "requests to"), (throttle.release, "applications in")):
         try:
             for name in free(sysfs):
                 _log.warning("%s %s were still held back or slowed down; they are not any more", what, name)

@@ -15,7 +15,7 @@ from elastio.setup import adopted_record as records
 from elastio.setup.adopt import Adopter
 from elastio.setup.adopt_plan import name_of, plan
 from elastio.setup.adopted_record import Record
-from elastio.setup.adopted_volume import probe
+from elastio.setup.adopted_volume import describe
 from elastio.setup.format_backing import format_backing, verify
 
 
@@ -79,7 +79,8 @@ def _adopted(app: App, target: str) -> tuple[Record, Path | None]:
         adaptive = composed.adaptive_of(sysfs, record.head)
         if path.is_dir() and adaptive and str(path.absolute()) in mounted_at(sysfs, adaptive):
             return record, path.absolute()
-        if path.is_block_device() and probe(sysfs, name_of(path, sysfs), app.run).get("UUID") == record.uuid:
+        volume = describe(sysfs, name_of(path, sysfs), app.run) if path.is_block_device() else None
+        if volume is not None and volume.uuid == record.uuid:
             return record, None
     raise ConfigError(f"{target} is not an adopted volume", code="release.none")
 

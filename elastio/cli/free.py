@@ -23,10 +23,12 @@ def free(ctx: click.Context, device: str | None) -> None:
     devices stay.
     """
     app: App = ctx.obj
-    groups = throttle.release(Sysfs(app.root, _owner(app, device or app.wanted)))
-    click.echo(f"I/O limits removed: {', '.join(groups)}" if groups else "there were no I/O limits")
-    for resumed in recompose.mend_all(app.sysfs()):
-        click.echo(f"/dev/{resumed} was suspended, and is not any more")
+    try:
+        for resumed in recompose.mend_all(app.sysfs()):
+            click.echo(f"/dev/{resumed} was suspended, and is not any more")
+    finally:
+        groups = throttle.release(Sysfs(app.root, _owner(app, device or app.wanted)))
+        click.echo(f"I/O limits removed: {', '.join(groups)}" if groups else "there were no I/O limits")
 
 
 def _owner(app: App, wanted: str | None) -> str:

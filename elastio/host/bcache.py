@@ -24,7 +24,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -124,10 +124,16 @@ class BcacheHost:
         tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing), depth)
 
     def write_tombstone(self) -> None:
-        recompose.write_tombstone(self.sysfs, self._backing().device, self._wait)
+        self._move_first_block(recompose.write_tombstone)
 
     def remove_tombstone(self) -> None:
-        recompose.remove_tombstone(self.sysfs, self._backing().device, self._wait)
+        self._move_first_block(recompose.remove_tombstone)
+
+    def _move_first_block(self, move: Callable[[Sysfs, str, Wait], None]) -> None:
+        """While no write is in flight: what is suspended waits for all of them, and could wait for too long."""
+        backing = self._backing()
+        with self._drained(backing.adaptive, throttle.NO_WRITES) if backing.adaptive else nullcontext():
+            move(self.sysfs, backing.device, self._wait)
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
         backing = self._require_attached()
@@ -235,8 +241,12 @@ class BcacheHost:
             raise NotOursError(f"no cache is attached: {self._unsupported}", code="kernel.unsupported")
         recompose.require_tombstone(self.sysfs, backing.device)
         registered = cache_disk.registered_set(self.sysfs, disk)
-        if registered is not None:
-            return self._reuse_if_ours(disk, registered, size_bytes)
+        if registered is not None:  # a repeated format
+            blockdev.require_size(disk, size_bytes)
+            if usage.is_held(self.sysfs, disk.name):
+                text = f"disk {disk.name} serves as a cache already: it was not touched"
+                raise DeviceBusyError(text, code="disk.serves")
+            return registered
         if blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes, run=self._run):
             blockdev.wipe(disk, self._run)
         cache_set = CacheSetUuid(str(self._new_uuid()))
@@ -248,14 +258,6 @@ class BcacheHost:
         if disk is None:
             raise HostError(f"no disk shows the serial {serial}", code="disk.missing")
         return disk
-
-    def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
-        """A repeated format: the set is registered and has not served a device."""
-        blockdev.require_size(disk, size_bytes)
-        if usage.is_held(self.sysfs, disk.name):
-            text = f"disk {disk.name} serves as a cache already: it was not touched"
-            raise DeviceBusyError(text, code="disk.serves")
-        return cache_set
 
     def _require_not_the_last_cache(self, backing: Backing, disk: blockdev.Disk) -> None:
         """Never write to a disk that may hold data the backing device waits for. A device that runs and is clean has
@@ -326,7 +328,7 @@ class BcacheHost:
         if state not in (CacheState.CLEAN, CacheState.NO_CACHE) or mode != CacheMode.NONE:
             text = f"{backing.device} is {state} in mode {mode}: it must be drained before a detach"
             raise DeviceBusyError(text, code="cache.not_drained")
-        self._make_durable(backing)
+        self.make_durable(backing)
         self._detach(backing)
         return Effect.CHANGED
 
@@ -372,10 +374,8 @@ class BcacheHost:
 
     # --- durability ----------------------------------------------------------------------------------------
 
-    def make_durable(self) -> None:
-        self._make_durable(self._backing())
-
-    def _make_durable(self, backing: Backing) -> None:
+    def make_durable(self, backing: Backing | None = None) -> None:
+        backing = backing or self._backing()
         if backing.adaptive_node is not None:
             blockdev.make_durable(backing.adaptive_node)
         blockdev.make_durable(backing.node)
@@ -383,7 +383,7 @@ class BcacheHost:
     def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> Effect:
         backing, disk = self._backing(), blockdev.find(self.sysfs, serial)
         if disk is None:
-            self._make_durable(backing)
+            self.make_durable(backing)
             return Effect.ALREADY
         blockdev.require_size(disk, size_bytes)
         registered = cache_disk.registered_set(self.sysfs, disk)
@@ -391,7 +391,7 @@ class BcacheHost:
             cache_disk.require_detached(self.sysfs, registered)
         cache_disk.require_carries(self.sysfs, disk, cache_set)
         self._require_not_the_last_cache(backing, disk)
-        self._make_durable(backing)  # the backing superblock ("no cache") and all data, before the cache is erased
+        self.make_durable(backing)  # the backing superblock ("no cache") and all data, before the cache is erased
         if registered is not None:
             cache_disk.unregister(self.sysfs, disk, registered, self._wait)
         was_erased = cache_disk.erase(self.sysfs, disk, self._run)

@@ -17,7 +17,6 @@ suspended device.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,9 +26,10 @@ from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import composed, mapper, superblock
 from elastio.host.composed import Parts
-from elastio.host.guard import Guard
+from elastio.host.guard import HELD_S, Guard
+from elastio.host.heads import Head
 from elastio.host.sysfs import Sysfs, Wait
-from elastio.host.tombstone import Blocks, Pair, parse
+from elastio.host.tombstone import Pair
 from elastio.units import SECTOR
 
 _log = logging.getLogger(__name__)
@@ -80,27 +80,33 @@ def _require_no_cache(sysfs: Sysfs, device: str) -> None:
 def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) -> Iterator[Pair]:
     """Inside, nobody else changes the device, and the table for what is to come is loaded.
 
-    At the end it is resumed with the table that is right.
+    At the end it is resumed with the table that is right; if that fails, the guard tries, once the lock is free.
     """
     if not composed.is_composed(sysfs, device):
         raise NotOursError(f"{device} is no adopted volume: nothing was changed", code="tombstone.none")
     name = composed.mapped_name(sysfs, device)
-    guard = Guard(partial(mend, sysfs, name))
+    guard = Guard(partial(_mended_or_cleared, sysfs, name))
     try:
-        with composed.locked(sysfs, wait, LOCK_S):
-            _settle(sysfs, name)
-            parts = composed.parts(sysfs, device)
-            with Pair.opened(sysfs, parts.head, parts.volume_device, parts.head_device) as pair, guard.holding():
+        with guard.holding(LOCK_S + HELD_S), composed.locked(sysfs, wait, LOCK_S):
+            settle(sysfs, name)
+            with _opened(sysfs, device) as (parts, pair):
                 began = time.monotonic()
                 try:
                     mapper.load(sysfs, name, parts.table(has_tombstone=has_tombstone))
                     mapper.suspend(sysfs, name)
                     yield pair
                 finally:
-                    _resume(sysfs, parts, pair.volume)
-                _log.info("requests to %s waited %.3f s while its first block moved", device, time.monotonic() - began)
+                    _resume(sysfs, parts, pair)
+            _log.info("requests to %s waited %.3f s while its first block moved", device, time.monotonic() - began)
     finally:
-        guard.close()  # after the lock, which it needs if the device is still suspended
+        guard.close()
+
+
+@contextmanager
+def _opened(sysfs: Sysfs, device: str) -> Iterator[tuple[Parts, Pair]]:
+    parts = composed.parts(sysfs, device)
+    with Pair.opened(sysfs, parts.head, parts.volume_device, parts.head_device) as pair:
+        yield parts, pair
 
 
 def mend(sysfs: Sysfs, name: str) -> bool:
@@ -108,20 +114,18 @@ def mend(sysfs: Sysfs, name: str) -> bool:
 
     Raises DeviceBusyError while a holder lives, or its last write has not ended, and HostError.
     """
-    device = composed.device_of(sysfs, name)
-    if device is None or not _is_suspended(sysfs, device):
+    if not _is_suspended(sysfs, name):
         return False
     with composed.locked(sysfs, _at_once, 0.0):
-        return _settle(sysfs, name)
+        return settle(sysfs, name)
 
 
 def mend_all(sysfs: Sysfs) -> tuple[str, ...]:
     """`mend` for every composed device; returns those that were suspended. Raises HostError after trying all."""
     found, failed = [], []
     for device in composed.all_of(sysfs):
-        name = composed.mapped_name(sysfs, device)
         try:
-            found += [device] if mend(sysfs, name) else []
+            found += [device] if mend(sysfs, composed.mapped_name(sysfs, device)) else []
         except HostError as error:
             failed.append(error)
     if failed:
@@ -129,26 +133,38 @@ def mend_all(sysfs: Sysfs) -> tuple[str, ...]:
     return tuple(found)
 
 
+def is_suspended(sysfs: Sysfs, head: Head) -> bool:
+    return _is_suspended(sysfs, composed.name_of(head))
+
+
+def settle(sysfs: Sysfs, name: str) -> bool:
+    """As `mend`, by whoever has the lock."""
+    device = composed.device_of(sysfs, name)
+    if device is None or not _is_suspended(sysfs, name):
+        return False
+    with _opened(sysfs, device) as (parts, pair):
+        _resume(sysfs, parts, pair)
+    return True
+
+
+def _mended_or_cleared(sysfs: Sysfs, name: str) -> None:
+    """What a guard does. A table that was loaded for nothing must not become the live one by somebody's hand."""
+    with composed.locked(sysfs, _at_once, 0.0):
+        if not settle(sysfs, name) and composed.device_of(sysfs, name) is not None:
+            mapper.clear(sysfs, name)
+
+
 def _at_once(condition: Callable[[], bool], seconds: float) -> bool:
     return condition()
 
 
-def _settle(sysfs: Sysfs, name: str) -> bool:
-    device = composed.device_of(sysfs, name)
-    if device is None or not _is_suspended(sysfs, device):
-        return False
-    parts = composed.parts(sysfs, device)
-    with Blocks.opened(sysfs.path(f"dev/{parts.volume_device}"), os.O_RDONLY) as volume:
-        _resume(sysfs, parts, volume)
-    return True
-
-
-def _resume(sysfs: Sysfs, parts: Parts, volume: Blocks) -> None:
+def _resume(sysfs: Sysfs, parts: Parts, pair: Pair) -> None:
     """Resume with the table that the first sector asks for; a loaded one that is wrong is replaced."""
-    has_tombstone = parse(volume.read(0)) is not None
+    has_tombstone = pair.completed()
     mapper.load(sysfs, parts.name, parts.table(has_tombstone=has_tombstone))
     mapper.resume(sysfs, parts.name)
 
 
-def _is_suspended(sysfs: Sysfs, device: str) -> bool:
-    return sysfs.read_or(f"sys/block/{device}/dm/suspended", "0") == "1"
+def _is_suspended(sysfs: Sysfs, name: str) -> bool:
+    device = composed.device_of(sysfs, name)
+    return device is not None and sysfs.read_or(f"sys/block/{device}/dm/suspended", "0") == "1"

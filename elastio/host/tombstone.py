@@ -13,8 +13,9 @@ Each write is on the disk before the next one:
 
 The first sector decides, alone and at any time, which table is right: it is a tombstone, or it is not. A sector is
 written as a whole, so a power cut leaves no third case, and at boot the volume is composed by the same rule. Beside a
-tombstone each sector of the rest is zeros or what the head has: anything else was written by somebody else. The
-sequence number tells a head that was restored from an older copy.
+tombstone each sector of the rest is zeros or what the head has: anything else was written by somebody else. Whoever
+finds a tombstone completes it before a filesystem can write to the saved block. The sequence number tells a head that
+was restored from an older copy.
 
 How the table changes under a mounted filesystem, and what follows if that is interrupted: `recompose`.
 """
@@ -160,21 +161,28 @@ class Blocks:
             raise HostError(f"{self._shown} ends within its first block", code="tombstone.io")
         return self._buffer[:]
 
+    def flush(self) -> None:
+        """Raises HostError."""
+        try:
+            os.fsync(self.descriptor)
+        except OSError as error:
+            raise HostError(f"{self._shown} cannot be flushed: {error.strerror}", code="tombstone.io") from error
+
     def write(self, at: int, block: bytes) -> None:
         """Raises HostError."""
         self._buffer[:] = block
         try:
             length = os.pwritev(self.descriptor, [self._buffer], at)
-            os.fsync(self.descriptor)
         except OSError as error:
             raise HostError(f"{self._shown} cannot be written: {error.strerror}", code="tombstone.io") from error
+        self.flush()
         if length != BLOCK_BYTES:
             raise HostError(f"{self._shown} was not written as a whole", code="tombstone.io")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A volume and its head, open for writing, with the label that is valid."""
+    """A volume and its head, open for writing. `head`: by a label that may have changed since, but for its places."""
 
     head: Head
     volume: Blocks
@@ -191,6 +199,17 @@ class Pair:
                 _require_node(sysfs, name, blocks[-1].descriptor)
             yield cls(head, *blocks)
 
+    def completed(self) -> bool:
+        """`has_tombstone`; what a crash has left beside it is zeros afterwards.
+
+        Before the device is shown with it: a filesystem writes to the saved block, and then nobody could tell the old
+        sectors from what somebody else has written.
+        """
+        if parse(self.volume.read(0)) is None:
+            return False
+        self.write()
+        return True
+
     def has_tombstone(self) -> bool:
         """Raises NotOursError if it is not this head's, or something was written beside it."""
         block = self.volume.read(0)
@@ -201,8 +220,7 @@ class Pair:
 
     def write(self) -> None:
         """Put the tombstone in the place of the first block; one that is there is completed."""
-        block = self.volume.read(0)
-        head = self.head
+        block, head = self.volume.read(0), self._label()
         if parse(block) is None:
             head = replace(head, sequence=head.sequence + 1)
             self.on_head.write(head.saved_sector * SECTOR, block)
@@ -210,7 +228,9 @@ class Pair:
             self.volume.write(0, serialize(of(head)) + block[SECTOR:])
         else:
             self._require_unchanged(block)
-        self.volume.write(0, serialize(of(head)).ljust(BLOCK_BYTES, b"\0"))
+        complete = serialize(of(head)).ljust(BLOCK_BYTES, b"\0")
+        if block != complete:
+            self.volume.write(0, complete)
 
     def remove(self) -> None:
         """Put the first block back; one that is back stays."""
@@ -218,12 +238,20 @@ class Pair:
         if parse(block) is None:
             return
         saved = self._require_unchanged(block)
+        self.on_head.flush()  # also what bcache wrote there: that it has no cache
         self.volume.write(0, block[:SECTOR] + saved[SECTOR:])
         self.volume.write(0, saved)
 
+    def _label(self) -> Head:
+        """The label as it is now. Raises NotOursError."""
+        found = heads.valid(self.on_head.read(slot) for slot in heads.SLOTS)
+        if found is None or found.uuid != self.head.uuid:
+            raise NotOursError("the head has another label now: nothing was changed", code="head.other")
+        return found
+
     def _require_unchanged(self, block: bytes) -> bytes:
         """The saved block. Raises NotOursError for another head's tombstone, or if the volume was written to."""
-        if parse(block) != of(self.head):
+        if parse(block) != of(self._label()):
             text = "the tombstone is not of this head, or the head is an older copy: nothing was changed"
             raise NotOursError(text, code="tombstone.other")
         saved = self.on_head.read(self.head.saved_sector * SECTOR)

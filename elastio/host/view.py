@@ -1,4 +1,7 @@
-"""A scan of the kernel: all that the core needs to know about bcache and our disks. Read-only.
+"""A scan of the kernel: all that the core needs to know about bcache and our disks.
+
+Read-only, but for one thing: an adopted volume that a dead process left suspended is resumed, because bcache's own
+files may wait for it.
 
 Theory of operation. The state is spread over some fifty files, and the kernel changes it while they are read. A view is
 valid only if the device's state and its link to the cache set are the same before and after; otherwise all is read
@@ -11,6 +14,7 @@ be abandoned when it hangs, never in the event loop.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
@@ -122,6 +126,8 @@ def scan(
     sysfs: Sysfs, uuid: str, serials: tuple[Serial, ...], *, now: float, boot_id: str, seen: Seen | None = None
 ) -> HostView:
     """The backing device, and those disks that are asked for or are its cache. Raises HostError."""
+    with suppress(HostError):  # what a dead process left suspended; whoever still works on it has its lock
+        recompose.mend_all(sysfs)
     seen = seen or Seen()
     seen.is_disk_awaited = bool(serials)
     sets = tuple(CacheSetUuid(n) for n in sysfs.names(SETS) if len(n) == 36)

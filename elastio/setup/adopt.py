@@ -107,9 +107,9 @@ class Adopter:
             missing = "head" if device else "volume"
             text = f"the {missing} of the adopted volume {record.uuid} is not there: attach it"
             raise HostError(text, code=f"{missing}.missing")
-        recompose.mend(self.sysfs, composed.name_of(record.head))
-        with self._pair(record, device, head_device, os.O_RDONLY) as pair:
-            has_tombstone, head = pair.has_tombstone(), pair.head
+        recompose.settle(self.sysfs, composed.name_of(record.head))
+        with self._pair(record, device, head_device) as pair:
+            has_tombstone, head = pair.completed(), pair.head
         devices = (head_device, device, self.run, self.wait)
         adaptive = composed.compose(self.sysfs, head, *devices, has_tombstone=has_tombstone)
         self._settle()
@@ -132,6 +132,9 @@ class Adopter:
         Waits APPEAR_S for volume and head. Raises ElastioError.
         """
         # Others must not have to wait for a volume that does not come.
+        # Each change of the volume starts the unit: a boost must not wait for its looks at every disk.
+        if (shown := self._running(uuid)) is not None:
+            return shown
         self.wait(partial(self._is_there, uuid), APPEAR_S)
         with composed.locked(self.sysfs, self.wait, LOCK_S):
             record = records.load(self.sysfs, uuid)
@@ -141,6 +144,13 @@ class Adopter:
                 self._release(record)
                 return ""
             return self._compose(record)
+
+    def _running(self, uuid: str) -> str | None:
+        """The adaptive device of a volume that is composed, and not suspended."""
+        record = records.load(self.sysfs, uuid)
+        if record is None or record.step is not Step.COMPOSED or recompose.is_suspended(self.sysfs, record.head):
+            return None
+        return composed.adaptive_of(self.sysfs, record.head)
 
     def _is_there(self, uuid: str) -> bool:
         """Each look reads every disk: not more often than every POLL_S."""
@@ -169,6 +179,7 @@ class Adopter:
                 self._release(current)
 
     def _release(self, record: Record) -> None:
+        recompose.settle(self.sysfs, composed.name_of(record.head))
         self._require_one(record)
         head_device = self._head_device(record)
         composed.require_free(self.sysfs, record.head)
@@ -192,9 +203,15 @@ class Adopter:
     def _covered(self, record: Record, head_device: str | None) -> str:
         """The volume, if it has its tombstone; else empty. Raises NotOursError for a copy, HostError without the head.
 
-        The head has its first block.
+        The head has its first block. If its label says that there may be a tombstone, the volume has to be there.
         """
         found = with_uuid(self.sysfs, record.uuid, self.run)
+        label = heads.read(self.sysfs.path(f"dev/{head_device}")) if head_device else None
+        if not found and label is not None and label.sequence > 1:
+            text = (
+                f"the head may have the first block of the adopted volume {record.uuid}, which is not there: attach it"
+            )
+            raise HostError(text, code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
             return ""
         device = find(self.sysfs, record.head.volume, self.run) or ""

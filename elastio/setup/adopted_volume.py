@@ -52,7 +52,8 @@ def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
     """
     found = probe(sysfs, device, run)
     kind, uuid = found.get("TYPE", ""), found.get("UUID", "")
-    if not found and (stone := tombstone.read(sysfs.path(f"dev/{device}"))) is not None:
+    # Of a partition libblkid always tells its place in the table.
+    if not kind and (stone := tombstone.read(sysfs.path(f"dev/{device}"))) is not None:
         kind, uuid = stone.filesystem, stone.volume
     if not kind or not uuid:
         return None

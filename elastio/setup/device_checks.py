@@ -193,7 +193,7 @@ def adopted(machine: Machine) -> list[CheckResult]:
     try:
         return [_composed(machine, record) for record in adopted_record.load_all(machine.sysfs)]
     except ElastioError as error:
-        return [fail(ADOPTED, str(error), "restore the file, or remove it to use the volume as it is", error.code)]
+        return [fail(ADOPTED, str(error), "restore the file from a copy: docs/how-to/adopt.md", error.code)]
 
 
 def _composed(machine: Machine, record: Record) -> CheckResult:

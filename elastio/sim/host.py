@@ -237,6 +237,8 @@ class SimHost:
         if not to_head and (bcache.state is not CacheState.NO_CACHE or bcache.cache_set or bcache.sb_set):
             raise DeviceBusyError("the device has a cache: its tombstone stays", code="tombstone.cache")
         kernel.hold(MOVE_S, reads=True)
+        if kernel.in_flight[0] and not kernel.settings.holds_back:
+            raise DeviceBusyError("the device had writes in flight", code="device.not_drained")
         kernel.has_tombstone = to_head
 
     def _register_backing(self) -> Effect:

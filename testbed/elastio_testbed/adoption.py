@@ -136,7 +136,7 @@ class Adoption:
         self.guest.vm.set_limit(self.guest.serial, self.guest.cap_bytes_s)
 
     def _has_filesystem(self) -> bool:
-        return self.guest.vm.agent.run(["blkid", "-p", self.guest.volume()], timeout_s=60).returncode == 0
+        return self.shell("blkid -p -s TYPE -o value $V; true") != ""
 
     def _wait_for_filesystem(self) -> None:
         self.guest.wait_for(lambda _: self._has_filesystem(), STEP_S, "the volume to be a plain file system")

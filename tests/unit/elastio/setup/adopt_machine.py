@@ -125,13 +125,16 @@ class AdoptMachine:
 
     def boot(self) -> None:
         """What only the kernel knew is gone, and the unit runs."""
+        self.power_off()
+        self.adopter().assemble(UUID)
+
+    def power_off(self) -> None:
         self.cut_at = -1
         self.sysfs.forget()
         for name in ("dm-0", "bcache0"):
             shutil.rmtree(self.sysfs.path(f"sys/block/{name}"), ignore_errors=True)
             self.sysfs.path(f"sys/class/block/{name}").unlink(missing_ok=True)
         self.lay("proc/self/mountinfo", ROOT)
-        self.adopter().assemble(UUID)
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         """The kernel does what was written to /sys."""
@@ -144,6 +147,7 @@ class AdoptMachine:
             self.link(f"{directory}/dev", "../../bcache0")
             self.lay("sys/block/bcache0/dev", "252:0")
         if self.sysfs.read_or(f"{directory}/stop", ""):
+            assert self.sysfs.read("sys/block/dm-0/dm/suspended") == "0", "it would wait"
             self.change()
             shutil.rmtree(self.sysfs.path(directory))
             shutil.rmtree(self.sysfs.path("sys/block/bcache0"))
@@ -155,7 +159,9 @@ class AdoptMachine:
             raise HostError(f"`{argv[0]}` failed (1): no", code="program.failed")
         if argv[0] == "blkid":
             shown = self.found.get(Path(argv[-1]).name)
-            if shown is None or Path(argv[-1]).read_bytes().startswith(INTRODUCTION.encode()):
+            if shown is not None and Path(argv[-1]).read_bytes().startswith(INTRODUCTION.encode()):
+                shown = {key: value for key, value in shown.items() if key.startswith("PART_ENTRY_")} or None
+            if shown is None:
                 raise HostError("`blkid` failed (2): nothing", code="program.failed")
             return "".join(f"{key}={value}\n" for key, value in shown.items())
         if argv[0] == "wipefs":
@@ -181,6 +187,7 @@ class AdoptMachine:
 
     def _dmsetup(self, argv: Sequence[str]) -> str:
         if argv[1] == "remove":
+            assert self.sysfs.read("sys/block/dm-0/dm/suspended") == "0", "it would wait"
             assert not self.sysfs.exists("sys/block/dm-0/bcache"), "EBUSY"
             shutil.rmtree(self.sysfs.path("sys/block/dm-0"))
             self.sysfs.forget()

@@ -280,6 +280,7 @@ def test_what_has_come_onto_the_head_since_the_plan_is_not_overwritten(machine: 
 
 def test_a_volume_that_does_not_come_holds_up_no_other_command(machine: AdoptMachine) -> None:
     machine.adopter().adopt(machine.plan())
+    machine.power_off()
     machine.sysfs.path("dev/vdh").write_bytes(b"")
     held = []
 

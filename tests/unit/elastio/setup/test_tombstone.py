@@ -6,8 +6,6 @@ The power is cut after each write, and within each write, with some of its secto
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -16,60 +14,20 @@ from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import composed, heads, recompose, superblock, tombstone
 from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import run
-from elastio.host.heads import BLOCK_BYTES, DATA_OFFSET_SECTORS, SAVED_SECTOR
+from elastio.host.heads import BLOCK_BYTES, SAVED_SECTOR
 from elastio.host.sysfs import wait_for
 from elastio.host.tombstone import Tombstone, parse, serialize
-from elastio.setup import adopted_record
-from elastio.setup.adopted_record import Record
 from elastio.units import SECTOR
-from tests.fixtures.device_mapper import LOAD, SUSPEND
 from tests.fixtures.errors import refused
 from tests.values import present
 
-from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine, PowerCutError
-
-FRONT = DATA_OFFSET_SECTORS * SECTOR
-# Sectors of a block that a write has reached: none, all, with and without those of the superblocks of XFS and ext4.
-TORN = ((), tuple(range(8)), (0,), (1, 2, 3, 4, 5, 6, 7), (2,), (0, 1, 3, 4, 5, 6, 7), (0, 2))
-WRITES = {"write": 4, "remove": 2}
-STONE = Tombstone(UUID, "ext4", "5a3f0c1e-1d3b-4c59-9d57-0b6d0f1c2a34", 3)
+from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine
+from .tombstones import FRONT, STONE, WORK, adopted, is_mountable, name, record, remove, shown, write
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> AdoptMachine:
-    found = AdoptMachine(tmp_path)
-    found.adopter().adopt(found.plan())
-    return found
-
-
-def record(machine: AdoptMachine) -> Record:
-    return present(adopted_record.load(machine.sysfs, UUID))
-
-
-def name(machine: AdoptMachine) -> str:
-    return composed.name_of(record(machine).head)
-
-
-def shown(machine: AdoptMachine) -> bytes:
-    """What the adaptive device shows."""
-    return machine.sysfs.mapped_bytes(name(machine), FRONT, VOLUME_BYTES)
-
-
-def write(machine: AdoptMachine) -> None:
-    recompose.write_tombstone(machine.sysfs, "dm-0", wait_for)
-
-
-def remove(machine: AdoptMachine) -> None:
-    recompose.remove_tombstone(machine.sysfs, "dm-0", wait_for)
-
-
-WORK: dict[str, Callable[[AdoptMachine], None]] = {"write": write, "remove": remove}
-
-
-def is_mountable(machine: AdoptMachine) -> bool:
-    """Whether any sector shows the filesystem that was in the first block."""
-    block, before = machine.volume[:BLOCK_BYTES], machine.before[:BLOCK_BYTES]
-    return any(block[at : at + SECTOR] == before[at : at + SECTOR] for at in range(0, BLOCK_BYTES, SECTOR))
+    return adopted(tmp_path)
 
 
 # --- its form ------------------------------------------------------------------------------------------------
@@ -195,181 +153,6 @@ def test_it_stays_while_the_superblock_names_a_cache(machine: AdoptMachine) -> N
     assert (is_mountable(machine), machine.sysfs.is_suspended(name(machine))) == (False, False)
 
 
-# --- what ends it ---------------------------------------------------------------------------------------------------
-
-
-def cut_within(machine: AdoptMachine, work: str, number: int, left: Iterable[int], patch: pytest.MonkeyPatch) -> bool:
-    """The power is cut in the write with this number, of which these sectors are on the disk; False: it has fewer."""
-    pwritev, seen = os.pwritev, 0
-
-    def cut(descriptor: int, buffers: list[bytes], at: int) -> int:
-        nonlocal seen
-        seen += 1
-        if seen <= number:
-            return pwritev(descriptor, buffers, at)
-        with Path(f"/proc/self/fd/{descriptor}").open("r+b") as file:
-            for sector in left:
-                file.seek(at + sector * SECTOR)
-                file.write(bytes(buffers[0])[sector * SECTOR :][:SECTOR])
-        raise PowerCutError
-
-    with patch.context() as patched:
-        patched.setattr(os, "pwritev", cut)
-        try:
-            WORK[work](machine)
-        except PowerCutError:
-            return True
-    return False
-
-
-@pytest.mark.parametrize("work", WORK)
-def test_after_a_power_cut_at_any_sector_the_device_shows_the_same(
-    machine: AdoptMachine, work: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(WRITES[work]):
-        for left in TORN:
-            if work == "remove":
-                write(machine)
-            assert cut_within(machine, work, number, left, monkeypatch)
-            machine.boot()
-            assert shown(machine) == machine.before, (number, left)
-            assert recompose.has_tombstone(machine.sysfs, "dm-0") is (parse(machine.volume) is not None)
-            write(machine)
-            assert (shown(machine), is_mountable(machine)) == (machine.before, False), (number, left)
-            remove(machine)
-            assert (shown(machine), machine.volume) == (machine.before, machine.before), (number, left)
-    if work == "remove":
-        write(machine)
-    assert not cut_within(machine, work, WRITES[work], (), monkeypatch), "it has no more writes"
-
-
-@pytest.mark.parametrize("work", WORK)
-def test_after_a_power_cut_it_can_be_released(
-    machine: AdoptMachine, work: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(WRITES[work]):
-        if work == "remove":
-            write(machine)
-        assert cut_within(machine, work, number, (0,), monkeypatch)
-        machine.boot()
-        machine.adopter().release(record(machine), None)
-        assert machine.is_as_before
-        machine.adopter().adopt(machine.plan())
-
-
-def killed(machine: AdoptMachine, work: str, number: int) -> None:
-    """A process is killed before the write with this number, while the device is suspended, and so is its guard."""
-    child = os.fork()
-    if child == 0:
-        os.setpgid(0, 0)
-        pwritev, seen = os.pwritev, 0
-
-        def kill(descriptor: int, buffers: list[bytes], at: int) -> int:
-            nonlocal seen
-            seen += 1
-            if seen > number:
-                os.killpg(0, signal.SIGKILL)
-            return pwritev(descriptor, buffers, at)
-
-        os.pwritev = kill  # type: ignore[assignment]
-        try:
-            WORK[work](machine)
-        finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-
-
-def mended(machine: AdoptMachine) -> tuple[str, ...]:
-    """What was resumed; nothing while the guard, which was killed as well, still has the lock that it inherited."""
-    try:
-        return recompose.mend_all(machine.sysfs)
-    except DeviceBusyError:
-        return ()
-
-
-@pytest.mark.parametrize("work", WORK)
-def test_a_device_that_a_killed_process_left_suspended_is_resumed_with_the_right_table(
-    machine: AdoptMachine, work: str
-) -> None:
-    for number in range(WRITES[work]):
-        if work == "remove":
-            write(machine)
-        killed(machine, work, number)
-        assert machine.sysfs.is_suspended(name(machine))
-        assert wait_for(lambda: mended(machine) == ("dm-0",), 10.0)
-        assert not machine.sysfs.is_suspended(name(machine))
-        assert shown(machine) == machine.before, number
-        assert recompose.mend_all(machine.sysfs) == (), "once"
-        remove(machine)
-        assert machine.volume == machine.before
-
-
-def test_the_guard_resumes_it_when_the_process_alone_is_killed(machine: AdoptMachine) -> None:
-    child = os.fork()
-    if child == 0:
-        os.pwritev = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
-        try:
-            write(machine)
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert wait_for(lambda: not machine.sysfs.is_suspended(name(machine)), 10.0)
-    assert shown(machine) == machine.before
-
-
-def test_nobody_resumes_it_while_its_holder_lives(machine: AdoptMachine) -> None:
-    """Also `elastio free` of another agent, in the middle of its writes."""
-    machine.lay("sys/block/dm-0/dm/suspended", "1")
-    with composed.locked(machine.sysfs, wait_for, 1.0), refused(DeviceBusyError, "adopt.lock"):
-        recompose.mend_all(machine.sysfs)
-    assert machine.sysfs.is_suspended(name(machine))
-    assert recompose.mend_all(machine.sysfs) == ("dm-0",)
-
-
-def test_nobody_resumes_it_who_cannot_read_the_first_sector(machine: AdoptMachine) -> None:
-    machine.lay("sys/block/dm-0/dm/suspended", "1")
-    node = machine.sysfs.path("dev/vdb")
-    content = node.read_bytes()
-    node.write_bytes(content[:100])
-    with refused(HostError, "tombstone.io"):
-        recompose.mend_all(machine.sysfs)
-    assert machine.sysfs.is_suspended(name(machine))
-    node.write_bytes(content)
-    assert recompose.mend_all(machine.sysfs) == ("dm-0",)
-
-
-@pytest.mark.parametrize("request_", [LOAD, SUSPEND])
-@pytest.mark.parametrize("work", WORK)
-def test_a_kernel_that_refuses_changes_nothing(machine: AdoptMachine, work: str, request_: int) -> None:
-    if work == "remove":
-        write(machine)
-    before = machine.volume
-    machine.sysfs.refused[request_] = 12
-    with refused(HostError, "ENOMEM"):
-        WORK[work](machine)
-    assert (machine.volume, shown(machine)) == (before, machine.before)
-
-
-def test_a_write_that_fails_leaves_a_device_that_works(machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    pwritev, left = os.pwritev, 0
-
-    def failing(descriptor: int, buffers: list[bytes], at: int) -> int:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise OSError(5, "I/O error")
-        return pwritev(descriptor, buffers, at)
-
-    for number in range(WRITES["write"]):
-        left = number
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "pwritev", failing)
-            with refused(HostError, "tombstone.io"):
-                write(machine)
-        assert (shown(machine), machine.sysfs.is_suspended(name(machine))) == (machine.before, False)
-        remove(machine)
-
-
 # --- whose it is ------------------------------------------------------------------------------------------------------
 
 
@@ -412,6 +195,54 @@ def test_without_its_head_a_volume_with_a_tombstone_is_neither_composed_nor_rele
     machine.sysfs.path("dev/vdh").write_bytes(content)
     machine.boot()
     assert shown(machine) == machine.before
+
+
+@pytest.mark.parametrize("volume", ["missing", "unreadable"])
+def test_a_head_that_may_have_the_first_block_is_not_erased_without_the_volume(
+    machine: AdoptMachine, volume: str
+) -> None:
+    write(machine)
+    machine.power_off()
+    node, content = machine.sysfs.path("dev/vdb"), machine.volume
+    node.unlink()
+    if volume == "unreadable":
+        node.mkdir()
+    machine.found.clear()
+    with refused(HostError, "volume.missing"):
+        machine.adopter().release(record(machine), None)
+    if volume == "unreadable":
+        node.rmdir()
+    node.write_bytes(content)
+    machine.boot()
+    assert shown(machine) == machine.before
+    remove(machine)
+
+
+def test_of_a_partition_libblkid_tells_its_place_and_the_tombstone_is_found(machine: AdoptMachine) -> None:
+    machine.found["vdb"] |= {"PART_ENTRY_UUID": "1", "PART_ENTRY_NUMBER": "1"}
+    machine.adopter().release(record(machine), None)
+    machine.adopter().adopt(machine.plan())
+    write(machine)
+    machine.boot()
+    assert shown(machine) == machine.before
+    machine.adopter().release(record(machine), None)
+    assert machine.is_as_before
+
+
+def test_the_unit_resumes_what_was_left_suspended_and_a_release_too(machine: AdoptMachine) -> None:
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    assert machine.adopter().assemble(UUID) == "bcache0"
+    assert not machine.sysfs.is_suspended(name(machine))
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    machine.adopter().release(record(machine), None)
+    assert machine.is_as_before
+
+
+def test_a_volume_that_is_composed_is_not_searched_for_at_each_of_its_changes(machine: AdoptMachine) -> None:
+    machine.ran.clear()
+    with composed.locked(machine.sysfs, wait_for, 1.0):
+        assert machine.adopter().assemble(UUID) == "bcache0"
+    assert machine.ran == []
 
 
 def test_a_volume_with_a_tombstone_is_taken_for_no_blank_disk(machine: AdoptMachine) -> None:

@@ -1,0 +1,262 @@
+"""Whatever ends the writing or the removal of a tombstone, not a byte is lost, and nobody waits for ever.
+
+The power is cut after each write, and within each write, with some of its sectors on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import DeviceBusyError, HostError
+from elastio.host import composed, recompose
+from elastio.host.sysfs import wait_for
+from elastio.host.tombstone import parse
+from elastio.units import SECTOR
+from tests.fixtures.device_mapper import LOAD, SUSPEND
+from tests.fixtures.errors import refused
+
+from .adopt_machine import AdoptMachine, PowerCutError
+from .tombstones import FRONT, TORN, WORK, WRITES, adopted, is_mountable, name, record, remove, shown, write
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> AdoptMachine:
+    return adopted(tmp_path)
+
+
+# --- what ends it ---------------------------------------------------------------------------------------------------
+
+
+def cut_within(machine: AdoptMachine, work: str, number: int, left: Iterable[int], patch: pytest.MonkeyPatch) -> bool:
+    """The power is cut in the write with this number, of which these sectors are on the disk; False: it has fewer."""
+    pwritev, seen = os.pwritev, 0
+
+    def cut(descriptor: int, buffers: list[bytes], at: int) -> int:
+        nonlocal seen
+        seen += 1
+        if seen <= number:
+            return pwritev(descriptor, buffers, at)
+        with Path(f"/proc/self/fd/{descriptor}").open("r+b") as file:
+            for sector in left:
+                file.seek(at + sector * SECTOR)
+                file.write(bytes(buffers[0])[sector * SECTOR :][:SECTOR])
+        raise PowerCutError
+
+    with patch.context() as patched:
+        patched.setattr(os, "pwritev", cut)
+        try:
+            WORK[work](machine)
+        except PowerCutError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_after_a_power_cut_at_any_sector_the_device_shows_the_same(
+    machine: AdoptMachine, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(WRITES[work]):
+        for left in TORN:
+            if work == "remove":
+                write(machine)
+            assert cut_within(machine, work, number, left, monkeypatch)
+            machine.boot()
+            assert shown(machine) == machine.before, (number, left)
+            assert recompose.has_tombstone(machine.sysfs, "dm-0") is (parse(machine.volume) is not None)
+            write(machine)
+            assert (shown(machine), is_mountable(machine)) == (machine.before, False), (number, left)
+            remove(machine)
+            assert (shown(machine), machine.volume) == (machine.before, machine.before), (number, left)
+    if work == "remove":
+        write(machine)
+    assert not cut_within(machine, work, WRITES[work], (), monkeypatch), "it has no more writes"
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_after_a_power_cut_it_can_be_released(
+    machine: AdoptMachine, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(WRITES[work]):
+        if work == "remove":
+            write(machine)
+        assert cut_within(machine, work, number, (0,), monkeypatch)
+        machine.boot()
+        machine.adopter().release(record(machine), None)
+        assert machine.is_as_before
+        machine.adopter().adopt(machine.plan())
+
+
+@pytest.mark.parametrize("ending", ["cut", "killed"])
+@pytest.mark.parametrize("work", WORK)
+def test_what_a_filesystem_writes_after_an_interruption_is_kept(
+    machine: AdoptMachine, work: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old sectors beside a tombstone must not be taken for somebody else's."""
+    for number in range(WRITES[work]):
+        if work == "remove":
+            write(machine)
+        if ending == "cut":
+            assert cut_within(machine, work, number, range(8), monkeypatch)
+            machine.boot()
+        else:
+            killed(machine, work, number)
+            assert wait_for(lambda: mended(machine) == ("dm-0",), 10.0)
+        machine.sysfs.write_mapped(name(machine), FRONT + 1024, f"superblock {number} {ending}".encode())
+        expected = shown(machine)
+        machine.boot()
+        assert shown(machine) == expected, number
+        write(machine)
+        remove(machine)
+        assert machine.volume == expected, number
+
+
+def killed(machine: AdoptMachine, work: str, number: int) -> None:
+    """A process is killed before the write with this number, while the device is suspended, and so is its guard."""
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        pwritev, seen = os.pwritev, 0
+
+        def kill(descriptor: int, buffers: list[bytes], at: int) -> int:
+            nonlocal seen
+            seen += 1
+            if seen > number:
+                os.killpg(0, signal.SIGKILL)
+            return pwritev(descriptor, buffers, at)
+
+        os.pwritev = kill  # type: ignore[assignment]
+        try:
+            WORK[work](machine)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def mended(machine: AdoptMachine) -> tuple[str, ...]:
+    """What was resumed; nothing while the guard, which was killed as well, still has the lock that it inherited."""
+    try:
+        return recompose.mend_all(machine.sysfs)
+    except DeviceBusyError:
+        return ()
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_a_device_that_a_killed_process_left_suspended_is_resumed_with_the_right_table(
+    machine: AdoptMachine, work: str
+) -> None:
+    for number in range(WRITES[work]):
+        if work == "remove":
+            write(machine)
+        killed(machine, work, number)
+        assert machine.sysfs.is_suspended(name(machine))
+        assert wait_for(lambda: mended(machine) == ("dm-0",), 10.0)
+        assert not machine.sysfs.is_suspended(name(machine))
+        assert shown(machine) == machine.before, number
+        assert recompose.mend_all(machine.sysfs) == (), "once"
+        remove(machine)
+        assert machine.volume == machine.before
+
+
+def test_the_guard_resumes_it_when_the_process_alone_is_killed(machine: AdoptMachine) -> None:
+    child = os.fork()
+    if child == 0:
+        os.pwritev = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        try:
+            write(machine)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert wait_for(lambda: not machine.sysfs.is_suspended(name(machine)), 10.0)
+    assert shown(machine) == machine.before
+
+
+def test_the_guard_resumes_what_its_living_holder_could_not(
+    machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard tries when the lock is free."""
+    loads = []
+    control = machine.sysfs.control
+
+    def failing(path: str, request: int, buffer: bytearray) -> None:
+        loads.append(request)
+        if loads.count(LOAD) == 2 and request == LOAD and os.getpid() == holder:
+            raise HostError("no memory", code="ENOMEM")
+        control(path, request, buffer)
+
+    holder = os.getpid()
+    monkeypatch.setattr(machine.sysfs, "control", failing)
+    with refused(HostError, "ENOMEM"):
+        write(machine)
+    assert not machine.sysfs.is_suspended(name(machine))
+    assert shown(machine) == machine.before
+
+
+def test_a_table_that_was_loaded_for_nothing_is_forgotten(machine: AdoptMachine) -> None:
+    machine.sysfs.refused[SUSPEND] = 4
+    child = os.fork()
+    if child == 0:
+        os.pwritev = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        with suppress(HostError):
+            write(machine)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert machine.sysfs.loaded(name(machine)) is None
+
+
+def test_nobody_resumes_it_while_its_holder_lives(machine: AdoptMachine) -> None:
+    """Also `elastio free` of another agent, in the middle of its writes."""
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    with composed.locked(machine.sysfs, wait_for, 1.0), refused(DeviceBusyError, "adopt.lock"):
+        recompose.mend_all(machine.sysfs)
+    assert machine.sysfs.is_suspended(name(machine))
+    assert recompose.mend_all(machine.sysfs) == ("dm-0",)
+
+
+def test_nobody_resumes_it_who_cannot_read_the_first_sector(machine: AdoptMachine) -> None:
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    node = machine.sysfs.path("dev/vdb")
+    content = node.read_bytes()
+    node.write_bytes(content[:100])
+    with refused(HostError, "tombstone.io"):
+        recompose.mend_all(machine.sysfs)
+    assert machine.sysfs.is_suspended(name(machine))
+    node.write_bytes(content)
+    assert recompose.mend_all(machine.sysfs) == ("dm-0",)
+
+
+@pytest.mark.parametrize("request_", [LOAD, SUSPEND])
+@pytest.mark.parametrize("work", WORK)
+def test_a_kernel_that_refuses_changes_nothing(machine: AdoptMachine, work: str, request_: int) -> None:
+    if work == "remove":
+        write(machine)
+    before = machine.volume
+    machine.sysfs.refused[request_] = 12
+    with refused(HostError, "ENOMEM"):
+        WORK[work](machine)
+    assert (machine.volume, shown(machine)) == (before, machine.before)
+
+
+def test_a_write_that_fails_leaves_a_device_that_works(machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwritev, left = os.pwritev, 0
+
+    def failing(descriptor: int, buffers: list[bytes], at: int) -> int:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(5, "I/O error")
+        return pwritev(descriptor, buffers, at)
+
+    for number in range(WRITES["write"]):
+        left = number
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwritev", failing)
+            with refused(HostError, "tombstone.io"):
+                write(machine)
+        assert (shown(machine), machine.sysfs.is_suspended(name(machine))) == (machine.before, False)
+        remove(machine)
