@@ -1,8 +1,8 @@
 """Changes what a composed device consists of under the filesystem that is mounted on it: writes and removes tombstones.
 
 Theory of operation. The first block of the volume moves to the head and back (`tombstone`), and the table of the
-composed device changes with it. device-mapper keeps all requests waiting meanwhile (`mapper`): some hundredths of a
-second, after what is in flight has ended.
+composed device changes with it. device-mapper keeps all requests waiting meanwhile (`mapper`): for the time of some
+small writes, after what is in flight has ended.
 
 A process that is killed in between leaves the device suspended. It has a lock, which the kernel gives free when its
 last write has ended. Whoever finds the device suspended takes that lock, reads the first sector of the volume, loads
