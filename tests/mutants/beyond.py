@@ -132,7 +132,7 @@ BEYOND = (
     on_the_host(
         "detach before durable (host)",
         "the backing device is durable before its cache leaves",
-        "        self._make_durable(backing)\n        self._detach(backing)",
+        "        self.make_durable(backing)\n        self._detach(backing)",
         "        self._detach(backing)",
         "test_bcache_leave.py::test_no_detach_before_the_backing_device_is_durable",
     ),
