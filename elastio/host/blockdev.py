@@ -94,6 +94,15 @@ def serial_of(sysfs: Sysfs, name: str) -> Serial | None:
     return Serial(shown.strip()) if shown.strip() else None
 
 
+def disks_below(sysfs: Sysfs, device: str) -> tuple[str, ...]:
+    """The disks on which a disk, a partition or a mapped device lies, sorted; none for a device that is gone."""
+    if lower := sysfs.names(f"sys/class/block/{device}/slaves"):
+        return tuple(sorted({disk for name in lower for disk in disks_below(sysfs, name)}))
+    target = sysfs.target(f"sys/class/block/{device}") or ""
+    is_partition = sysfs.exists(f"sys/class/block/{device}/partition")
+    return (target.split("/")[-2] if is_partition else device,) if target else ()
+
+
 def _sectors(text: str, name: str) -> int:
     if not (text or "0").isdecimal() or len(text) > MOST_DIGITS:
         raise HostError(f"disk {name} shows {text[:MOST_DIGITS]!r} as its size")

@@ -26,7 +26,6 @@ from elastio.units import MIB, SECTOR
 
 # Also in 59-elastio-adopted.rules.
 UUID_PREFIX = "ELASTIO-"
-NAME_PREFIX = "elastio-"
 LOCK = "run/elastio/adopt.lock"
 DMSETUP_S = 30.0
 STOP_S = 20.0
@@ -34,7 +33,7 @@ STOP_S = 20.0
 
 def name_of(head: Head) -> str:
     """device-mapper's name of the composed device."""
-    return f"{NAME_PREFIX}{head.uuid}"
+    return f"elastio-{head.uuid}"
 
 
 def is_composed(sysfs: Sysfs, device: str) -> bool:
@@ -107,22 +106,15 @@ def disk_below(sysfs: Sysfs, device: str) -> str | None:
         rows = mapper.table(sysfs, mapped_name(sysfs, device))
     except HostError:
         return None
-    below = node_of(sysfs, rows[-1].device) if rows else ""
-    while lower := sysfs.names(f"sys/class/block/{below}/slaves"):
-        if len(lower) > 1:
-            return None
-        below = lower[0]
-    if sysfs.exists(f"sys/class/block/{below}/partition"):
-        target = sysfs.target(f"sys/class/block/{below}") or ""
-        below = target.split("/")[-2] if target.count("/") > 1 else ""
-    return below or None
+    found = blockdev.disks_below(sysfs, node_of(sysfs, rows[-1].device)) if rows else ()
+    return found[0] if len(found) == 1 else None
 
 
 @contextmanager
 def locked(sysfs: Sysfs, wait: Wait, seconds: float) -> Iterator[None]:
     """Only one process changes adopted volumes, their heads and what they are composed to. Raises DeviceBusyError.
 
-    The kernel gives the lock free when the last write of a killed holder has ended.
+    The kernel releases the lock when the last write of a killed holder has ended.
     """
     path = sysfs.path(LOCK)
     try:

@@ -4,8 +4,8 @@ Theory of operation. The first block of the volume moves to the head and back (`
 composed device changes with it. device-mapper keeps all requests waiting meanwhile (`mapper`): for the time of some
 small writes, after what is in flight has ended.
 
-A process that is killed in between leaves the device suspended. It has a lock, which the kernel gives free when its
-last write has ended. Whoever finds the device suspended takes that lock, reads the first sector of the volume, loads
+A process that is killed in between leaves the device suspended. It has a lock, which the kernel releases when its last
+write has ended. Whoever finds the device suspended takes that lock, reads the first sector of the volume, loads
 the table that this asks for, and resumes: the guard of the process, which also kills one that hangs; `elastio free`,
 before the agent starts and after it has ended; the unit that composes the volume; and the next change. Whoever cannot
 read the sector does not resume: requests wait, and nothing is lost.

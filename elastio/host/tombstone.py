@@ -196,7 +196,7 @@ class Pair:
             blocks = []
             for name in (volume, head_device):
                 blocks.append(opened.enter_context(Blocks.opened(sysfs.path(f"dev/{name}"), flags)))
-                _require_node(sysfs, name, blocks[-1].descriptor)
+                require_node(sysfs, name, blocks[-1].descriptor)
             yield cls(head, *blocks)
 
     def completed(self) -> bool:
@@ -262,7 +262,8 @@ class Pair:
         return saved
 
 
-def _require_node(sysfs: Sysfs, name: str, descriptor: int) -> None:
+def require_node(sysfs: Sysfs, name: str, descriptor: int) -> None:
+    """Raises NotOursError unless the open descriptor is this device of the kernel."""
     status = os.fstat(descriptor)
     if sysfs.root != Path("/") and stat.S_ISREG(status.st_mode):
         return  # a recorded tree, as tests use it

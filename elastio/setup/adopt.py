@@ -86,14 +86,7 @@ class Adopter:
         names = (UUID(record.head.backing_uuid), uuid4())
         block = superblock.render_backing(*names, block_bytes=plan.block_bytes, data_offset_sectors=DATA_OFFSET_SECTORS)
         node = self.sysfs.path(f"dev/{record.head_device}")
-        heads.write(node, record.head, block, partial(self._require_node, record.head_device))
-
-    def _require_node(self, device: str, descriptor: int) -> None:
-        """Raises NotOursError unless the open descriptor is this device of the kernel."""
-        number = os.fstat(descriptor).st_rdev
-        shown = self.sysfs.read_or(f"sys/class/block/{device}/dev", "none")
-        if self.sysfs.root == Path("/") and f"{os.major(number)}:{os.minor(number)}" != shown:
-            raise NotOursError(f"/dev/{device} is another device now: it was not touched", code="node.other")
+        heads.write(node, record.head, block, partial(tombstone.require_node, self.sysfs, record.head_device))
 
     def _require_unused(self, device: str) -> None:
         found = in_use(self.sysfs, device)
@@ -193,7 +186,7 @@ class Adopter:
                 with self._pair(record, covered, head_device) as pair:
                     pair.remove()
             node = self.sysfs.path(f"dev/{head_device}")
-            heads.erase(node, partial(self._require_node, head_device))
+            heads.erase(node, partial(tombstone.require_node, self.sysfs, head_device))
         records.delete(self.sysfs, record)
         for device in with_uuid(self.sysfs, record.uuid, self.run):
             # What was read of the volume while it was composed may be older than what was written since.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from elastio.errors import HostError, NotOursError
 from elastio.host import heads, tombstone
-from elastio.host.blockdev import NO_BACKING, directories, serial_of
+from elastio.host.blockdev import NO_BACKING, directories, disks_below, serial_of
 from elastio.host.commands import Run
 from elastio.host.composed import is_composed
 from elastio.host.heads import Head, Volume
@@ -69,13 +69,7 @@ def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
 
 def serials(sysfs: Sysfs, device: str) -> tuple[str, ...]:
     """The serials of the disks below it; those of a logical volume may be several."""
-    lower = sysfs.names(f"sys/class/block/{device}/slaves")
-    if lower:
-        return tuple(sorted({serial for name in lower for serial in serials(sysfs, name)}))
-    target = sysfs.target(f"sys/class/block/{device}") or ""
-    disk = target.split("/")[-2] if sysfs.exists(f"sys/class/block/{device}/partition") else device
-    serial = serial_of(sysfs, disk)
-    return (serial,) if serial else ()
+    return tuple(sorted({serial for disk in disks_below(sysfs, device) if (serial := serial_of(sysfs, disk))}))
 
 
 def with_uuid(sysfs: Sysfs, uuid: str, run: Run) -> dict[str, Volume]:

@@ -31,7 +31,9 @@ from elastio.core.actions import (
     LimitWrites,
     ListVolumes,
     Outcome,
+    RemoveTombstone,
     TuneBacking,
+    WriteTombstone,
 )
 from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.model import CacheSetUuid, Serial
@@ -234,6 +236,8 @@ DETACH = DetachCacheSet(CacheSetUuid("set"))
         (DETACH, True),
         (HelpDetach(), True),
         (LimitWrites(8.0), True),
+        (WriteTombstone(), True),
+        (RemoveTombstone(), True),
         (TuneBacking(), False),
     ],
 )

@@ -98,6 +98,14 @@ def test_only_root_adopts_and_releases(shell: Shell, machine: AdoptMachine, monk
     assert machine.is_as_before
 
 
+def test_free_resumes_what_an_agent_left_suspended(shell: Shell, machine: AdoptMachine) -> None:
+    assert adopt(shell, machine, "--yes") == Exit.OK
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    assert "dm-0" in shell("free").stdout
+    assert machine.sysfs.read("sys/block/dm-0/dm/suspended") == "0"
+    assert "dm-0" not in shell("free").stdout
+
+
 def test_the_unit_composes_and_without_a_record_it_does_nothing(shell: Shell, machine: AdoptMachine) -> None:
     assert adopt(shell, machine, "--yes") == Exit.OK
     assert "bcache0" in shell("device", "compose", UUID).stdout

@@ -17,7 +17,8 @@ from elastio.core.actions import (
 from elastio.core.cycle import Backoff
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.core.tombstone import removed
 from tests.values import IDENTITY, NOW, POLICY, backing, cycle, disk, host, seen, state, volume
 
 ON_ITS_WAY = replace(cycle(volume=volume(VolumeState.ATTACHING), cache_set=None), tag=VolumeTag.DIRTY)
@@ -63,6 +64,9 @@ def test_an_idle_agent_makes_the_volume_a_plain_filesystem_again_and_tries_later
     assert decide(before, seen(host(COVERED)), POLICY).actions == (RemoveTombstone(),)
     for view in (BARE, backing(), replace(COVERED, state=CacheState.CLEAN)):
         assert RemoveTombstone() not in decide(before, seen(host(view)), POLICY).actions
+    stopped = replace(before, phase=Phase.FAULTED, fault=Fault(FaultKind.CACHE_MISSING, "a copy may be there"))
+    assert RemoveTombstone() not in decide(stopped, seen(host(COVERED)), POLICY).actions
+    assert removed(stopped, seen(host(COVERED))).action is None
     outcome = Outcome(RemoveTombstone(), OutcomeKind.RETRY, error="busy", code="adopt.lock")
     after = decide(before, replace(seen(host(COVERED)), outcomes=(outcome,)), POLICY)
     assert after.actions == ()
