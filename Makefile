@@ -119,8 +119,8 @@ lowest: $(VENV)/.installed ## The lowest libraries that are declared, and Debian
 long: $(VENV)/.installed ## Property tests, crash tests, mutants, on all processors
 	$(BIN)/pytest -q $(SPREAD_LONG) --junitxml build/long.xml $(LONG_TESTS)
 
-quick: $(VENV)/.installed ## In half a minute: lint, import contracts, types, and the unit tests of the core and what drives it
-	@$(MAKE) --no-print-directory lint contracts types
+quick: $(VENV)/.installed ## In half a minute: lint, import contracts, types, limits, words, and the unit tests of the core and what drives it
+	@$(MAKE) --no-print-directory lint contracts types limits words
 	$(BIN)/pytest -q $(SPREAD) $(QUICK_TESTS)
 
 check: ## Lint, types, import contracts, limits, words, unit and contract tests, with the time of each

@@ -126,7 +126,7 @@ class Adoption:
         self._compare()
 
     def _compare(self) -> None:
-        """The files of before, and what was written while there was a cache."""
+        """The files that were there before the adoption, and what was written while there was a cache."""
         same = f"! test -e {COPY} || cmp {COPY} {NEW}"
         self.is_equal &= self.shell(f"{FORGET}; {same} && {SUMS}") == self._sums
 
