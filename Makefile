@@ -2,6 +2,10 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
+# The distribution's own: it is the one that the package runs on, and it is built for speed, which takes a fifth from the
+# time of the tests.
+PYTHON := $(shell for p in /usr/bin/python3 python3; do \
+            $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 # What cloud-init accepts as user data.
@@ -39,7 +43,7 @@ prepared: packages
 
 # Only root can build it; who is not can still run all tests without guests.
 guest-image: packages
-	@if [ "$$(id -u)" = 0 ]; then cd testbed && python3 -m elastio_testbed.image; fi
+	@if [ "$$(id -u)" = 0 ]; then cd testbed && $(PYTHON) -m elastio_testbed.image; fi
 
 setup: prepared $(BIN)/promtool $(BIN)/shellcheck $(CLOUD_CONFIG) ## Install everything: system packages, virtual environment, git hooks
 	@if git rev-parse --git-dir >/dev/null 2>&1; then git config core.hooksPath .githooks; fi
@@ -55,8 +59,8 @@ packages:
 	fi
 
 $(VENV)/.installed: $(LOCKS) pyproject.toml testbed/pyproject.toml
-	python3 -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || python3 -m venv $(VENV)
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./testbed
 	touch $@
@@ -124,10 +128,10 @@ quick: $(VENV)/.installed ## In half a minute: lint, import contracts, types, li
 	$(BIN)/pytest -q $(SPREAD) $(QUICK_TESTS)
 
 check: ## Lint, types, import contracts, limits, words, unit and contract tests, with the time of each
-	python3 -m tests.parts setup lint types contracts limits words unit
+	$(PYTHON) -m tests.parts setup lint types contracts limits words unit
 
 test: ## Everything: checks, property and crash tests, mutants, the elastic cycle and eight faults in guests
-	python3 -m tests.parts
+	$(PYTHON) -m tests.parts
 
 storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 random schedules, in the simulator
 	$(BIN)/python -m tests.crash.campaign
@@ -162,7 +166,7 @@ record-openstack: setup ## Record again what the provider's tests replay
 wheel-test: setup ## Build the wheel and use it from a clean virtual environment
 	rm -rf build/wheel && mkdir -p build/wheel
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
-	python3 -m venv build/wheel/venv
+	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install --quiet --require-hashes -r requirements/guest.txt
 	build/wheel/venv/bin/pip install --quiet --no-deps build/wheel/elastio-*.whl
 	cd build/wheel && venv/bin/elastio --version && venv/bin/elastiod --version && \

@@ -1,7 +1,9 @@
-"""Run parts of `make test` one after the other: `python -m tests.parts [PART ...]`, all of them without a name.
+"""Run parts of `make test`: `python -m tests.parts [PART ...]`, all of them without a name.
 
-The first that fails ends it. The time of each is printed beside its budget (`budgets.toml`), and what is above it is
-told; nothing fails for a time. A part fails that played fewer cases than it has to. It needs no virtual environment.
+They run one after the other, except those that `budgets.toml` puts beside another one, which keep one processor busy
+while that one waits now and then; what they print appears when they have ended. The first that fails ends it, with what
+runs beside it. The time of each is printed beside its budget, and what is above it is told; nothing fails for a time. A
+part fails that played fewer cases than it has to. It needs no virtual environment.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import sys
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
@@ -21,9 +26,16 @@ BUDGETS = Path(__file__).with_name("budgets.toml")
 COUNTED, PLAYED = "long", ROOT / "build" / "long.xml"
 
 
-def budgets() -> dict[str, dict[str, int]]:
-    """Two tables: `seconds` of each part, in the order in which they run, and the least `counts`."""
-    return tomllib.loads(BUDGETS.read_text())
+class Budgets(NamedTuple):
+    """The seconds of each part, in the order in which they run; the least counts; what runs beside which part."""
+
+    seconds: dict[str, int]
+    counts: dict[str, int]
+    beside: dict[str, str]
+
+
+def budgets() -> Budgets:
+    return Budgets(**tomllib.loads(BUDGETS.read_text()))
 
 
 def counted(report: Path) -> Counter[str]:
@@ -42,22 +54,23 @@ def too_few(played: Mapping[str, int], least: Mapping[str, int]) -> list[str]:
     ]
 
 
-def table(took: Mapping[str, float], seconds: Mapping[str, int]) -> Iterator[str]:
+def table(took: Mapping[str, float], seconds: Mapping[str, int], together_s: float) -> Iterator[str]:
     """A line for each part, one for all, and one for each that is above its budget."""
     yield f"{'part':<12}{'took':>8}{'budget':>10}"
     for part, took_s in took.items():
         yield f"{part:<12}{took_s:>6.0f} s{seconds[part]:>8} s"
-    yield f"{'together':<12}{sum(took.values()):>6.0f} s{sum(seconds[part] for part in took):>8} s"
+    yield f"{'together':<12}{together_s:>6.0f} s"
     for part, took_s in took.items():
         if took_s > seconds[part]:
             yield f"ABOVE ITS BUDGET: {part} took {took_s:.0f} s, {seconds[part]} s are meant (tests/budgets.toml)"
 
 
-def run(part: str, least: Mapping[str, int]) -> int:
-    """The exit code of a part."""
+def run(part: str, least: Mapping[str, int], output: IO[str] | None = None) -> int:
+    """The exit code of a part, which prints to `output`, else as it runs."""
     if part == COUNTED:
         PLAYED.unlink(missing_ok=True)
-    code = subprocess.run(["make", "--no-print-directory", part], cwd=ROOT, check=False).returncode
+    make = ["make", "--no-print-directory", part]
+    code = subprocess.run(make, cwd=ROOT, check=False, stdout=output, stderr=output).returncode
     if code or part != COUNTED:
         return code
     found = counted(PLAYED)
@@ -67,21 +80,57 @@ def run(part: str, least: Mapping[str, int]) -> int:
     return 1 if few else 0
 
 
+def run_quietly(part: str) -> int:
+    """The exit code of a part; what it printed appears at its end."""
+    with TemporaryFile("w+") as output:
+        code = run(part, {}, output)
+        output.seek(0)
+        print(f"\n--- {part}", output.read().rstrip(), sep="\n", flush=True)
+    return code
+
+
+class Parts:
+    """Runs parts, and keeps the seconds that each `took`, and the exit code of the first that failed."""
+
+    def __init__(self, known: Budgets) -> None:
+        self._known = known
+        self.took: dict[str, float] = {}
+        self.code = 0
+
+    def run(self, parts: Sequence[str], player: Callable[[str], int]) -> None:
+        """One after the other, until one has failed, of these or of what runs beside them."""
+        for part in parts:
+            if self.code:
+                return
+            began = time.monotonic()
+            code = player(part)
+            self.took[part] = time.monotonic() - began
+            if code:
+                print(f"FAILED: {part}", flush=True)
+                self.code = code
+
+    def run_all(self, parts: Sequence[str]) -> None:
+        """One after the other; what belongs beside another one runs with that, or alone if that does not run."""
+        beside = {part: host for part, host in self._known.beside.items() if part in parts and host in parts}
+        for part in parts:
+            if part not in beside:
+                with ThreadPoolExecutor(1) as pool:
+                    others = pool.submit(self.run, [p for p in beside if beside[p] == part], run_quietly)
+                    self.run([part], self._run_aloud)
+                others.result()
+
+    def _run_aloud(self, part: str) -> int:
+        print(f"--- {part}", flush=True)
+        return run(part, self._known.counts)
+
+
 def main(names: Sequence[str]) -> int:
     """Exit code: that of the first part that failed."""
-    known = budgets()
-    took: dict[str, float] = {}
-    code = 0
-    for part in names or known["seconds"]:
-        print(f"--- {part}", flush=True)
-        began = time.monotonic()
-        code = run(part, known["counts"])
-        took[part] = time.monotonic() - began
-        if code:
-            print(f"FAILED: {part}")
-            break
-    print(*table(took, known["seconds"]), sep="\n")
-    return code
+    known, began = budgets(), time.monotonic()
+    parts = Parts(known)
+    parts.run_all([part for part in known.seconds if part in names or not names])
+    print(*table(parts.took, known.seconds, time.monotonic() - began), sep="\n")
+    return parts.code
 
 
 if __name__ == "__main__":

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.parts import ROOT, budgets, counted, table, too_few
+import pytest
+
+from tests.parts import ROOT, Budgets, Parts, budgets, counted, table, too_few
 
 SECONDS = {"lint": 5, "long": 300}
 
 
 def test_what_takes_longer_than_its_budget_is_told() -> None:
-    lines = list(table({"lint": 4.0, "long": 301.0}, SECONDS))
+    lines = list(table({"lint": 4.0, "long": 301.0}, SECONDS, 303.0))
     assert [line.split()[0] for line in lines] == ["part", "lint", "long", "together", "ABOVE"]
     assert ["ABOVE" in line for line in lines] == [False, False, False, False, True]
-    assert not any("ABOVE" in line for line in table({"lint": 5.0, "long": 300.0}, SECONDS))
+    assert lines[3].split() == ["together", "303", "s"]
+    assert not any("ABOVE" in line for line in table({"lint": 5.0, "long": 300.0}, SECONDS, 300.0))
 
 
 def test_fewer_cases_than_have_to_be_played_are_told() -> None:
@@ -31,12 +35,59 @@ def test_what_tests_have_recorded_is_summed(tmp_path: Path) -> None:
     assert counted(report) == {"a": 5, "b": 5}
 
 
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Parts]:
+    """Plays parts that are commands of a Makefile of their own: `main` runs with `one` and `two` beside it."""
+
+    def played(makefile: str) -> Parts:
+        (tmp_path / "Makefile").write_text(makefile)
+        monkeypatch.setattr("tests.parts.ROOT", tmp_path)
+        known = Budgets({"first": 1, "one": 1, "two": 1, "main": 1, "last": 1}, {}, {"one": "main", "two": "main"})
+        parts = Parts(known)
+        parts.run_all([*known.seconds])
+        return parts
+
+    return played
+
+
+# `main` ends only after `one`, which therefore has to run at the same time.
+MAKEFILE = """
+first: ; @true
+one: ; @touch one; {one}
+two: ; @touch two
+main: ; @for i in $$(seq 600); do test -e one && exit 0; sleep 0.05; done; exit 1
+last: ; @touch last
+"""
+
+
+@pytest.mark.runs_programs
+def test_parts_run_beside_the_one_they_belong_to(play: Callable[[str], Parts], tmp_path: Path) -> None:
+    parts = play(MAKEFILE.format(one="true"))
+    assert parts.code == 0
+    assert parts.took.keys() == {"first", "one", "two", "main", "last"}
+    assert (tmp_path / "last").exists()
+
+
+@pytest.mark.runs_programs
+def test_a_part_that_fails_beside_another_ends_all(
+    play: Callable[[str], Parts], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    parts = play(MAKEFILE.format(one="echo why; false"))
+    assert parts.code != 0
+    assert parts.took.keys() == {"first", "one", "main"}
+    assert not (tmp_path / "two").exists()
+    assert not (tmp_path / "last").exists()
+    assert "why" in capfd.readouterr().out
+
+
 def test_every_part_is_a_target_and_all_of_them_are_what_ci_runs() -> None:
     targets = re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(budgets()["seconds"]) <= set(targets)
-    assert sum(budgets()["seconds"].values()) <= 1000
+    seconds, beside = budgets().seconds, budgets().beside
+    assert seconds.keys() <= set(targets)
+    assert beside.keys() | set(beside.values()) <= seconds.keys()
+    assert sum(seconds[part] for part in seconds if part not in beside) <= 960
     assert (ROOT / ".ci/run").read_text().splitlines()[-1] == "make test"
-    assert re.search(r"^test: .*\n\tpython3 -m tests\.parts$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert re.search(r"^test: .*\n\t\$\(PYTHON\) -m tests\.parts$", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 def test_every_file_of_guest_tests_is_run() -> None:
