@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from .limits import ROOT
 
 CORE, STRATEGY = ROOT / "elastio" / "core", "elastio.strategy"
-# May only become less: one call a decision, one for a request, and one where a volume is gone.
-MOST = 3
+# Once in each decision: `review`.
+MOST = 1
 
 
 def calls() -> Iterator[str]:

@@ -21,8 +21,8 @@ so the same input gives the same decision and a journal can be replayed. It is c
 1. `update.fold` takes in what was observed: outcomes of actions and the scan of the kernel. Nothing is decided here.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
 3. `strategy.review` takes the observation into its memory, and answers with a `Wish`: the bandwidths that hold now,
-   whether the cache is to be released or to take writes again, what to buy if a boost may begin, and the most that a
-   flush may take. From the sample and the bandwidths follows the writeback rate.
+   whether the cache is to be released or to take writes again, what to buy if a boost may begin, the most that a flush
+   may take, and what it says to each request. From the sample and the bandwidths follows the writeback rate.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
 5. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
 6. In IDLE, what the strategy wants to buy is bought, if nothing else has happened.
@@ -66,7 +66,7 @@ from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
 from elastio.core.state import AgentState, Fault, Phase
 from elastio.errors import InvariantError
-from elastio.strategy.review import released, review
+from elastio.strategy.review import review
 from elastio.strategy.wish import Wish
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
@@ -123,11 +123,11 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         return _waiting_to_recover(state, obs, wish.policy)
     reason = inhibited or reason or _why_failed_clean(before, state) or wish.note
     state, new_fault = _with_current_fault(state, obs, seen)
-    state, detected = _moved(state, _detect(state, obs, wish), obs, wish.policy, seen)
-    state, answers, ordered = _answer(state, obs, policy, seen)
+    state, detected = _moved(state, _detect(state, obs, wish), obs, wish, seen)
+    state, answers, ordered = _answer(state, obs, policy, wish, seen)
     reason = ordered or detected or new_fault or reason
     if state.phase is Phase.IDLE and not ordered and not detected:
-        state, wanted = _moved(state, boosting.wanted(wish), obs, wish.policy, seen)
+        state, wanted = _moved(state, boosting.wanted(wish), obs, wish, seen)
         reason = wanted or reason
     reason = "; ".join(text for text in (reason, wish.learned) if text)
     plan = next_action(state, obs, wish.policy)
@@ -208,7 +208,7 @@ def _fault(danger: Detection) -> Fault:
 
 
 def _moved(
-    state: AgentState, detected: Detection | None, obs: Observation, policy: Policy, seen: list[Transition]
+    state: AgentState, detected: Detection | None, obs: Observation, wish: Wish, seen: list[Transition]
 ) -> tuple[AgentState, str]:
     """The state after the event, by the table, and the event's reason; the same state and "" without an event.
 
@@ -219,29 +219,29 @@ def _moved(
     if (state.phase, detected.event) not in TRANSITIONS:
         text = f"{detected.event} in phase {state.phase} is not in the table: {detected.reason}"
         raise InvariantError(text, code="event.transition")
-    moved = _transition(state, detected, obs, policy)
+    moved = _transition(state, detected, obs, wish)
     seen.append(Transition(detected.event, state.phase, moved.phase, detected.reason, detected.is_capped))
     return moved, detected.reason
 
 
-def _transition(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
+def _transition(state: AgentState, detected: Detection, obs: Observation, wish: Wish) -> AgentState:
     phase = TRANSITIONS[state.phase, detected.event]
     if phase is None:
-        repaired = recover(state, obs, policy, is_ordered=detected.is_ordered)
+        repaired = recover(state, obs, wish.policy, is_ordered=detected.is_ordered)
         return _without_backoffs(repaired[0]) if repaired else state
     if detected.capped is not None:
         state = replace(state, memory=replace(state.memory, capped=detected.capped))
     if state.phase is Phase.FLUSHING and detected.event is Event.CAP_REACHED:
         # It is carried out to its end, whatever the load.
         return state if state.cycle is None else replace(state, cycle=replace(state.cycle, forced=True))
-    return _entered(_without_backoffs(replace(state, phase=phase)), detected, obs, policy)
+    return _entered(_without_backoffs(replace(state, phase=phase)), detected, obs, wish)
 
 
-def _entered(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
+def _entered(state: AgentState, detected: Detection, obs: Observation, wish: Wish) -> AgentState:
     """What the event changes besides the phase."""
     match detected.event:
         case Event.BOOST_WANTED:
-            return _begun(state, detected, obs, policy)
+            return _begun(state, detected, obs, wish.policy)
         case Event.BOOST_CAPPED:
             return replace(state, cycle=None, cool_until=obs.now + FAILED_COOL_DOWN_S)
         case Event.ENDANGERED:
@@ -250,9 +250,9 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
             return replace(state, cycle=cycle_of(state.orphans[0], obs))
         case Event.BOOST_REFUSED:
             state = replace(state, cycle=None, failures=state.failures + 1)
-            return replace(state, cool_until=obs.now + _cool_down_s(state, policy))
+            return replace(state, cool_until=obs.now + _cool_down_s(state, wish.policy))
         case Event.RELEASED:
-            return _released(state, obs, policy)
+            return _released(state, obs, wish)
         case Event.BOOST_ABANDONED:
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
@@ -295,22 +295,21 @@ def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: 
 
 
 def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
-    """The state with the new cycle. Raises InvariantError for an event without a plan."""
+    """The state with the new cycle, of which the strategy knows this. Raises InvariantError without a plan."""
     if detected.plan is None:
         raise InvariantError(f"{detected.event} without a plan: {detected.reason}", code="event.plan")
-    return replace(state, cycle=boosting.new_cycle(detected.plan, state, obs, policy))
+    memory = replace(state.memory, boost=detected.plan.known)
+    return replace(state, cycle=boosting.new_cycle(detected.plan, state, obs, policy), memory=memory)
 
 
-def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
+def _released(state: AgentState, obs: Observation, wish: Wish) -> AgentState:
     """The state after the end of a cycle: its lesson, the cool-down, and a new list of the cloud."""
-    cycle = state.cycle
-    if cycle is not None:
-        state = replace(state, memory=released(state, cycle, obs.wall, policy))
-    gone = cycle.volume_id if cycle else None
+    gone = state.cycle.volume_id if state.cycle else None
     return replace(
         state,
         cycle=None,
-        cool_until=obs.now + _cool_down_s(state, policy),
+        memory=wish.released or state.memory,
+        cool_until=obs.now + _cool_down_s(state, wish.policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
         listed_at=None,  # only a new list, not the answer to the deletion, proves that nothing is left
         backoffs={**state.backoffs, "ListVolumes": Backoff(0, obs.now + polling.SETTLE_S)},
@@ -350,17 +349,17 @@ def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, o
 
 
 def _answer(
-    state: AgentState, obs: Observation, policy: Policy, seen: list[Transition]
+    state: AgentState, obs: Observation, policy: Policy, wish: Wish, seen: list[Transition]
 ) -> tuple[AgentState, tuple[Answer, ...], str]:
     """The state after every request, one answer for each, and a sentence about the last one that was accepted."""
 
     def move(before: AgentState, detected: Detection) -> AgentState:
-        return _moved(before, detected, obs, policy, seen)[0]
+        return _moved(before, detected, obs, wish, seen)[0]
 
     answers: list[Answer] = []
     reason = ""
-    for request in obs.requests:
-        state, answer = requests.answer(state, request, obs, policy, move)
+    for request, reply in zip(obs.requests, wish.replies, strict=True):
+        state, answer = requests.answer(state, request, reply, obs, policy, move)
         answers.append(answer)
         if answer.accepted:
             reason = f"an operator asked to {request.kind}: {answer.text}"

@@ -18,8 +18,7 @@ from elastio.core.model import CacheState, Request, RequestKind
 from elastio.core.observation import Answer, Observation
 from elastio.core.policy import Policy, StopPolicy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
-from elastio.strategy.review import asked
-from elastio.strategy.wish import BoostPlan
+from elastio.strategy.wish import Reply
 from elastio.units import format_duration
 
 Answered = tuple[AgentState, Answer]
@@ -30,18 +29,21 @@ InhibitionKind = Literal[RequestKind.QUIESCE, RequestKind.UNQUIESCE, RequestKind
 Move = Callable[[AgentState, Detection], AgentState]
 
 
-def answer(state: AgentState, request: Request, obs: Observation, policy: Policy, move: Move) -> Answered:
-    """The state after the request, and its answer. Raises InvariantError as `move` does."""
+def answer(state: AgentState, request: Request, reply: Reply, obs: Observation, policy: Policy, move: Move) -> Answered:
+    """The state after the request, and its answer. Raises InvariantError as `move` does.
+
+    `reply` is what the strategy says to it.
+    """
     kind = request.kind
     match kind:
         case RequestKind.BOOST:
-            return boost(state, request, obs, policy, move)
+            return boost(state, request, reply, obs, policy, move)
         case RequestKind.FLUSH:
             return flush(state, request, move)
         case RequestKind.PAUSE:
             return pause(state, request, move)
         case RequestKind.RESUME:
-            return resume(state, request, obs, policy, move)
+            return resume(state, request, obs, move)
         case RequestKind.RECOVER if request.is_foreign:
             return take_over(state, request, obs, move)
         case RequestKind.RECOVER:
@@ -49,8 +51,7 @@ def answer(state: AgentState, request: Request, obs: Observation, policy: Policy
         case RequestKind.COLLECT:
             return collect(state, request)
         case RequestKind.LEARN | RequestKind.EXPECT:
-            state, answered, _ = _asked(state, request, obs, policy)
-            return state, answered
+            return state, Answer(request, not reply.code, reply.text, reply.code)
         case _:
             return _inhibit(kind, state, request, obs, policy)
 
@@ -75,7 +76,7 @@ def _inhibit(kind: InhibitionKind, state: AgentState, request: Request, obs: Obs
 # --- boosts ----------------------------------------------------------------------------------------------
 
 
-def boost(state: AgentState, request: Request, obs: Observation, policy: Policy, move: Move) -> Answered:
+def boost(state: AgentState, request: Request, reply: Reply, obs: Observation, policy: Policy, move: Move) -> Answered:
     """Buy a cache now, or let a cache that is being flushed take writes again."""
     if state.phase in (Phase.ATTACHING, Phase.BOOSTING):
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
@@ -84,19 +85,14 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
         return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle", "agent.busy")
     if not is_flushing and (obstacle := boosting.obstacle(state, obs, policy)):
         return state, Answer(request, False, obstacle, "boost.obstacle")
-    state, answered, plan = _asked(state, request, obs, policy)
-    if is_flushing and answered.accepted:
+    if is_flushing and reply.not_again:
+        return state, Answer(request, False, reply.not_again, "caps")
+    if is_flushing:
         state = move(state, Detection(Event.LOAD_RETURNED, "an operator asked for a boost while flushing"))
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
-    return state if plan is None else move(state, Detection(Event.BOOST_WANTED, plan.reason, plan=plan)), answered
-
-
-def _asked(
-    state: AgentState, request: Request, obs: Observation, policy: Policy
-) -> tuple[AgentState, Answer, BoostPlan | None]:
-    """What the strategy says to the request; a plan is bought."""
-    state, reply = asked(state, request, obs, policy)
-    return state, Answer(request, not reply.code, reply.text, reply.code), reply.plan
+    if (plan := reply.plan) is not None:
+        state = move(state, Detection(Event.BOOST_WANTED, plan.reason, plan=plan))
+    return state, Answer(request, not reply.code, reply.text, reply.code)
 
 
 def flush(state: AgentState, request: Request, move: Move) -> Answered:
@@ -123,7 +119,7 @@ def _end_boost(state: AgentState, move: Move) -> AgentState:
     return state if state.cycle is None else replace(state, cycle=replace(state.cycle, forced=True))
 
 
-def resume(state: AgentState, request: Request, obs: Observation, policy: Policy, move: Move) -> Answered:
+def resume(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:
     """Boosts may begin again, and a fault ends if its cause is gone.
 
     Failures and cool-downs are cleared, because whoever resumes has dealt with them: a wanted boost begins at once.
@@ -135,7 +131,7 @@ def resume(state: AgentState, request: Request, obs: Observation, policy: Policy
         state = _repaired(state, obs, move)
     if state.phase is Phase.FAULTED:
         return state, Answer(request, False, f"the agent is still faulted: {state.fault}", FAULTED)
-    state = replace(_asked(state, request, obs, policy)[0], failures=0, cool_until=0.0)
+    state = replace(state, memory=state.memory.resumed(), failures=0, cool_until=0.0)
     if state.inhibition is None:
         return state, Answer(request, True, "boosts start by themselves again")
     reason, left_s = state.inhibition.reason, state.inhibition.until - obs.now

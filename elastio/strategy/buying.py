@@ -14,7 +14,7 @@ from elastio.strategy import ahead, caps, money, waste
 from elastio.strategy.learning import next_size
 from elastio.strategy.load import is_load_high
 from elastio.strategy.market import Advice, Choice, Market
-from elastio.strategy.memory import NO_BOOST, Memory
+from elastio.strategy.memory import Memory
 from elastio.strategy.wish import BoostPlan, Decline, Reply
 from elastio.units import MB, format_duration, format_size
 
@@ -39,16 +39,9 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | D
     reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}{_described(choice)}"
     crossed_at = state.memory.load.crossed_at if trigger is Trigger.LOAD else None
     least_s = caps.least_s(state.memory, policy)
-    return BoostPlan(trigger, _spec(size, choice, policy), least_s, choice, crossed_at, reason=reason)
-
-
-def begun(plan: BoostPlan, memory: Memory, now: float, policy: Policy) -> Memory:
-    """The memory as this boost begins. Ahead of a forecast load, `bare` is that the device would do what it can."""
-    if plan.trigger is Trigger.OPERATOR:
-        return replace(memory, boost=NO_BOOST)
-    burst = memory.awaited if plan.trigger.is_ahead else None
-    until = None if burst is None else ahead.chance_until(burst, policy)
-    return replace(memory, boost=waste.shown_by(memory.load, plan.trigger, now, until))
+    until = None if ahead_of is None else ahead.chance_until(ahead_of, policy)
+    known = waste.shown_by(state.memory.load, trigger, obs.now, until)
+    return BoostPlan(trigger, _spec(size, choice, policy), least_s, choice, crossed_at, reason=reason, known=known)
 
 
 def _spec(size_bytes: int, choice: Choice | None, policy: Policy) -> VolumeSpec:
@@ -124,13 +117,7 @@ def declined(state: AgentState, *, is_capped: bool) -> Memory:
 
 
 def for_operator(request: Request, state: AgentState, obs: Observation, policy: Policy) -> Reply:
-    """What an operator's boost buys, without a size: that of the next boost; or the cap that forbids it.
-
-    While a cache is flushed: whether a cap forbids that it takes writes again.
-    """
-    if state.cycle is not None:
-        ended = caps.why_ended(state, obs, policy)
-        return Reply(ended, "caps" if ended else "")
+    """What an operator's boost buys, without a size: that of the next boost; or the cap that forbids it."""
     memory = state.memory
     size = next_size(memory.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
     if refused := caps.refusal(size, state, obs, policy):

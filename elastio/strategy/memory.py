@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elastio.codec import Kept
 from elastio.core.model import Forecast, Period
@@ -143,3 +143,7 @@ class Memory:
     release_s: Kept[tuple[float, ...]] = ()
     credits: Kept[CreditBalance | None] = None
     credit_limit_mb_s: float | None = None
+
+    def resumed(self) -> Memory:
+        """The memory once an operator has resumed: nothing that it knows of the past forbids to buy."""
+        return replace(self, waste=Waste(), capped=None)

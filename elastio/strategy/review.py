@@ -11,7 +11,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import ahead, backing_credits, buying, caps, filling, holding, learning, money, waste
 from elastio.strategy.load import is_load_high, is_quiet, watch_load
-from elastio.strategy.memory import NO_BOOST, LoadWatch, Memory, Waste
+from elastio.strategy.memory import NO_BOOST, LoadWatch, Memory
 from elastio.strategy.wish import Decline, Release, Reply, Wish
 
 
@@ -20,8 +20,9 @@ def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool
 
     `may_buy` False: no boost can begin now. Before the phase is read from the kernel, only the sample is taken in.
     """
-    state, learned = learning.with_burst(state, obs, policy)
-    configured = learning.in_force(policy, state.memory)
+    settings = policy
+    state, learned = learning.with_burst(state, obs, settings)
+    configured = learning.in_force(settings, state.memory)
     policy = money.in_force(configured, state.cycle)
     state = backing_credits.update(_with_load(state, obs, policy), obs, policy)
     limit = backing_credits.flush_limit_mb_s(state, obs, policy)
@@ -31,12 +32,13 @@ def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool
     memory, boost = state.memory, buying.wanted(state, obs, configured) if may_buy else None
     if isinstance(boost, Decline):
         memory = buying.declined(state, is_capped=boost.is_capped)
-    elif boost is not None:
-        memory = buying.begun(boost, memory, obs.now, configured)
     if state.cycle is not None and state.phase is Phase.ATTACHING:
         memory = _with_attaching(memory, state.cycle, obs)
     wish = Wish(policy, release(state, obs, policy), boost, _again(state, obs, policy), limit, note, learned)
-    return (state if memory is state.memory else replace(state, memory=memory)), wish
+    state = state if memory is state.memory else replace(state, memory=memory)
+    if state.cycle is not None and state.phase is Phase.DETACHING:
+        wish = replace(wish, released=_released(state, state.cycle, obs.wall, policy))
+    return _with_requests(state, obs, settings, wish) if obs.requests else (state, wish)
 
 
 def _with_load(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
@@ -104,7 +106,7 @@ def _with_attaching(memory: Memory, cycle: Cycle, obs: Observation) -> Memory:
     return memory
 
 
-def released(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Memory:
+def _released(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Memory:
     """The memory once the volume of this cycle is gone."""
     past = waste.after_cycle(state, cycle, wall, policy)
     return replace(_with_lesson(caps.with_release_time(state.memory, cycle), cycle, policy), waste=past)
@@ -129,20 +131,41 @@ def _with_lesson(memory: Memory, cycle: Cycle, policy: Policy) -> Memory:
 # --- requests --------------------------------------------------------------------------------------------
 
 
-def asked(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Reply]:
-    """The state after a request that concerns the strategy, and what is answered. The mechanism refuses none of it."""
-    match request.kind:
-        case RequestKind.BOOST:
-            policy = learning.in_force(policy, state.memory)
-            reply = buying.for_operator(request, state, obs, money.in_force(policy, state.cycle))
-            plan, memory = reply.plan, state.memory
-            memory = memory if plan is None else buying.begun(plan, memory, obs.now, policy)
-            return replace(state, memory=memory), reply
-        case RequestKind.EXPECT:
-            return ahead.asked(state, request, obs, policy)
-        case RequestKind.LEARN:
-            return learning.asked(state, request, policy)
-        case RequestKind.RESUME:
-            return replace(state, memory=replace(state.memory, waste=Waste(), capped=None)), Reply()
-        case _:
-            raise ValueError(f"{request.kind} does not concern the strategy")
+def _with_requests(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> tuple[AgentState, Wish]:
+    """The state after the requests that concern the strategy alone, and the wish with the replies.
+
+    Where the volume of a cycle may be gone now, what is answered follows from the memory after it.
+    """
+    after, replies = _asked(state, obs, policy)
+    if wish.released is None:
+        return after, replace(wish, replies=replies)
+    released, replies = _asked(replace(state, memory=wish.released), obs, policy)
+    return after, replace(wish, replies=replies, released=released.memory)
+
+
+def _asked(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, tuple[Reply, ...]]:
+    """The state after the requests that the mechanism refuses never, and a reply to each request, in their order."""
+    replies = []
+    is_resumed = False
+    for request in obs.requests:
+        reply = Reply()
+        match request.kind:
+            case RequestKind.BOOST:
+                seen = replace(state, memory=state.memory.resumed()) if is_resumed else state
+                reply = _boost(request, seen, obs, learning.in_force(policy, state.memory))
+            case RequestKind.EXPECT:
+                state, reply = ahead.asked(state, request, obs, policy)
+            case RequestKind.LEARN:
+                state, reply = learning.asked(state, request, policy)
+            case RequestKind.RESUME:
+                is_resumed = True  # if it is refused, the boosts that are asked for after it are refused too
+            case _:
+                pass  # does not concern the strategy
+        replies.append(reply)
+    return state, tuple(replies)
+
+
+def _boost(request: Request, state: AgentState, obs: Observation, policy: Policy) -> Reply:
+    """What an operator's boost buys, and whether a cap forbids that a cache which is flushed takes writes again."""
+    ended = "" if state.cycle is None else caps.why_ended(state, obs, money.in_force(policy, state.cycle))
+    return replace(buying.for_operator(request, state, obs, policy), not_again=ended)

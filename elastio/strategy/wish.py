@@ -8,7 +8,7 @@ from elastio.core.cycle import Trigger
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
 from elastio.strategy.market import Choice
-from elastio.strategy.memory import Capped
+from elastio.strategy.memory import NO_BOOST, Boost, Capped, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class BoostPlan:
 
     `choice` is what was decided by money; None: the settings apply. `crossed_at` is when a sample first showed the load
     (CLOCK_BOOTTIME); None: it is not here. `asked_by` is the uid of an operator who asked, `reason` a sentence for
-    people.
+    people. `known` is what is known of the boost as it begins.
     """
 
     trigger: Trigger
@@ -27,6 +27,7 @@ class BoostPlan:
     crossed_at: float | None = None
     asked_by: int | None = None
     reason: str = ""
+    known: Boost = NO_BOOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,27 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered to a request that concerns the strategy, unless the mechanism refuses it.
+
+    `code` says why it is refused, for programs; empty: it is not. `plan` is what an operator's boost buys; None:
+    nothing. `not_again`: why a cache that is being flushed may not take writes again instead; empty: it may.
+    """
+
+    text: str = ""
+    code: str = ""
+    plan: BoostPlan | None = None
+    not_again: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Wish:
     """`policy` has the bandwidths that hold now, of the device and of the cache that is there.
 
     `release` None: the cache is kept. `boost` None: nothing asks for one. `again`: why a cache that is being flushed is
     to take writes again; empty: it is not. A flush takes no more than `flush_limit_mb_s` (None: no limit). `note` is a
-    sentence for people, or empty, and `learned` one for every reason of this decision.
+    sentence for people, or empty, and `learned` one for every reason of this decision. `replies` has one for each
+    request, in their order. `released` is the memory if the volume of this cycle is gone now; None: it cannot be.
     """
 
     policy: Policy
@@ -67,15 +83,5 @@ class Wish:
     flush_limit_mb_s: float | None = None
     note: str = ""
     learned: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What is answered to a request. `code` says why it is refused, for programs; empty: it is not.
-
-    `plan` is what an operator's boost buys; None: nothing, also where a cache that is being flushed takes writes again.
-    """
-
-    text: str = ""
-    code: str = ""
-    plan: BoostPlan | None = None
+    replies: tuple[Reply, ...] = ()
+    released: Memory | None = None

@@ -15,13 +15,14 @@ from elastio.core.model import CacheState, Notice, Request, RequestKind
 from elastio.core.observation import Answer, Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
+from elastio.strategy.wish import Reply
 from tests.values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, present, seen, state
 
 SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)
 
 
 def asked(before: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
-    return requests.answer(before, request, obs, policy, unmoved)
+    return requests.answer(before, request, Reply(), obs, policy, unmoved)
 
 
 def unmoved(before: AgentState, detected: Detection) -> AgentState:

@@ -202,8 +202,7 @@ def test_an_announced_size_is_answered_by_the_formulas() -> None:
     burst = Forecast(NOW + 5, 2000 * MB, 1.0)
     before = state(Phase.IDLE, awaited=burst)
     found = present(wanted(MONEY, loaded(), before))
-    after, _ = review(before, replace(loaded(), sample=None), MONEY, may_buy=True)
-    assert after.memory.boost.chance_until == ahead.chance_until(burst, MONEY)
+    assert present(found.plan).known.chance_until == ahead.chance_until(burst, MONEY)
     assert present(present(found.plan).choice).cache_mb_s <= POLICY.cache_bandwidth_mb_s
     assert present(wanted(DEAR, loaded(), before)).event is Event.BOOST_DECLINED
 
