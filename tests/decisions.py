@@ -82,7 +82,8 @@ def told(obs: Observation, decision: Decision) -> dict[str, Any]:
 
 
 def _bill(cycle: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in cycle.items() if name not in OF_STRATEGY}
+    flat = {**{name: value for name, value in cycle.items() if name != "use"}, **cycle.get("use", {})}
+    return {name: value for name, value in flat.items() if name not in OF_STRATEGY}
 
 
 def names(schedules: int) -> list[str]:

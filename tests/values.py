@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
+from elastio.core.cycle import Backoff, CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -28,7 +28,7 @@ from elastio.core.model import (
 from elastio.core.observation import Observation
 from elastio.core.planner import LAST_S
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Listed, Phase
 from elastio.strategy.memory import Boost, LoadWatch, Memory
 from elastio.units import GIB, MB
 
@@ -92,7 +92,7 @@ def volume(state: VolumeState = VolumeState.ATTACHED, **changes: Any) -> Volume:
 
 
 def cycle(**changes: Any) -> Cycle:
-    """A cycle whose volume is bought, attached and formatted."""
+    """A cycle whose volume is bought, attached and formatted; with fields of its own, or of its use, replaced."""
     plain = Cycle(
         token="token",
         trigger=Trigger.LOAD,
@@ -108,7 +108,8 @@ def cycle(**changes: Any) -> Cycle:
         tag=VolumeTag.DIRTY,
         times=Timestamps(decided=NOW - 20, created=NOW - 19),
     )
-    return replace(plain, **changes)
+    of_use = {name: changes.pop(name) for name in CacheUse.__slots__ if name in changes}
+    return replace(replace(plain, use=CacheUse(**of_use)), **changes)
 
 
 # Ten seconds into a boost.
@@ -133,7 +134,7 @@ IDENTITY = Identity("sim", "i-0", "zone-a", "region-a", "large")
 def state(phase: Phase, of: Cycle | None = None, **changes: Any) -> AgentState:
     """A recovered agent that has listed its volumes and knows who it is."""
     plain = AgentState(phase=phase, cycle=of, recovered=True, owned=(), identity=IDENTITY)
-    plain = replace(plain, listed_at=NOW - 1, list_again_at=NOW + 600)
+    plain = replace(plain, listed=Listed(NOW - 1, NOW + 600))
     if phase is Phase.FAULTED:  # whoever owns them
         plain = replace(plain, for_backing=(), backoffs={"ListForBacking": Backoff(0, NOW + 600)})
     return changed(plain, **changes)

@@ -147,8 +147,8 @@ def _boost_of(cycle: Cycle, wall_offset: float, wall: float) -> BoostResult:
         size_bytes=cycle.provisioned.size_bytes,
         boosted_after_s=None if boosted is None else boosted - cycle.started_at,
         held_s=held,
-        peak_dirty_bytes=cycle.peak_dirty_bytes,
-        written_through_bytes=cycle.written_through_bytes,
+        peak_dirty_bytes=cycle.use.peak_dirty_bytes,
+        written_through_bytes=cycle.use.written_through_bytes,
         agbs=agbs(cycle.provisioned.bandwidth_mb_s, cycle.provisioned.size_bytes, held),
         failure=str(cycle.failure or ""),
     )

@@ -159,5 +159,5 @@ def _row(cycle: Cycle) -> CycleRow:
         boost_s=None if times.boosted is None else times.boosted - cycle.started_at,
         attached_s=None if times.boosted is None or times.detached is None else times.detached - times.boosted,
     )
-    peak, through = cycle.peak_in_use_percent, cycle.written_through_bytes
+    peak, through = cycle.use.peak_in_use_percent, cycle.use.written_through_bytes
     return replace(row_of(cycle), steps=steps, peak_in_use_percent=peak, written_through_bytes=through)

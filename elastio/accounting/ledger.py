@@ -104,9 +104,9 @@ class Ledger:
             "wanted_mb_s": cycle.spec.bandwidth_mb_s,
             "sold_size_bytes": volume.size_bytes if volume else None,
             "sold_mb_s": volume.bandwidth_mb_s if volume else None,
-            "peak_dirty_bytes": cycle.peak_dirty_bytes,
-            "peak_in_use_percent": cycle.peak_in_use_percent,
-            "evicted_bytes": cycle.missing_bytes,
+            "peak_dirty_bytes": cycle.use.peak_dirty_bytes,
+            "peak_in_use_percent": cycle.use.peak_in_use_percent,
+            "evicted_bytes": cycle.use.missing_bytes,
             "failure_kind": known.failure_kind or None,
         }
         if quote is None:  # what is not known does not replace what is

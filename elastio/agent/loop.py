@@ -350,7 +350,7 @@ class Agent:
         for cycle in decision.records:
             self._recorder.record_cycle(cycle, now=obs.now, wall=obs.wall)
             self._spend_read_at = float("-inf")
-        if decision.state.listed_at is not None and decision.state.listed_at != before.listed_at:
+        if decision.state.listed is not None and decision.state.listed != before.listed:
             self._recorder.listed(_tokens(decision.state), wall=obs.wall)
         learned = decision.state.memory.learned_size_bytes
         if learned is not None and learned != before.memory.learned_size_bytes:

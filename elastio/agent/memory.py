@@ -121,7 +121,8 @@ def with_current_names(value: Any) -> Any:
         today = {RENAMED.get(name, name): with_current_names(part) for name, part in value.items()}
         if isinstance(text := today.get("failure"), str):
             today["failure"] = {"kind": FailureKind.UNKNOWN, "text": text} if text else None
-        return today
+        # What was seen of the use of a cache stood in its cycle.
+        return {"use": today, **today} if "token" in today else today
     return [with_current_names(part) for part in value] if isinstance(value, list) else value
 
 

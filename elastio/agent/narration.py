@@ -111,7 +111,7 @@ def _summary(cycle: Cycle, phase: Phase, at: Moment) -> LogEvent:
     return replace(
         _event(Kind.BOOST_OVER, message, cycle, phase, at),
         reason=None if cycle.failure is None else str(cycle.failure),
-        dirty_gib=_rounded(cycle.peak_dirty_bytes / GIB),
+        dirty_gib=_rounded(cycle.use.peak_dirty_bytes / GIB),
         after_s=None if boosted is None else _rounded(boosted - cycle.started_at),
         billed_s=_rounded(billed_s),
         cost=_rounded(cost, 6),

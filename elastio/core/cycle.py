@@ -105,6 +105,27 @@ class Timestamps:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheUse:
+    """What the kernel has shown of a cache while it was attached: how full it was, and what it did not absorb.
+
+    `cutoff_percent` is the kernel's own, `overflow_base` what its counter showed before the cache was attached; None:
+    not seen.
+    """
+
+    peak_dirty_bytes: int = 0
+    peak_in_use_percent: int = 0
+    cutoff_percent: int | None = None
+    overflow_base: int | None = None
+    written_through_bytes: int = 0  # not absorbed, because the cache was full
+    forced_writeback_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
+
+    @property
+    def missing_bytes(self) -> int:
+        """What a cache that was large enough would have held in addition."""
+        return self.written_through_bytes + self.forced_writeback_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Cycle:
     """The agent's record of one bought volume. Its fields are the journal's keys.
 
@@ -134,12 +155,7 @@ class Cycle:
     closed_wall: float | None = None
     times: Timestamps = field(default_factory=Timestamps)
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)
-    peak_dirty_bytes: int = 0
-    peak_in_use_percent: int = 0
-    cutoff_percent: int | None = None  # the kernel's own, seen while the cache was attached
-    overflow_base: int | None = None  # what the kernel's counter showed before the cache was attached
-    written_through_bytes: int = 0  # not absorbed, because the cache was full
-    forced_writeback_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
+    use: CacheUse = field(default_factory=CacheUse)
     flush_started_dirty_bytes: int = 0
     dirty_bytes: int = 0  # as last seen, at `dirty_wall`
     dirty_wall: float | None = None
@@ -210,11 +226,6 @@ class Cycle:
         """Data of the cache may have been flushed to the backing device, which has not been made durable since."""
         had_cache = self.may_have_served or self.trigger is Trigger.ORPHAN
         return had_cache and self.times.durable is None and self.times.released is None
-
-    @property
-    def missing_bytes(self) -> int:
-        """What a cache that was large enough would have held in addition."""
-        return self.written_through_bytes + self.forced_writeback_bytes
 
     @property
     def provisioned(self) -> VolumeSpec:

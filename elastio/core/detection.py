@@ -322,7 +322,7 @@ def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
         return True  # the purchase itself may be under way
     if cycle.create_unconfirmed_at is None:
         return False
-    return state.listed_at is None or state.listed_at < cycle.create_unconfirmed_at + VISIBLE_WITHIN_S
+    return state.listed is None or state.listed.at < cycle.create_unconfirmed_at + VISIBLE_WITHIN_S
 
 
 def in_faulted(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:

@@ -174,7 +174,7 @@ def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> 
         return Decision(replace(state, waiting_for=text), answers=answers)
     lost_its_cache = obs.host.unregistered_backing and state.cycle is not None and state.cycle.may_be_attached
     cycle = state.cycle if lost_its_cache else None
-    plan = next_action(replace(state, cycle=cycle, listed_at=None), obs, policy)
+    plan = next_action(replace(state, cycle=cycle, listed=None), obs, policy)
     actions = () if plan.action is None else (plan.action,)
     return Decision(replace(state, waiting_for=plan.waiting_for), actions, answers=answers, wake_at=plan.wake_at)
 
@@ -311,7 +311,7 @@ def _released(state: AgentState, obs: Observation, wish: Wish) -> AgentState:
         memory=wish.released or state.memory,
         cool_until=obs.now + _cool_down_s(state, wish.policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
-        listed_at=None,  # only a new list, not the answer to the deletion, proves that nothing is left
+        listed=None,  # only a new list, not the answer to the deletion, proves that nothing is left
         backoffs={**state.backoffs, "ListVolumes": Backoff(0, obs.now + polling.SETTLE_S)},
     )
 

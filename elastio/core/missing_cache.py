@@ -167,7 +167,7 @@ def known_loss(cycle: Cycle, obs: Observation) -> str:
     if cycle.dirty_wall is None:
         return f"{volume}; how much data only it holds is not known"
     ago = format_duration(max(0.0, obs.wall - cycle.dirty_wall))
-    peak = format_size(max(cycle.peak_dirty_bytes, cycle.dirty_bytes))
+    peak = format_size(max(cycle.use.peak_dirty_bytes, cycle.dirty_bytes))
     text = f"{volume}; it had {format_size(cycle.dirty_bytes)} of dirty data when last recorded {ago} ago"
     return f"{text}, and {peak} at most until then; what was written since comes on top"
 

@@ -170,7 +170,7 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
 
 
 def _upkeep(state: AgentState, obs: Observation) -> NextAction:
-    if state.listed_at is None or obs.now >= state.list_again_at:
+    if state.listed is None or obs.now >= state.listed.again_at:
         return ask(ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to list this agent's volumes")
     if state.identity is None:
         return ask(Identify(), state.backoff_of("Identify"), obs, "")

@@ -85,7 +85,7 @@ def _given_up(state: AgentState, backing: BackingView) -> tuple[AgentState, str]
     kept = tuple(dict.fromkeys((*state.given_up, VolumeId(state.loss_accepted_for))))
     stale = backing.state is CacheState.INCONSISTENT
     state = replace(_at_rest(state), loss_accepted_for="", given_up=kept, is_stale_accepted=stale)
-    return replace(state, owned=None, listed_at=None), text
+    return replace(state, owned=None, listed=None), text
 
 
 def _at_rest(state: AgentState) -> AgentState:

@@ -233,4 +233,4 @@ def cancel_shutdown(state: AgentState, request: Request) -> Answered:
 def collect(state: AgentState, request: Request) -> Answered:
     """List the agent's volumes now; those that belong to no cycle are released."""
     text = "the agent's volumes are listed now, and those that belong to no cycle are released"
-    return replace(state.with_backoff("ListVolumes", NO_BACKOFF), listed_at=None), Answer(request, True, text)
+    return replace(state.with_backoff("ListVolumes", NO_BACKOFF), listed=None), Answer(request, True, text)

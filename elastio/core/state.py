@@ -105,11 +105,19 @@ class TakeOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """When the cloud listed this agent's volumes, and when it is asked again. CLOCK_BOOTTIME."""
+
+    at: float
+    again_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class AgentState:
     """Everything that `decide` keeps from one call to the next; what is `Kept` is in the journal.
 
     `recovered` is False until the phase has been read from the kernel after a start. `owned` is the last list of this
-    agent's volumes; None until the cloud has answered after the start.
+    agent's volumes; None until the cloud has answered after the start. `listed` None: a new list is needed.
 
     `loss_accepted_for` is an operator's order to go on without the data of this volume ("unknown": its ID is not
     known); empty: none. It ends when it was carried out or the cache came back. What remains of it: `given_up`, the
@@ -148,8 +156,7 @@ class AgentState:
     others: tuple[Volume, ...] = ()
     appear_s: Kept[tuple[float, ...]] = ()
     owned: tuple[Volume, ...] | None = None
-    listed_at: float | None = None
-    list_again_at: float = 0.0
+    listed: Listed | None = None
     backoffs: Mapping[str, Backoff] = field(default_factory=dict)  # of actions that belong to no cycle
     share_plan: SharePlan = NOT_SHARED  # the one that was put in force last
     for_backing: tuple[Volume, ...] | None = None

@@ -32,7 +32,7 @@ from elastio.core.actions import (
     TuneBacking,
     is_read,
 )
-from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Trigger, verb
+from elastio.core.cycle import Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger, verb
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -49,7 +49,7 @@ from elastio.core.model import (
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, next_backoff, shortest_create_s, with_next_poll
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Listed, Phase
 from elastio.strategy.wish import Wish
 from elastio.units import MB
 
@@ -89,7 +89,8 @@ def with_writeback_rate(state: AgentState, obs: Observation, wish: Wish) -> Agen
         forced = governor.forced_writeback_mb_s(sample, backing, policy)
         if cycle is not None and state.phase is Phase.BOOSTING and forced > 0:
             more = int(forced * sample.seconds * MB)
-            cycle = replace(cycle, forced_writeback_bytes=cycle.forced_writeback_bytes + more)
+            use = replace(cycle.use, forced_writeback_bytes=cycle.use.forced_writeback_bytes + more)
+            cycle = replace(cycle, use=use)
     return replace(state, cycle=cycle, flush_mb_s=governor.slower(rate, wish.flush_limit_mb_s))
 
 
@@ -250,13 +251,11 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
     is_left = any(v.tag is not VolumeTag.CLEAN and v.id not in state.given_up for v in volumes)
     is_soon = is_left or any(v.state is VolumeState.DELETING for v in volumes)
     every_s = min(policy.reconcile_interval_s, LEAVING_S) if is_soon else policy.reconcile_interval_s
-    retry_at = obs.now + every_s * (0.75 + 0.5 * obs.jitter)
     state = replace(
         state.with_backoff(outcome.action, backoff),
         owned=volumes,
         others=others,
-        listed_at=obs.now,
-        list_again_at=retry_at,
+        listed=Listed(obs.now, obs.now + every_s * (0.75 + 0.5 * obs.jitter)),
     )
     cycle = state.cycle
     ours = next((v for v in volumes if cycle is not None and v.token == cycle.token), None)
@@ -291,19 +290,25 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
         cycle = cycle.stamped(boosted=host.at)
     if backing.cache_mode is CacheMode.NONE:
         cycle = cycle.stamped(bypassed=host.at)
-    in_use = 0 if backing.available_percent is None else 100 - backing.available_percent
     return replace(
         cycle,
+        use=_with_use(cycle.use, backing),
         dirty_bytes=backing.dirty_bytes,
         dirty_wall=wall,
         dirty_boot=host.boot_id,
         is_index_dirty=backing.state is CacheState.CLEAN and backing.dirty_bytes > 0,
-        peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
-        peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
-        cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,
-        written_through_bytes=max(
-            cycle.written_through_bytes, (backing.overflow_bytes or 0) - (cycle.overflow_base or 0)
-        ),
+    )
+
+
+def _with_use(use: CacheUse, backing: BackingView) -> CacheUse:
+    in_use = 0 if backing.available_percent is None else 100 - backing.available_percent
+    through = (backing.overflow_bytes or 0) - (use.overflow_base or 0)
+    return replace(
+        use,
+        peak_dirty_bytes=max(use.peak_dirty_bytes, backing.dirty_bytes),
+        peak_in_use_percent=max(use.peak_in_use_percent, in_use),
+        cutoff_percent=backing.cutoff_percent or use.cutoff_percent,
+        written_through_bytes=max(use.written_through_bytes, through),
     )
 
 
@@ -370,7 +375,7 @@ def _forget_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
 
 def _with_counter_base(cycle: Cycle, host: HostView) -> Cycle:
     """The cycle with the value that the kernel's counter had when it began; the counter starts again at a boot."""
-    shown = host.backing.overflow_bytes if host.backing else None
-    if shown is None or (cycle.overflow_base is not None and cycle.overflow_base <= shown):
+    shown, base = host.backing.overflow_bytes if host.backing else None, cycle.use.overflow_base
+    if shown is None or (base is not None and base <= shown):
         return cycle
-    return replace(cycle, overflow_base=shown if cycle.overflow_base is None else 0)  # 0: there was a boot
+    return replace(cycle, use=replace(cycle.use, overflow_base=shown if base is None else 0))  # 0: there was a boot

@@ -328,7 +328,7 @@ class Simulation:
         state = self._last.state
         idle = self.agent is not None and state.recovered and state.phase is Phase.IDLE
         expects = state.memory.awaited is not None or bool(state.memory.expected)
-        return idle and not expects and state.listed_at is not None and not state.orphans
+        return idle and not expects and state.listed is not None and not state.orphans
 
     def run_until_settled(self, limit_s: float = 1800.0) -> None:
         """Step until the agent has nothing left to do. Raises TimeoutError after `limit_s`."""

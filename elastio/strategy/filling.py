@@ -49,7 +49,7 @@ def noted(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
         return state
     if governor.is_nearly_full(backing, policy):
         return state if state.memory.full_since is not None else _full(state, obs.now)
-    return _full(state, None) if backing.dirty_bytes < FREE_AGAIN * cycle.peak_dirty_bytes else state
+    return _full(state, None) if backing.dirty_bytes < FREE_AGAIN * cycle.use.peak_dirty_bytes else state
 
 
 def _full(state: AgentState, since: float | None) -> AgentState:

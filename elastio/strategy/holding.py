@@ -145,7 +145,7 @@ def _clean_at(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     backing = obs.host.backing if obs.host else None
     dirty = cycle.dirty_bytes if backing is None else backing.dirty_bytes
     begun = max(state.memory.load.below_since or 0.0, cycle.times.boosted or 0.0)
-    return min(obs.now + dirty / per_s, begun + 2 * cycle.peak_dirty_bytes / per_s)
+    return min(obs.now + dirty / per_s, begun + 2 * cycle.use.peak_dirty_bytes / per_s)
 
 
 def _why_capped(state: AgentState, obs: Observation, policy: Policy) -> str:

@@ -57,20 +57,20 @@ def lesson_of(cycle: Cycle, moved_bytes: int, policy: Policy) -> Lesson | None:
     forced: the cache's size plus those bytes. bcache counts buckets, not bytes, and stops absorbing at the cutoff, so
     both are divided by the cutoff.
     """
-    if moved_bytes < policy.backing_bandwidth_mb_s * MB and cycle.missing_bytes == 0:
+    if moved_bytes < policy.backing_bandwidth_mb_s * MB and cycle.use.missing_bytes == 0:
         return None
     size = cycle.provisioned.size_bytes
     cutoff = cutoff_of(cycle, policy)
-    if cycle.missing_bytes > 0:
-        needed = size + cycle.missing_bytes / cutoff * policy.headroom
+    if cycle.use.missing_bytes > 0:
+        needed = size + cycle.use.missing_bytes / cutoff * policy.headroom
     else:
-        needed = min(size, size * cycle.peak_in_use_percent / 100 / cutoff * policy.headroom)
+        needed = min(size, size * cycle.use.peak_in_use_percent / 100 / cutoff * policy.headroom)
     return Lesson(int(needed), max(1, moved_bytes))
 
 
 def cutoff_of(cycle: Cycle, policy: Policy) -> float:
     """The share of this cycle's cache that can be dirty, 0 to 1."""
-    return policy.cutoff if cycle.cutoff_percent is None else cycle.cutoff_percent / 100
+    return policy.cutoff if cycle.use.cutoff_percent is None else cycle.use.cutoff_percent / 100
 
 
 def with_lesson(lessons: tuple[Lesson, ...], lesson: Lesson) -> tuple[Lesson, ...]:

@@ -100,7 +100,7 @@ def _with_attaching(memory: Memory, cycle: Cycle, obs: Observation) -> Memory:
         decided, boosted = cycle.times.decided, cycle.times.boosted
         if decided is not None and boosted is not None:
             memory = replace(memory, attach_s=(*memory.attach_s, boosted - decided)[-ahead.KEPT :])
-        return replace(memory, cutoff_percent=cycle.cutoff_percent or memory.cutoff_percent)
+        return replace(memory, cutoff_percent=cycle.use.cutoff_percent or memory.cutoff_percent)
     if cycle.failure is not None and cycle.failure.kind is FailureKind.CAPPED:
         return replace(memory, capped_boosts=memory.capped_boosts + 1)
     return memory

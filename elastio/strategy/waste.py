@@ -86,7 +86,7 @@ def _lasted_s(load: LoadWatch, at: float) -> float:
 
 def was_useful(boost: Boost, cycle: Cycle, policy: Policy) -> bool:
     """The boost gained something, or would have with a larger cache."""
-    return boost.gained_bytes >= EARNED_S * policy.backing_bandwidth_mb_s * MB or cycle.missing_bytes > 0
+    return boost.gained_bytes >= EARNED_S * policy.backing_bandwidth_mb_s * MB or cycle.use.missing_bytes > 0
 
 
 def after_cycle(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Waste:

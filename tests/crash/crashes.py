@@ -74,7 +74,7 @@ def is_at_rest(sim: Simulation) -> bool:
     state = sim.state
     is_idle = sim.agent is not None and state.recovered and state.phase is Phase.IDLE and state.cycle is None
     is_idle = is_idle and state.memory.awaited is None and not state.memory.expected
-    return is_idle and state.listed_at is not None and sim.world.volumes_left() == 0
+    return is_idle and state.listed is not None and sim.world.volumes_left() == 0
 
 
 def is_held_back(sim: Simulation) -> bool:

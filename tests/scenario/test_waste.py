@@ -99,4 +99,4 @@ def quarter(number: int, begin_s: float, *, is_backing_slow: bool) -> list[Cycle
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_bursts_after_a_slow_one_do_not_spill(number: int, begin_s: float, *, is_backing_slow: bool) -> None:
     bought = quarter(number, begin_s, is_backing_slow=is_backing_slow)
-    assert [cycle.missing_bytes for cycle in bought[number + 1 :]] == [0] * (3 - number)
+    assert [cycle.use.missing_bytes for cycle in bought[number + 1 :]] == [0] * (3 - number)

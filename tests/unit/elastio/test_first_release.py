@@ -40,7 +40,7 @@ def test_its_journal_is_remembered_and_belongs_to_the_device_that_its_volume_nam
         VolumeTag.DIRTY,
     )
     assert (cycle.times.decided, cycle.times.boosted, cycle.create_unconfirmed_at) == (1163.0, 1168.94, 1160.0)
-    assert (cycle.written_through_bytes, cycle.forced_writeback_bytes) == (12345, 678)
+    assert (cycle.use.written_through_bytes, cycle.use.forced_writeback_bytes) == (12345, 678)
     assert not memory.memory.boost.updates_learned_size
     assert cycle.failure == Failure(FailureKind.UNKNOWN, "throttled once")
     assert cycle.backoff_of("DescribeVolume").retry_at > 0

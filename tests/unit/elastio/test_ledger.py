@@ -10,7 +10,7 @@ import pytest
 
 from elastio.accounting.ledger import GAP_S, Ledger
 from elastio.accounting.rows import CycleRow
-from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
+from elastio.core.cycle import CacheUse, Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 
 GB = 10**9
@@ -29,7 +29,7 @@ def volume(token: str = "token-1", uuid: str = "dev") -> Volume:
 BOUGHT = replace(
     DECIDED, volume_id=VolumeId("vol-1"), serial=Serial("vol1"), volume=volume(), quote=QUOTE, opened_wall=START + 1
 ).stamped(created=1002.0)
-BOOSTED = replace(BOUGHT, peak_dirty_bytes=5 * GB, peak_in_use_percent=60, written_through_bytes=GB).stamped(
+BOOSTED = replace(BOUGHT, use=CacheUse(5 * GB, 60, written_through_bytes=GB)).stamped(
     asked=1002.5, appeared=1003.5, formatted=1003.625, registered=1003.75, boosted=1004.0
 )
 CLOSED = replace(BOOSTED, closed_wall=START + 101).stamped(

@@ -9,7 +9,7 @@ from typing import Any
 from elastio.agent.journal import Journal, Owner, read
 from elastio.agent.memory import Remembered, remember
 from elastio.core.actions import CreateVolume
-from elastio.core.cycle import Backoff, Failure, FailureKind, Timestamps
+from elastio.core.cycle import Backoff, CacheUse, Failure, FailureKind, Timestamps
 from elastio.core.model import VolumeSpec
 from elastio.core.state import AgentState, Phase
 from elastio.strategy.memory import Boost, Memory
@@ -26,6 +26,7 @@ FULL = cycle(
     closed_wall=1201.0,
     times=TIMES,
     backoffs={"CreateVolume": Backoff(2, 130.0, "throttled")},
+    use=CacheUse(9, 60, 70, 5, 3, 2),
     dirty_bytes=7,
     dirty_boot="boot-1",
     failure=Failure(FailureKind.TIMED_OUT, "no luck"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from elastio.agent.journal import Journal, Owner, read
-from elastio.agent.memory import Remembered, shift
+from elastio.agent.memory import Remembered, bought, shift
 from elastio.codec import encode, kept_fields
 from elastio.core.cycle import Timestamps
 from elastio.core.model import Forecast, Period, VolumeId
@@ -127,6 +127,15 @@ def test_what_an_earlier_release_recorded_as_given_up_is_kept_and_orders_nothing
         memory = recall(path).state
         assert (memory.loss_accepted_for, memory.given_up, memory.is_stale_accepted) == ("", given_up, bool(accepted))
         assert memory.cycle == replace(FULL, dirty_boot="")
+
+
+def test_the_use_of_a_cache_is_read_where_an_earlier_release_recorded_it(journal: Journal, path: Path) -> None:
+    decide(journal)
+    (record,) = read(path)
+    record["cycle"] |= record["cycle"].pop("use")
+    path.write_text(json.dumps(record) + "\n")
+    assert recall(path).state.cycle == FULL
+    assert [found for found, _ in bought(read(path), OWNER)] == [FULL]
 
 
 def test_an_inhibition_for_a_snapshot_is_remembered_under_another_one(journal: Journal, path: Path) -> None:

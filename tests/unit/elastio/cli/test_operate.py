@@ -15,9 +15,9 @@ import pytest
 from elastio.control.exit_codes import Exit
 from elastio.control.protocol import accepted, refused
 from elastio.control.status import Status
-from elastio.core.cycle import Cycle, Timestamps, Trigger
+from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Phase
 from elastio.errors import HostError
 from elastio.units import GIB
 
@@ -25,7 +25,7 @@ from .conftest import FakeAgent, Golden, Shell, published, standing
 from .machine import LEAST, ROOT_MOUNT, lay
 
 HELD = Inhibition(InhibitionReason.SNAPSHOT, 9000.0)
-SAFE = published(standing(Phase.IDLE, inhibition=HELD, owned=(), listed_at=7990.0))
+SAFE = published(standing(Phase.IDLE, inhibition=HELD, owned=(), listed=Listed(7990.0, 9000.0)))
 OPEN = published(standing(Phase.IDLE, owned=()))
 
 
@@ -46,7 +46,7 @@ def a_cycle(state: VolumeState = VolumeState.AVAILABLE) -> Cycle:
         times=Timestamps(boosted=7010.0),
         dirty_bytes=3 * GIB,
         dirty_wall=1_790_000_000.0 - 90,
-        peak_dirty_bytes=4 * GIB,
+        use=CacheUse(peak_dirty_bytes=4 * GIB),
     )
 
 
@@ -218,13 +218,13 @@ OTHER = replace(a_volume("vol-9"), backing_uuid="another-uuid")
 def test_gc_lists_what_it_would_do_with_each_volume_and_requests_nothing(
     name: str, seen: AgentState, agent: FakeAgent, elastio: Shell, golden: Golden
 ) -> None:
-    agent.statuses = [published(replace(seen, listed_at=7990.0))]
+    agent.statuses = [published(replace(seen, listed=Listed(7990.0, 9000.0)))]
     golden(f"gc_{name}.txt", elastio("gc", "--dry-run").output)
     assert commands(agent) == ["status"]
 
 
 def test_gc_waits_until_orphans_are_released(agent: FakeAgent, elastio: Shell) -> None:
-    orphaned = published(standing(Phase.IDLE, owned=(a_volume("vol-8"),), listed_at=7990.0))
+    orphaned = published(standing(Phase.IDLE, owned=(a_volume("vol-8"),), listed=Listed(7990.0, 9000.0)))
     agent.statuses, agent.replies = [OPEN, OPEN, orphaned, SAFE], {"gc": accepted("listing")}
     done = elastio("gc")
     assert done.exit_code == Exit.OK

@@ -17,7 +17,7 @@ from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, CreditsPart, MonthPart, OthersPart, Status
 from elastio.core.boost_rights import BoostRights
 from elastio.core.capacity import Unknown
-from elastio.core.cycle import Cycle, Timestamps, Trigger
+from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.model import (
     CacheSetUuid,
     HostView,
@@ -35,7 +35,7 @@ from elastio.core.model import (
     VolumeState,
 )
 from elastio.core.observation import Observation
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Phase
 from elastio.errors import ControlError
 from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket
@@ -46,6 +46,7 @@ from tests.fixtures.errors import refused
 
 from .conftest import POLICY, FakeAgent, Golden, Shell, backing_with, published, standing
 
+SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, 9000.0)
 VOLUME = Volume(
     VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * GIB, 131.072, "tok", "uuid", 1_789_999_900.0
 )
@@ -61,7 +62,7 @@ CYCLE = Cycle(
     cache_set=CacheSetUuid("set"),
     volume=VOLUME,
     times=Timestamps(decided=7900.0, boosted=7904.2),
-    peak_dirty_bytes=3 * GIB,
+    use=CacheUse(peak_dirty_bytes=3 * GIB),
     flush_started_dirty_bytes=2 * GIB,
 )
 LOAD = LoadWatch(utilization=0.84)
@@ -83,9 +84,7 @@ SITUATIONS: dict[str, Status] = {
         )
     ),
     "thrifty": published(standing(Phase.IDLE, owned=(), waste=Waste((UselessBoost(0.4, 2.0, 1_789_999_900.0),) * 5))),
-    "quiesced": published(
-        standing(Phase.IDLE, owned=(), inhibition=Inhibition(InhibitionReason.SNAPSHOT, 9000.0), listed_at=7990.0)
-    ),
+    "quiesced": published(standing(Phase.IDLE, owned=(), inhibition=SNAPSHOT, listed=Listed(7990.0, 9000.0))),
     "unknown_spend": replace(UNKNOWN_SPEND, spend=replace(UNKNOWN_SPEND.spend, known=False)),
     "paused": published(standing(Phase.IDLE, owned=(), paused=True, learned_size_bytes=4 * GIB)),
     "boosting": published(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from elastio.cli.charts import ASCII, BLOCKS, Style, width
 from elastio.cli.watch_view import Format, Watched, frame, log_line
 from elastio.control.status import Status
+from elastio.core.cycle import CacheUse
 from elastio.core.state import Phase
 from elastio.units import GIB
 
@@ -21,7 +22,7 @@ from .conftest import Golden, published, standing
 from .test_status import CYCLE, LOAD, QUOTE, SITUATIONS, VOLUME
 
 WALL = 1_790_000_000.0
-CYCLES = replace(CYCLE, quote=QUOTE, opened_wall=WALL - 98, flush_started_dirty_bytes=4 * GIB, peak_dirty_bytes=4 * GIB)
+CYCLES = replace(CYCLE, quote=QUOTE, opened_wall=WALL - 98, flush_started_dirty_bytes=4 * GIB, use=CacheUse(4 * GIB))
 SIZES = {"80x24": Format(80, 24), "200x50": Format(200, 50)}
 
 

@@ -14,7 +14,7 @@ from elastio.control.exit_codes import Exit
 from elastio.control.protocol import accepted, refused
 from elastio.control.status import Status
 from elastio.core.model import Serial, Volume, VolumeId, VolumeState, VolumeTag
-from elastio.core.state import Inhibition, InhibitionReason, Phase
+from elastio.core.state import Inhibition, InhibitionReason, Listed, Phase
 from elastio.host import io_max, throttle
 from tests.values import NOW, cycle
 
@@ -239,7 +239,7 @@ def test_a_volume_of_a_device_beside_is_neither_kept_nor_an_orphan(
     """Its tag is dirty while it is a cache: of another device's agent nobody has to release it."""
     bought = replace(owned_volume(), backing_uuid=OTHER, tag=VolumeTag.DIRTY)
     strange = replace(bought, id=VolumeId("vol-8"), backing_uuid="of-nobody")
-    state = standing(Phase.IDLE, owned=(), others=(bought, strange), listed_at=7990.0)
+    state = standing(Phase.IDLE, owned=(), others=(bought, strange), listed=Listed(7990.0, 9000.0))
     agents["elastio"].statuses = [published(state, neighbours=frozenset({OTHER}))]
     golden("gc_beside.txt", shell("gc", "--dry-run", "--device", "elastio").stdout)
     agents["elastio"].statuses = [published(replace(state, others=(bought,)), neighbours=frozenset({OTHER}))]

@@ -8,7 +8,7 @@ from elastio.core.actions import Action, Outcome, OutcomeKind, RegisterCache, Ta
 from elastio.core.machine import decide
 from elastio.core.model import CacheSetUuid, CacheState, Request, RequestKind, VolumeState, VolumeTag
 from elastio.core.planner import next_action
-from elastio.core.state import AgentState, Phase, TakeOver
+from elastio.core.state import AgentState, Listed, Phase, TakeOver
 from tests.values import (
     NOW,
     OTHER_SET,
@@ -27,7 +27,7 @@ from tests.values import (
 )
 
 WAITING = backing(state=CacheState.DIRTY, running=False, superblock_set=SET)
-ORDERED = state(Phase.FAULTED, None, owned=(), listed_at=NOW, list_again_at=NOW + 900, take_over=TakeOver(VOLUME_ID))
+ORDERED = state(Phase.FAULTED, None, owned=(), listed=Listed(NOW, NOW + 900), take_over=TakeOver(VOLUME_ID))
 TAKE = TakeOverVolume(VOLUME_ID, POLICY.backing_uuid, SET, is_attached=False)
 ORDER = Request(RequestKind.RECOVER, volume_id=VOLUME_ID, is_foreign=True)
 

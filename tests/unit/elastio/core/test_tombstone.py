@@ -17,7 +17,7 @@ from elastio.core.actions import (
 from elastio.core.cycle import Backoff
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
-from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Listed, Phase
 from elastio.core.tombstone import removed
 from tests.values import IDENTITY, NOW, POLICY, backing, cycle, disk, host, seen, state, volume
 
@@ -60,7 +60,7 @@ def test_a_tombstone_that_is_refused_gives_the_boost_up() -> None:
 
 
 def test_an_idle_agent_makes_the_volume_a_plain_filesystem_again_and_tries_later_where_that_fails() -> None:
-    before = replace(state(Phase.IDLE, None), listed_at=NOW, list_again_at=NOW + 600, identity=IDENTITY)
+    before = replace(state(Phase.IDLE, None), listed=Listed(NOW, NOW + 600), identity=IDENTITY)
     assert decide(before, seen(host(COVERED)), POLICY).actions == (RemoveTombstone(),)
     for view in (BARE, backing(), replace(COVERED, state=CacheState.CLEAN)):
         assert RemoveTombstone() not in decide(before, seen(host(view)), POLICY).actions
@@ -71,5 +71,5 @@ def test_an_idle_agent_makes_the_volume_a_plain_filesystem_again_and_tries_later
     after = decide(before, replace(seen(host(COVERED)), outcomes=(outcome,)), POLICY)
     assert after.actions == ()
     assert after.state.backoff_of("RemoveTombstone").tries == 1
-    listed = replace(before.with_backoff("RemoveTombstone", Backoff(1, NOW + 5)), listed_at=None)
+    listed = replace(before.with_backoff("RemoveTombstone", Backoff(1, NOW + 5)), listed=None)
     assert decide(listed, seen(host(COVERED)), POLICY).actions == (ListVolumes(),), "it holds up nothing else"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.actions import DeleteVolume, DescribeVolume, Outcome, OutcomeKind
+from elastio.core.actions import DeleteVolume, DescribeVolume, ListVolumes, Outcome, OutcomeKind
 from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.governor import NOTHING
 from elastio.core.machine import decide
@@ -14,7 +14,7 @@ from elastio.core.model import BackingView, CacheMode, CacheState, Rates, Sample
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Listed, Phase
 from elastio.core.update import adopt, fold, with_writeback_rate
 from elastio.strategy.wish import Wish
 from elastio.units import MB
@@ -58,7 +58,7 @@ def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Pha
 )
 def test_what_is_written_through_is_counted_by_cycle(before: int | None, now: int | None, written: int) -> None:
     attaching = folded(cycle(), backing(overflow_bytes=before), phase=Phase.ATTACHING)
-    assert folded(attaching, cached(overflow_bytes=now)).written_through_bytes == written
+    assert folded(attaching, cached(overflow_bytes=now)).use.written_through_bytes == written
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_is_flushed_while_the_cache_is_nearly_full_was_missing(
 ) -> None:
     seen = Sample(NOW, 2.0, Rates(0, app_mb_s), backing=Rates(0, 15), cache=Rates(15, app_mb_s))
     after = folded(boosted(), cached(available_percent=available, cutoff_percent=70), seen)
-    assert after.forced_writeback_bytes == pressed
+    assert after.use.forced_writeback_bytes == pressed
 
 
 def rated(state: AgentState, seen: Observation, policy: Policy = POLICY) -> AgentState:
@@ -216,3 +216,13 @@ def test_a_cache_that_is_there_again_is_attached_again() -> None:
     assert not gone.may_be_attached
     after = present(fold(state(Phase.DETACHING, gone), seen(host(cached())), POLICY).cycle)
     assert (after.may_be_attached, after.needs_sync) == (True, True)
+
+
+def test_an_idle_agent_asks_for_a_list_again_when_the_last_one_is_old() -> None:
+    view = host(backing())
+    done = Outcome(ListVolumes(), OutcomeKind.DONE, ())
+    listed = present(decide(replace(state(Phase.IDLE), listed=None), seen(view, outcomes=(done,)), POLICY).state.listed)
+    assert listed.at == NOW
+    assert 0.75 * POLICY.reconcile_interval_s <= listed.again_at - NOW <= 1.25 * POLICY.reconcile_interval_s
+    for again_at, actions in ((NOW + 1, ()), (NOW, (ListVolumes(),))):
+        assert decide(state(Phase.IDLE, listed=Listed(NOW - 9, again_at)), seen(view), POLICY).actions == actions

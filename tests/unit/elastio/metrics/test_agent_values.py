@@ -13,6 +13,7 @@ from elastio.core.observation import Observation
 from elastio.core.state import (
     Inhibition,
     InhibitionReason,
+    Listed,
     Phase,
 )
 from elastio.metrics.document import agent_values
@@ -85,13 +86,14 @@ def test_capacity_is_told_while_it_is_known_and_what_is_shared_of_it() -> None:
 
 def test_times_are_those_of_the_wall_clock() -> None:
     sample = Sample(NOW - 5, 1.0, Rates())
-    found = values(status_of(state(Phase.IDLE, listed_at=NOW - 9), seen(), POLICY, replace(AROUND, sample=sample)))
+    listed = state(Phase.IDLE, listed=Listed(NOW - 9, NOW))
+    found = values(status_of(listed, seen(), POLICY, replace(AROUND, sample=sample)))
     names = ("agent_start_time_seconds", "last_sample_timestamp_seconds", "volumes_listed_timestamp_seconds")
     assert [WALL - found[name,] for name in names] == [60, 5, 9]
 
 
 def test_what_is_not_known_has_no_series() -> None:
-    unknown = values(status_of(state(Phase.IDLE, owned=None, listed_at=None), Observation(NOW, WALL), POLICY, AROUND))
+    unknown = values(status_of(state(Phase.IDLE, owned=None, listed=None), Observation(NOW, WALL), POLICY, AROUND))
     absent = ("last_sample_timestamp_seconds", "dirty_bytes", "volumes_kept", "flush_left_seconds", "credits_ratio")
     assert not {(name,) for name in absent} & set(unknown)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.core.cycle import Cycle, Timestamps, Trigger
+from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheState, Quote, RequestKind, Spend, Spent, VolumeSpec
@@ -41,7 +41,7 @@ def held(
         opened_wall=WALL - age_s,
         quote=QUOTE,
         choice=choice,
-        **{name: changes.pop(name) for name in tuple(changes) if name in Cycle.__slots__},
+        **{name: changes.pop(name) for name in tuple(changes) if name in {*Cycle.__slots__, *CacheUse.__slots__}},
     )
     clean_since = None if clean_s is None else NOW - clean_s
     return state(Phase.BOOSTING, of, **{"clean_since": clean_since, "moved_bytes": GIB, **changes})

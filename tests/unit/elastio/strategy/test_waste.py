@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from elastio.core.cycle import Failure, FailureKind, Timestamps, Trigger
+from elastio.core.cycle import CacheUse, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
 from elastio.core.policy import Ahead, Policy
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Phase
 from elastio.strategy import waste
 from elastio.strategy.load import watch_load
 from elastio.strategy.memory import Boost, Lesson, LoadWatch, UselessBoost, Waste
@@ -206,7 +206,7 @@ def test_after_many_volumes_that_never_became_a_cache_none_is_bought_until_an_op
         of = wasted(of, number)
     assert f"refused {waste.MOST_WASTED}" in of.memory.waste.stopped
     assert of.memory.waste.stopped in waste.restraint(of.memory.waste, WALL)
-    later = changed(of, cool_until=0.0, load=load(1.0, 9), listed_at=NOW - 1)
+    later = changed(of, cool_until=0.0, load=load(1.0, 9), listed=Listed(NOW - 1, NOW))
     assert decide(later, seen(host(backing())), POLICY).state.phase is Phase.IDLE
     resumed = decide(later, seen(host(backing()), requests=(Request(RequestKind.RESUME),)), POLICY).state
     assert resumed.memory.waste == Waste()
@@ -232,7 +232,7 @@ def taught(of: AgentState, *known: Lesson) -> AgentState:
     """After this boost, with those lessons before it."""
     before = present(of.cycle)
     times = replace(before.times, detached=NOW - 2, durable=NOW - 1)
-    gone = replace(before, volume=volume(VolumeState.GONE), peak_in_use_percent=20, times=times)
+    gone = replace(before, volume=volume(VolumeState.GONE), use=CacheUse(peak_in_use_percent=20), times=times)
     ending = changed(of, cycle=gone, moved_bytes=int(9 * SECOND), lessons=known)
     return decide(ending, seen(host(backing())), POLICY).state
 
