@@ -119,7 +119,7 @@ def _recorded(app: App, backing_uuid: str, now_wall: float) -> tuple[int | None,
             spend = month.with_month(ledger.spend_since(today, now_wall), first, today)
             return ledger.learned_size(backing_uuid), spend
     except ElastioError as error:
-        if error.code not in ("ledger.missing", "sim.unrecorded"):
+        if error.code != "ledger.missing":
             raise
         return None, Spend()
 

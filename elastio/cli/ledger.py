@@ -59,7 +59,12 @@ def begin_of(since: datetime | timedelta | None, zone: tzinfo, now: float) -> fl
 
 @contextmanager
 def open_ledger(app: App) -> Iterator[Ledger]:
-    """The ledger, read-only. Raises ElastioError that says what to do if it is missing or unreadable."""
+    """The ledger, read-only. Raises ElastioError that says what to do if it is missing or unreadable.
+
+    A simulated machine keeps none.
+    """
+    if app.is_simulated:
+        raise ElastioError("a simulated machine keeps no ledger", code="ledger.missing")
     path = state_dir(app) / LEDGER
     try:
         path.open("rb").close()
@@ -97,12 +102,8 @@ def open_ledgers(app: App) -> Iterator[tuple[Ledger, ...]]:
 def state_dir(app: App) -> Path:
     """Where the agent keeps its state; the default one if no configuration says it.
 
-    One that is invalid for another reason still says it: the agent that runs was started with an earlier one. Raises
-    ElastioError `sim.unrecorded` for a simulated machine, which has none.
+    One that is invalid for another reason still says it: the agent that runs was started with an earlier one.
     """
-    if app.is_simulated:
-        text = "a simulated machine keeps no ledger and no journal: ask `elastio --sim status`, `why` or `watch`"
-        raise ElastioError(text, code="sim.unrecorded")
     try:
         return app.config().agent.state_dir
     except ConfigError:

@@ -62,6 +62,8 @@ SECTIONS = {
     "Repair": ("recover", "free", "gc", "janitor"),
 }
 OTHERS = "Others"
+# What `--sim` is for: these ask the agent, and neither read nor change anything else.
+ASKING = {*SECTIONS["Boost"], "status", "watch", "why", "metrics", "recover", "gc", "shutdown"}
 
 
 class Commands(click.Group):
@@ -168,6 +170,11 @@ def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool, 
     """
     if sim and socket is not None:
         raise click.UsageError("give --sim or --socket, not both")
+    if sim and ctx.invoked_subcommand not in ASKING:
+        text = (
+            f"elastio {ctx.invoked_subcommand} is about this machine, and a simulated one has no files: leave out --sim"
+        )
+        raise ElastioError(f"{text}, or ask with status, why, watch or metrics", code="sim.unanswered")
     if sim:
         from elastio.sim.settings import default_socket  # noqa: PLC0415  the simulator is not loaded otherwise
 

@@ -59,7 +59,7 @@ def status(ctx: click.Context, as_json: bool, as_check: bool) -> None:
 
 def _show_adopted(app: App) -> None:
     """Adopted volumes have no agent: they are shown also where none answers."""
-    if not app.sysfs().exists(ADOPTED):
+    if app.is_simulated or not app.sysfs().exists(ADOPTED):
         return
     from elastio.setup.check_result import Machine  # noqa: PLC0415
     from elastio.setup.device_checks import adopted  # noqa: PLC0415  `status` should not wait for all of set-up

@@ -51,6 +51,7 @@ def test_a_yes_adopts_doctor_shows_it_and_its_uuid_releases_it(shell: Shell, mac
     found = next(result for result in examine(shell.app) if result.name == "adopted volume")
     assert (found.verdict, "bcache0" in found.sentence) == ("ok", True)
     assert f"adopted       {UUID} is on /dev/bcache0" in shell("status").stdout, "no agent answers"
+    assert not Shell(replace(shell.app, is_simulated=True))("status").stdout, "a simulated machine has none"
     assert shell("device", "release", UUID, stdin="n\n").exit_code == Exit.FAILED
     assert shell("device", "release", UUID, "--yes").exit_code == Exit.OK
     assert machine.is_as_before

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from elastio import errors
 from elastio.cli import extensions
+from elastio.cli.app import App
 from elastio.cli.elastiod import main as elastiod
-from elastio.cli.main import OTHERS, SECTIONS, main, sections
+from elastio.cli.main import ASKING, OTHERS, SECTIONS, main, sections
 from elastio.control.exit_codes import Exit, TimedOutError, exit_of, sentence
 from elastio.control.protocol import RefusedByAgentError, UnreachableError
 from tests.values import present
@@ -109,14 +110,24 @@ def test_the_simulated_machine_needs_no_socket_to_be_named(tmp_path: Path, monke
     assert CliRunner().invoke(main, ["--sim", "--socket", "other", "status"]).exit_code == Exit.USAGE
 
 
-@pytest.mark.parametrize("words", [("report",), ("events",), ("history",), ("state",), ("profile", "--since", "7d")])
-def test_a_simulated_machine_is_not_answered_for_from_the_files_of_the_real_one(
-    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_with_sim_the_simulated_agent_is_asked_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A command that is about this machine is refused, whatever it would do to it."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(errors.ElastioError, "__str__", lambda error: error.code)
-    result = CliRunner().invoke(main, ["--sim", *words])
-    assert (result.exit_code, result.stderr.split()[-1]) == (Exit.FAILED, "sim.unrecorded")
+    assert set(NAMES) > ASKING
+    for name in set(NAMES) - ASKING:
+        result = CliRunner().invoke(main, ["--sim", name])
+        assert (result.exit_code, result.stderr.split()[-1]) == (Exit.FAILED, "sim.unanswered"), name
+    for name in ASKING - {"expect", "metrics", "shutdown", "watch"}:
+        assert CliRunner().invoke(main, ["--sim", name]).exit_code == Exit.UNREACHABLE, name
+
+
+def test_the_configuration_of_a_simulated_machine_is_its_own(tmp_path: Path) -> None:
+    assert App(is_simulated=True).config().provider.name == "sim"
+    with pytest.raises(errors.ConfigError):
+        App(config_path=tmp_path / "none.toml", is_simulated=True).config()
 
 
 def test_nothing_is_suggested_for_a_word_that_is_like_no_command(elastio: Shell) -> None:

@@ -265,6 +265,10 @@ def test_recover_unmounts_first(agent: FakeAgent, elastio: Shell, golden: Golden
     golden("recover_mounted.txt", refusing.stderr)
     agent.statuses = [waiting(running=True), OPEN]
     agent.asked.clear()
+    simulated = Shell(replace(elastio.app, run=run, is_simulated=True))  # its device is another one
+    assert (simulated("recover", "--umount").exit_code, ran) == (Exit.OK, [])
+    agent.statuses = [waiting(running=True), OPEN]
+    agent.asked.clear()
     assert Shell(replace(elastio.app, run=run))("recover", "--umount").exit_code == Exit.OK
     assert ran == [["umount", "--", "/da ta"]]
 
