@@ -12,10 +12,10 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation, TimelinePoint
-from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile
-from elastio.sim.world import SimWorld, WorldSettings, run_static
+from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB, agbs
+from elastio_adviser.checkpointing import CM1, LAMMPS, Checkpointing, Profile, run_static
 
 # A few minutes of an application that dumps often: quick to run, quick to understand.
 DEMO = Profile(compute_s=120, dump_bytes=2 * GB, iterations=3, initial_bytes=3 * GB)

@@ -5,23 +5,39 @@ Each sample is written when it is taken, so that hours of them take no memory an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from elastio.agent.sampler import Sampler
-from elastio.core.model import Sample
+from elastio.core.model import HostView, Sample
 from elastio.errors import HostError
-from elastio.host.counters import BlockCounters
 from elastio.host.sysfs import Sysfs
 from elastio.ports import Clock
 from elastio.units import SECTOR
 
 # `sim.traces.parse_csv` reads these as samples of known length.
 HEADER = "begun_wall,seconds,read_mb_s,write_mb_s"
+# Fields of /sys/class/block/NAME/stat: sectors read and written (Documentation/block/stat.rst).
+READ_SECTORS, WRITTEN_SECTORS = 2, 6
 Progress = Callable[[float, Sample], None]
 """Called with the seconds since the begin, and the newest sample."""
+
+
+class BlockCounters:
+    """`ports.Counters` of one block device that no agent drives; it takes the part of the adaptive device."""
+
+    def __init__(self, name: str, sysfs: Sysfs) -> None:
+        self._path, self._sysfs = f"sys/class/block/{name}/stat", sysfs
+
+    def follow(self, view: HostView) -> None:
+        """The device is always the same one."""
+
+    def read(self) -> Mapping[str, tuple[int, int]]:
+        """Raises HostError if the device is gone."""
+        fields = self._sysfs.read(self._path).split()
+        return {"adaptive": (int(fields[READ_SECTORS]) * SECTOR, int(fields[WRITTEN_SECTORS]) * SECTOR)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from elastio.errors import ElastioError
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import SAMPLE_S, Simulation
-from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.sim.workload import Workload
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB
+from elastio_adviser.checkpointing import Checkpointing, Profile
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.record import Header, SavedState
 from elastio_calibration.schedule import WRITE, Point

@@ -14,10 +14,6 @@ from elastio.core.lending import Requests
 from elastio.core.model import HostView
 from elastio.host.counted_load import CountedLoad
 from elastio.host.sysfs import Sysfs
-from elastio.units import SECTOR
-
-# Fields of /sys/class/block/NAME/stat: sectors read and written (Documentation/block/stat.rst).
-READ_SECTORS, WRITTEN_SECTORS = 2, 6
 
 
 class DiskCounters:
@@ -49,21 +45,6 @@ class DiskCounters:
             return read
         counted = self._load.read(self._names["adaptive"], read["adaptive"])
         return read if counted is None else {**read, "counted": counted}
-
-
-class BlockCounters:
-    """`ports.Counters` of one block device that no agent drives; it takes the part of the adaptive device."""
-
-    def __init__(self, name: str, sysfs: Sysfs) -> None:
-        self._path, self._sysfs = f"sys/class/block/{name}/stat", sysfs
-
-    def follow(self, view: HostView) -> None:
-        """The device is always the same one."""
-
-    def read(self) -> Mapping[str, tuple[int, int]]:
-        """Raises HostError if the device is gone."""
-        fields = self._sysfs.read(self._path).split()
-        return {"adaptive": (int(fields[READ_SECTORS]) * SECTOR, int(fields[WRITTEN_SECTORS]) * SECTOR)}
 
 
 # Fields of /sys/block/NAME/stat: requests and milliseconds of reads, then of writes.

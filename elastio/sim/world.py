@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from elastio.sim.provider import SimProvider
 from elastio.sim.settings import parse_settings
 from elastio.sim.shares import counted
 from elastio.sim.worker import Job, Result, SimWorker
-from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.sim.workload import Workload
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, agbs
 
@@ -246,25 +245,6 @@ class SimWorld:
         kernel = self.settings.kernel
         backing = agbs(kernel.backing_mb_s, kernel.backing_bytes, self.clock.elapsed())
         return backing + self.provider.bill_agbs()
-
-
-@dataclass(frozen=True, slots=True)
-class StaticRun:
-    """An application on one volume, without an agent. `agbs` includes the initial dump, `completion_s` does not."""
-
-    completion_s: float
-    agbs: float
-    dump_s: tuple[float, ...]
-
-
-def run_static(profile: Profile, mb_s: float, size_bytes: int, seed: int = 0) -> StaticRun:
-    """The application on a single volume of this bandwidth, as for `static-slow` and `static-fast`."""
-    kernel = KernelSettings(backing_mb_s=mb_s, backing_bytes=size_bytes)
-    world = SimWorld(WorldSettings(kernel=kernel, seed=seed), Checkpointing(profile, size_bytes))
-    world.run_until_done()
-    stats = world.workload.stats
-    spent = agbs(mb_s, size_bytes, stats.finished_s or 0.0)
-    return StaticRun(stats.completion_s or math.nan, spent, tuple(d.seconds for d in stats.dumps))
 
 
 def open_world(settings: Mapping[str, object], backing_uuid: str) -> SimWorld:

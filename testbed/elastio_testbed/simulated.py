@@ -14,10 +14,10 @@ from elastio.core.policy import Policy
 from elastio.sim.cloud import CloudTimes
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Checkpointing, Profile
-from elastio.sim.world import SimWorld, WorldSettings, run_static
+from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps
 from elastio.units import GIB, MB, agbs
+from elastio_adviser.checkpointing import Checkpointing, Profile, run_static
 from elastio_calibration.simulated import Machine
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS
 from elastio_testbed.experiment import Scaled, Setup

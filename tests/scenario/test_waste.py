@@ -12,9 +12,10 @@ from elastio.core.policy import Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
-from elastio.sim.workload import CM1, Checkpointing, Segment, Trace
+from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MIB
+from elastio_adviser.checkpointing import CM1, Checkpointing
 from elastio_adviser.experiment import Experiment
 from tests.fixtures.least_configuration import least
 from tests.values import present

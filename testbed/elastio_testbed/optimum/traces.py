@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from elastio.sim.workload import CM1, LAMMPS, Profile
 from elastio.units import GB
+from elastio_adviser.checkpointing import CM1, LAMMPS, Profile
 from elastio_adviser.rates import TraceError
 from elastio_adviser.replay import Demand, demands
 from elastio_adviser.traces import parse_csv, read

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from elastio.cli.app import App
 from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
-from elastio.sim.workload import Profile as Load
 from elastio.units import GB, GIB
+from elastio_adviser.checkpointing import Profile as Load
 from elastio_adviser.experiment import Experiment, compare
 from elastio_calibration.cli import calibrate as calibrate_command
 from elastio_calibration.cli.calibrate import interrupted_by_signals

@@ -21,8 +21,9 @@ from elastio.errors import ElastioError
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
-from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.sim.workload import Workload
 from elastio.units import GB, GIB
+from elastio_adviser.checkpointing import Checkpointing, Profile
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import Fio
 from elastio_calibration.live import LiveTarget, Ports

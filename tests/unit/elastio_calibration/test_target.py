@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from elastio.accounting.rows import CycleRow
-from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.sim.workload import Workload
 from elastio.units import GB, GIB
+from elastio_adviser.checkpointing import Checkpointing, Profile
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Setup
 from elastio_calibration.record import RecordFile, SavedState, read

@@ -9,9 +9,10 @@ from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.sim.faults import Kind, ScheduledFault
 from elastio.sim.run import Simulation
-from elastio.sim.workload import CM1, Segment, Trace
+from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld
 from elastio.units import GB, GIB
+from elastio_adviser.checkpointing import CM1
 from elastio_adviser.experiment import DEMO, Experiment, compare
 
 

@@ -5,36 +5,11 @@ from __future__ import annotations
 import pytest
 
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.workload import CM1, Checkpointing, Profile, Segment, Trace, Workload, constant
+from elastio.sim.workload import Segment, Trace, Workload, constant
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.units import MB, MIB
+from elastio.units import MB
 
 SLOW = WorldSettings(kernel=KernelSettings(backing_mb_s=20.0))
-
-
-def test_a_dump_lasts_as_long_as_the_device_needs() -> None:
-    profile = Profile(compute_s=10.0, dump_bytes=100 * MIB, iterations=2, initial_bytes=200 * MIB)
-    world = SimWorld(SLOW, Checkpointing(profile))
-    world.run_until_done()
-    stats = world.workload.stats
-    assert [d.initial for d in stats.dumps] == [True, False, False]
-    assert stats.dumps[0].mb_s == pytest.approx(20.0, rel=0.01)
-    assert [d.seconds for d in stats.dumps[1:]] == pytest.approx([100 * MIB / MB / 20] * 2, rel=0.02)
-    assert stats.completion_s == pytest.approx(20 + 2 * 100 * MIB / MB / 20, rel=0.01)
-    assert stats.written_bytes == 400 * MIB
-
-
-def test_compute_after_the_last_dump_counts() -> None:
-    profile = Profile(compute_s=5.0, dump_bytes=20 * MIB, iterations=1, tail_s=7.0)
-    world = SimWorld(SLOW, Checkpointing(profile))
-    world.run_until_done()
-    assert world.workload.stats.completion_s == pytest.approx(12 + 20 * MIB / MB / 20, abs=0.15)
-
-
-def test_scaling_keeps_the_shape() -> None:
-    small = CM1.scaled(0.01)
-    assert small.dump_bytes / small.compute_s == pytest.approx(CM1.dump_bytes / CM1.compute_s)
-    assert small.iterations == CM1.iterations
 
 
 def test_a_constant_load_keeps_its_rate() -> None:

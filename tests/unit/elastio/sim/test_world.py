@@ -9,23 +9,11 @@ from elastio.core.policy import Policy
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, Trace
-from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
+from elastio.sim.workload import Segment, Trace
+from elastio.sim.world import SimWorld, WorldSettings, open_world
 from elastio.units import GB, GIB, MIB, agbs
+from elastio_adviser.checkpointing import Checkpointing, Profile, run_static
 from tests.fixtures.caches import make_cache
-
-
-@pytest.mark.parametrize(
-    ("profile", "mb_s", "published_s"),
-    [(CM1, 33.0, 1471.0), (CM1, 128.0, 1190.0), (LAMMPS, 33.0, 1680.0), (LAMMPS, 128.0, 1454.0)],
-    ids=["CM1 slow", "CM1 fast", "LAMMPS slow", "LAMMPS fast"],
-)
-def test_static_runs_end_when_the_published_ones_did(profile: Profile, mb_s: float, published_s: float) -> None:
-    run = run_static(profile, mb_s, 50 * GB)
-    arithmetic = profile.compute_s * profile.iterations + profile.iterations * profile.dump_bytes / mb_s / 1e6
-    assert run.completion_s == pytest.approx(arithmetic, rel=0.002)
-    assert run.completion_s == pytest.approx(published_s, rel=0.02)
-    assert run.agbs == pytest.approx(agbs(mb_s, 50 * GB, run.completion_s + run.dump_s[0]))
 
 
 def boosted(world: SimWorld, *, flush_mb_s: float | None = False) -> None:
