@@ -220,17 +220,6 @@ class Reservations(Protocol):
         ...
 
 
-class NoReservations:
-    """Caps that are shared with nobody."""
-
-    def reserve(self, action: CreateVolume, quote: Quote) -> bool:
-        """See `Reservations`."""
-        return True
-
-    def cancel(self, token: str) -> None:
-        """See `Reservations`."""
-
-
 class Sharing(Protocol):
     """What the agents that share caps have spent and reserved."""
 
@@ -239,16 +228,6 @@ class Sharing(Protocol):
     ) -> Spend:
         """`spend`, which was read at `spend_at`, with that of the others; states what this agent has spent."""
         ...
-
-
-class NotShared:
-    """The caps are those of one device."""
-
-    def shared(
-        self, spend: Spend, spend_at: float, state: AgentState, policy: Policy, *, now: float, wall: float
-    ) -> Spend:
-        """See `Sharing`."""
-        return spend
 
 
 class Forecaster(Protocol):
@@ -263,14 +242,6 @@ class Forecaster(Protocol):
         ...
 
 
-class NoForecast:
-    """A forecaster without forecasts: the utilization threshold alone decides."""
-
-    def forecast(self, now: float, wall: float) -> Forecast | None:
-        """See `Forecaster`."""
-        return None
-
-
 class Adviser(Protocol):
     """Says what the past bursts of one adaptive device teach about the next cache, for `policy.model = "money"`."""
 
@@ -280,14 +251,6 @@ class Adviser(Protocol):
         `offset_s`: seconds since the epoch minus CLOCK_BOOTTIME.
         """
         ...
-
-
-class NoAdvice:
-    """An adviser that knows no burst: the configured size and bandwidth are bought."""
-
-    def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
-        """See `Adviser`."""
-        return None
 
 
 class WorkerPort(Protocol[JobIn_contra, ResultOut_co]):

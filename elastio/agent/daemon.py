@@ -70,7 +70,7 @@ from elastio.host.mlock import stay_in_memory
 from elastio.host.sysfs import Sysfs
 from elastio.host.systemd import Notifier
 from elastio.host.udev import BlockEvents, show_to_systemd
-from elastio.ports import Adviser, NoAdvice, VolumeProvider
+from elastio.ports import Adviser, VolumeProvider
 from elastio.strategy import backing_credits
 from elastio.strategy.bursts import LoadRun
 from elastio.strategy.load import utilization
@@ -210,10 +210,10 @@ def touch_device(
     recorder.touch_device(backing.size_bytes, *speeds, wall=wall, prices=prices)
 
 
-def adviser_of(recorder: CostRecorder | NullRecorder, config: Config) -> Adviser:
-    """The adviser with the past of the ledger; none where nothing is decided by money."""
+def adviser_of(recorder: CostRecorder | NullRecorder, config: Config) -> Adviser | None:
+    """The adviser with the past of the ledger; None where nothing is decided by money."""
     if config.policy().model is not Model.MONEY:
-        return NoAdvice()
+        return None
     runs = recorder.last_samples(READ_RUNS)
     return HindsightAdviser(
         LoadRun(r.begun_wall, r.seconds, r.written_bytes / MB, (r.read_bytes + r.written_bytes) / MB) for r in runs

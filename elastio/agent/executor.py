@@ -16,7 +16,7 @@ from elastio.core.invariants import why_not_release
 from elastio.core.model import CacheSetUuid, NoticeView, Purchase, Quote, Serial, Volume
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
 from elastio.optional_ports import ListsForBacking, TagsVolumes, TakesOver, TellsNotices
-from elastio.ports import CacheHost, NoReservations, Reservations, VolumeProvider
+from elastio.ports import CacheHost, Reservations, VolumeProvider
 from elastio.strategy.caps import quote_refusal
 
 # Errors for which a retry within this boost will not help.
@@ -80,7 +80,7 @@ class Executor:
         reservations: Reservations | None = None,
     ) -> None:
         self._host, self._provider, self._seconds = host, provider, seconds
-        self._reservations = reservations or NoReservations()
+        self._reservations = reservations
 
     def run(self, action: Action) -> Outcome:
         """The outcome of the action. Never raises ElastioError: a failure is an outcome."""
@@ -139,12 +139,13 @@ class Executor:
         provider = self._provider()
         quote = provider.quote(action.spec)
         _require_within_caps(quote, action)
-        is_new = self._reservations.reserve(action, quote) if action.shared is not None else False
+        room = None if action.shared is None else self._reservations
+        is_new = room is not None and room.reserve(action, quote)
         try:
             return Purchase(provider.create(action.token, quote.spec, {}), quote)
         except FINAL:
-            if is_new:  # an earlier try may have bought it
-                self._reservations.cancel(action.token)
+            if room is not None and is_new:  # an earlier try may have bought it
+                room.cancel(action.token)
             raise
 
     def _notice(self) -> NoticeView:

@@ -28,10 +28,7 @@ from elastio.ports import (
     Counters,
     Forecaster,
     Journal,
-    NoAdvice,
-    NoForecast,
     NoReport,
-    NotShared,
     Recorder,
     Reporter,
     Sharing,
@@ -120,9 +117,9 @@ class Agent:
     ) -> None:
         self.policy, self.state = policy, state
         self.decide: Callable[[AgentState, Observation, Policy], Decision] = decide
-        self.forecaster: Forecaster = NoForecast()
-        self.adviser: Adviser = NoAdvice()
-        self.sharing: Sharing = NotShared()
+        self.forecaster: Forecaster | None = None
+        self.adviser: Adviser | None = None
+        self.sharing: Sharing | None = None
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
         self.burst: BurstLesson | None = None
@@ -229,7 +226,8 @@ class Agent:
         self._inbox.sample = self._sampler.take(now)
         self.last_sample = self._inbox.sample or self.last_sample
         offset_s = self._clock.wall() - now
-        self.advice = self.adviser.advise(self._inbox.sample, self.state, self.policy, offset_s=offset_s)
+        known = self._inbox.sample, self.state, self.policy
+        self.advice = None if self.adviser is None else self.adviser.advise(*known, offset_s=offset_s)
         missed = int((now - self._next_sample_at) / self._interval)
         self._next_sample_at += (missed + 1) * self._interval
 
@@ -243,7 +241,9 @@ class Agent:
             for worker, port in ((Worker.CLOUD, self._workers.cloud), (Worker.HOST, self._workers.host))
             if port.busy
         )
-        spend = self.sharing.shared(self._spend, self._spend_known_at, self.state, self.policy, now=now, wall=wall)
+        spend = self._spend
+        if self.sharing is not None:
+            spend = self.sharing.shared(spend, self._spend_known_at, self.state, self.policy, now=now, wall=wall)
         view = self.view
         clear = view is not None and Worker.HOST not in busy and view.at >= self._host_changed_at
         return Observation(
@@ -278,7 +278,7 @@ class Agent:
     def _ask_forecaster(self, now: float, wall: float) -> Forecast | None:
         """The forecast; None after an error: then the threshold alone decides, as it does without a forecaster."""
         try:
-            forecast = self.forecaster.forecast(now, wall)
+            forecast = None if self.forecaster is None else self.forecaster.forecast(now, wall)
         except ElastioError as error:
             self.troubles.failed("forecast", str(error))
             return None

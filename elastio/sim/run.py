@@ -24,7 +24,7 @@ from elastio.core.observation import NO_COURSE, Answer, Course
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
-from elastio.ports import Adviser, Forecaster, Journal, NoAdvice, NoForecast, NoReport, Recorder, Reporter
+from elastio.ports import Adviser, Forecaster, Journal, NoReport, Recorder, Reporter
 from elastio.sim.faults import SHARED_CAPS, UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
 from elastio.sim.group_watch import SimGroupWatch
 from elastio.sim.records import MemoryJournal, MemoryRecorder, SpoiltCaps
@@ -128,8 +128,8 @@ class Simulation:
     ) -> None:
         self.world, self.policy = world, policy
         self.recorder: KeptRecorder = MemoryRecorder() if recorder is None else recorder
-        self.point, self._forecaster = point, forecaster or NoForecast()
-        self._adviser, self._reporter = adviser or NoAdvice(), reporter or NoReport()
+        self.point, self._forecaster = point, forecaster
+        self._adviser, self._reporter = adviser, reporter or NoReport()
         self.lines: list[bytes] = []
         self.timeline: list[TimelinePoint] = []
         self.on_step: Callable[[], None] = lambda: None

@@ -204,7 +204,7 @@ def test_a_start_learns_the_bursts_from_the_ledger(tmp_path: Path) -> None:
         sim.run_for(2 + 4 * 112 + 60)
         recorder.flush(wall=sim.world.clock.wall())
         of = config("sim", device={"bandwidth_mb_s": 20}, cache={"bandwidth_mb_s": 80})
-        adviser = adviser_of(recorder, of)
+        adviser = present(adviser_of(recorder, of))
         policy = replace(POLICY, model=Model.MONEY, market=MARKET)
         found = None
         for _ in range(500):

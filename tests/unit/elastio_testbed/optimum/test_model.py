@@ -8,7 +8,6 @@ from statistics import mean
 import pytest
 
 from elastio.core.model import Forecast
-from elastio.ports import Forecaster, NoForecast
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
@@ -53,8 +52,7 @@ def simulated(
         lead_s=ATTACH_S + 1,
     )
     foretold = At(world.clock.now() + QUIET_S, int(sum(d.write_bytes for d in burst)))
-    forecaster: Forecaster = foretold if is_ahead else NoForecast()
-    sim = Simulation(world, policy, forecaster=forecaster, seed=seed)
+    sim = Simulation(world, policy, forecaster=foretold if is_ahead else None, seed=seed)
     sim.run_until(lambda: world.workload.done, 4000)
     sim.run_until_settled()
     return sim
