@@ -10,7 +10,6 @@ from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import BackingView, CacheState, HostView, VolumeState
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy
 from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
@@ -191,7 +190,7 @@ def _why_inhibited(state: AgentState) -> str:
     return f"held clean ({current.reason}):" if current is not None and current.flush else ""
 
 
-def in_idle(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
+def in_idle(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """A volume that belongs to no cycle. Whether a boost begins is decided later, see `machine`."""
     if state.orphans and obs.host is not None and obs.host.backing is not None:
         return Detection(
@@ -200,7 +199,7 @@ def in_idle(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> 
     return None
 
 
-def in_attaching(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
+def in_attaching(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The cache is attached, the boost failed, or it is no longer wanted."""
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
@@ -218,13 +217,13 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy, wish: Wish
         return _abandoned(FailureKind.LOST, f"the disk of volume {cycle.volume_id} disappeared after it was formatted")
     if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN):
         return _abandoned(FailureKind.LOST, f"volume {cycle.volume_id} is {cycle.volume_state}")
-    if obs.now - cycle.started_at > policy.attach_timeout_s:
-        waited = format_duration(policy.attach_timeout_s)
+    if obs.now - cycle.started_at > wish.policy.attach_timeout_s:
+        waited = format_duration(wish.policy.attach_timeout_s)
         return _abandoned(FailureKind.TIMED_OUT, f"no cache {waited} after the decision: abandoning this boost")
     if why := _why_inhibited(state):
         return withdrawn(f"{why} stop")
-    if policy.buys_nothing and cycle.volume_id is None:
-        return withdrawn(policy.buys_nothing)
+    if wish.policy.buys_nothing and cycle.volume_id is None:
+        return withdrawn(wish.policy.buys_nothing)
     return None if wish.release is None else replace(withdrawn(wish.release.reason), capped=wish.release.capped)
 
 
@@ -241,7 +240,7 @@ def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
     return backing.cache_set is not None and backing.cache_set == cycle.cache_set and not backing.is_bypassed
 
 
-def in_boosting(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
+def in_boosting(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The load is over, the cache has to be released, or it is detached."""
     cycle = _cycle(state)
     if why := _why_inhibited(state):
@@ -261,7 +260,7 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy, wish: Wish)
     return Detection(event, release.reason, is_ordered=release.is_ordered)
 
 
-def in_flushing(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
+def in_flushing(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The cache is drained or detached, or the load is back."""
     cycle = _cycle(state)
     if _has_left(cycle, obs):
@@ -292,7 +291,7 @@ def _has_left(cycle: Cycle, obs: Observation) -> bool:
     return backing.state is CacheState.NO_CACHE or backing.lost_clean_cache
 
 
-def in_detaching(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
+def in_detaching(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The volume is gone, the cache is dirty again, or the volume is attached to another instance."""
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
@@ -325,7 +324,7 @@ def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
     return state.listed is None or state.listed.at < cycle.create_unconfirmed_at + VISIBLE_WITHIN_S
 
 
-def in_faulted(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> Detection | None:
+def in_faulted(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The missing cache is back, or is no longer needed. For `elastio resume` see `requests.resume`."""
     backing = obs.host.backing if obs.host else None
     if obs.host is None or backing is None or state.is_stopped or not backing.running:

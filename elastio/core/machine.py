@@ -111,7 +111,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     before = state
     state = folded = missing_cache.settle(update.fold(state, obs, policy), obs)
     reason, inhibited, seen = "", "", list[Transition]()
-    if not state.recovered and (recovered := _recovered(state, obs, policy)) is not None:
+    if not state.recovered and (recovered := _recovered(state, obs)) is not None:
         seen += _if_faulted(before, recovered[0])
         state, reason = _without_backoffs(recovered[0]), recovered[1]
     if state.recovered:
@@ -141,13 +141,13 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     return decision
 
 
-def _recovered(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str] | None:
+def _recovered(state: AgentState, obs: Observation) -> tuple[AgentState, str] | None:
     """What `recover` reads from the kernel; None while it cannot, or while a broken rule waits for an operator.
 
     The bug is still there after a start. So nothing is decided before `resume`, which the new state then answers.
     """
     is_resumed = any(r.kind is RequestKind.RESUME for r in obs.requests)
-    return None if state.is_stopped and not is_resumed else recover(state, obs, policy)
+    return None if state.is_stopped and not is_resumed else recover(state, obs)
 
 
 def _if_faulted(before: AgentState, state: AgentState) -> list[Transition]:
@@ -184,7 +184,7 @@ def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> 
 
 def _detect(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     danger = None if state.phase is Phase.FAULTED else detection.danger(state, obs)
-    return danger or detection.DETECTORS[state.phase](state, obs, wish.policy, wish)
+    return danger or detection.DETECTORS[state.phase](state, obs, wish)
 
 
 def _with_current_fault(state: AgentState, obs: Observation, seen: list[Transition]) -> tuple[AgentState, str]:
@@ -227,7 +227,7 @@ def _moved(
 def _transition(state: AgentState, detected: Detection, obs: Observation, wish: Wish) -> AgentState:
     phase = TRANSITIONS[state.phase, detected.event]
     if phase is None:
-        repaired = recover(state, obs, wish.policy, is_ordered=detected.is_ordered)
+        repaired = recover(state, obs, is_ordered=detected.is_ordered)
         return _without_backoffs(repaired[0]) if repaired else state
     if detected.capped is not None:
         state = replace(state, memory=replace(state.memory, capped=detected.capped))

@@ -51,7 +51,6 @@ from elastio.core.model import (
     VolumeSpec,
 )
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.core.update import remember_failed_clean
 
@@ -61,9 +60,7 @@ MIXED = (
 )
 
 
-def recover(
-    state: AgentState, obs: Observation, policy: Policy, *, is_ordered: bool = False
-) -> tuple[AgentState, str] | None:
+def recover(state: AgentState, obs: Observation, *, is_ordered: bool = False) -> tuple[AgentState, str] | None:
     """The state to continue from, and a sentence that says why; None while too little is known.
 
     `state` is what the journal remembered: phase and cycle of the last record. `is_ordered`: an operator has checked

@@ -134,7 +134,7 @@ def test_a_device_that_is_dropped_without_a_cache_of_ours_is_not_a_fault() -> No
 @pytest.mark.parametrize("of", [cycle(times=Timestamps()), cycle(times=Timestamps(installing=NOW - 1), cache_set=None)])
 def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again(of: Cycle) -> None:
     """Also where the answer is lost, and the kernel has gone on without the cache before anybody looked."""
-    found = present(in_attaching(state(Phase.ATTACHING, of), seen(host(FAILED_CLEAN)), POLICY, Wish(POLICY)))
+    found = present(in_attaching(state(Phase.ATTACHING, of), seen(host(FAILED_CLEAN)), Wish(POLICY)))
     assert (found.event, found.failure) == (Event.BOOST_ABANDONED, FailureKind.LOST)
 
 
@@ -235,9 +235,9 @@ def test_nothing_is_boosted_with_it() -> None:
     loaded = changed(flushing, load=HIGH)
     again = Wish(POLICY, again="the load is back")
     asked = seen(host(cached()), sample=busy_sample(), requests=(Request(RequestKind.BOOST),))
-    assert in_flushing(replace(loaded, failed_clean_set=""), asked, POLICY, again) is not None
-    assert in_flushing(loaded, asked, POLICY, again) is None
-    found = present(in_boosting(boosting, seen(host(cached())), POLICY, again))
+    assert in_flushing(replace(loaded, failed_clean_set=""), asked, again) is not None
+    assert in_flushing(loaded, asked, again) is None
+    found = present(in_boosting(boosting, seen(host(cached())), again))
     assert found.event is Event.WENT_QUIET
     assert must_end(flushing, boosted(), NOW, POLICY)
     enter = (EnterPhase1(flush_mb_s=None),)

@@ -241,7 +241,7 @@ def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
     lacking = replace(before, phase=Phase.BOOSTING, cycle=boosted(may_lack_data=True))
     assert danger(lacking, seen(host(backing()))) is not None
     taken_off = replace(before, phase=Phase.DETACHING, cycle=boosted().stamped(detaching=NOW - 9))
-    started = present(recover(taken_off, seen(host(backing())), POLICY))
+    started = present(recover(taken_off, seen(host(backing()))))
     assert (started[0].phase, started[0].cycle is None) == (Phase.DETACHING, False)
     assert started[0].loss_accepted_for == ""
 
@@ -251,7 +251,7 @@ def test_an_accepted_loss_is_void_once_the_cache_is_back_or_is_asked_for() -> No
     back = decide(accepted, seen(host(cached(), FORMATTED)), POLICY).state
     assert (back.phase, back.loss_accepted_for, back.given_up) == (Phase.BOOSTING, "", (OTHERS,))
     assert ask(accepted, RECOVER)[0].loss_accepted_for == ""
-    foreign = present(recover(accepted, seen(host(cached(cache_set=OTHER_SET))), POLICY))
+    foreign = present(recover(accepted, seen(host(cached(cache_set=OTHER_SET)))))
     assert (foreign[0].phase, foreign[0].cycle, foreign[0].loss_accepted_for) == (Phase.FAULTED, None, "")
 
 
@@ -292,7 +292,7 @@ def test_an_operator_accepts_the_loss_by_name_and_the_volume_stays() -> None:
     assert not ask(lacking, GIVE_UP, view)[1].accepted
     settled, answer = ask(lacking, BY_NAME, view)
     assert answer.accepted
-    assert in_faulted(settled, seen(view), POLICY, Wish(POLICY)) is not None
+    assert in_faulted(settled, seen(view), Wish(POLICY)) is not None
     after = decide(settled, seen(view), POLICY).state
     assert (after.phase, after.cycle) == (Phase.IDLE, None)
     listed = replace(after, owned=(volume(VolumeState.AVAILABLE),))

@@ -43,7 +43,7 @@ def remembered(phase: Phase = Phase.IDLE, **changes: object) -> AgentState:
 
 
 def recovered(state: AgentState, view: HostView | None) -> AgentState:
-    found = present(recover(state, seen(view), POLICY))
+    found = present(recover(state, seen(view)))
     assert found[0].recovered
     assert found[1]
     return found[0]
@@ -131,7 +131,7 @@ def test_what_the_old_agent_waited_for_means_nothing_to_the_new_one() -> None:
 
 
 def test_a_cache_that_nobody_remembers_waits_for_the_cloud_to_say_whose_it_is() -> None:
-    assert recover(remembered(), seen(ATTACHED), POLICY) is None
+    assert recover(remembered(), seen(ATTACHED)) is None
 
 
 def test_a_cache_on_a_volume_of_this_agent_is_taken_up() -> None:
@@ -199,7 +199,7 @@ def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_cle
 def test_a_device_that_was_clean_lacks_no_data(of: Cycle, view: BackingView) -> None:
     of = of.stamped(detaching=NOW - 9) if view is not FAILED_CLEAN else of
     earlier = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is FAILED_CLEAN else "an earlier boot")
-    found = present(recover(earlier, seen(host(view)), POLICY))
+    found = present(recover(earlier, seen(host(view))))
     assert found[0].phase is Phase.DETACHING
     assert danger(found[0], seen(host(view))) is None
 
@@ -212,23 +212,21 @@ def test_while_writes_went_to_the_cache_the_last_figure_proves_nothing() -> None
         (Phase.FLUSHING, empty, True),
         (Phase.FLUSHING, BYPASSED, False),
     ):
-        found = present(recover(replace(booted(phase), cycle=of), seen(host(FAILED_CLEAN)), POLICY))
+        found = present(recover(replace(booted(phase), cycle=of), seen(host(FAILED_CLEAN))))
         assert present(found[0].cycle).may_lack_data is may_lack_data
 
 
 def test_a_boot_is_noticed_also_by_the_second_start_after_it() -> None:
     """Records of this boot say nothing about when the cache was last seen."""
     before = replace(booted(Phase.BOOSTING, dirty_boot="an earlier boot"), boot_id="boot")
-    found = present(recover(before, seen(host(backing())), POLICY))
+    found = present(recover(before, seen(host(backing()))))
     assert found[0].phase is Phase.FAULTED
-    again = present(recover(replace(found[0], recovered=False), seen(host(backing())), POLICY))
+    again = present(recover(replace(found[0], recovered=False), seen(host(backing()))))
     assert (again[0].phase, again[0].fault) == (Phase.FAULTED, found[0].fault)
 
 
 def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
-    found = recover(
-        state(Phase.BOOSTING, boosted(), recovered=False, failed_clean_set=SET), seen(host(cached())), POLICY
-    )
+    found = recover(state(Phase.BOOSTING, boosted(), recovered=False, failed_clean_set=SET), seen(host(cached())))
     after = present(found)[0]
     assert after.phase is Phase.FLUSHING
     assert present(after.cycle).forced

@@ -173,7 +173,7 @@ def test_a_cache_that_waited_for_its_burst_in_vain_is_released_when_its_time_is_
     state = values.state(Phase.BOOSTING, of=bought, load=AT_REST, chance_until=NOW - 1)
     seen = values.seen(values.host(values.backing()))
     wish = Wish(policy(), release(state, seen, policy()))
-    found = detection.in_boosting(state, seen, policy(), wish)
+    found = detection.in_boosting(state, seen, wish)
     assert present(found).event is detection.Event.WENT_QUIET
     waiting = values.changed(state, chance_until=NOW + 1)
     assert release(waiting, seen, policy()) is None

@@ -131,7 +131,7 @@ def test_by_agbs_nothing_is_noted() -> None:
 
 def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_again() -> None:
     before = loaded(boosted(), KEPT_S + 1)
-    detected = in_boosting(before, shown(), MONEY, Wish(MONEY, release(before, shown(), MONEY)))
+    detected = in_boosting(before, shown(), Wish(MONEY, release(before, shown(), MONEY)))
     assert detected is not None
     assert detected.event is Event.FILLED_UP
     after = decide(before, shown(sample=replace(busy_sample(), at=NOW)), MONEY).state

@@ -146,7 +146,7 @@ def test_a_cap_ends_a_hold_whether_or_not_it_ends_boosts(ends_boosts: bool) -> N
     policy = replace(MONEY, caps=Caps(max_cost_per_day=1.0, ends_boosts=ends_boosts))
     before, obs = boosting(held()), shown(spend=Spend(currency=2.0))
     event = Event.CAP_REACHED if ends_boosts else Event.WENT_QUIET
-    assert present(in_boosting(before, obs, policy, Wish(policy, release(before, obs, policy)))).event is event
+    assert present(in_boosting(before, obs, Wish(policy, release(before, obs, policy)))).event is event
 
 
 # --- what the past teaches about the owned cache ---------------------------------------------------------
