@@ -51,7 +51,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BestWay:
     """This way is best where an hour of waiting costs from `from_per_hour` to `to_per_hour` (None: any more)."""
 
     name: str
@@ -63,7 +63,7 @@ class Choice:
 class Judgement:
     """`worth_it`: the agent is best for some price of an hour, or for the one that was given."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[BestWay, ...]
     worth_it: bool
     sentence: str
 
@@ -79,16 +79,16 @@ def best(ways: Sequence[Alternative], per_hour: float) -> Alternative:
     return next(way for way in ways if way.total(per_hour) <= least * (1 + SAME))
 
 
-def choices(ways: Sequence[Alternative]) -> tuple[Choice, ...]:
+def choices(ways: Sequence[Alternative]) -> tuple[BestWay, ...]:
     """Which way is best for which price of an hour, in ascending order, from 0 on."""
     turns = sorted({0.0, *(v for a in ways for b in ways if 0 < (v := _turn(a, b)) < MOST_PER_HOUR)})
-    found: list[Choice] = []
+    found: list[BestWay] = []
     for begin, end in zip(turns, [*turns[1:], None], strict=True):
         name = best(ways, (begin + (2 * MOST_PER_HOUR if end is None else end)) / 2).name
         if found and found[-1].name == name:
-            found[-1] = Choice(name, found[-1].from_per_hour, end)
+            found[-1] = BestWay(name, found[-1].from_per_hour, end)
         else:
-            found.append(Choice(name, begin, end))
+            found.append(BestWay(name, begin, end))
     return tuple(found)
 
 
@@ -127,7 +127,7 @@ def judge(
     return Judgement(found, bool(ours), f"The agent {'pays' if ours else 'does not pay'} off{where}.")
 
 
-def _choice(choice: Choice, named: Mapping[str, Alternative], take: str, currency: str) -> str:
+def _choice(choice: BestWay, named: Mapping[str, Alternative], take: str, currency: str) -> str:
     return f"{_range(choice, currency)}{take}{_way(named[choice.name], currency)}"
 
 
@@ -136,7 +136,7 @@ def _way(way: Alternative, currency: str) -> str:
     return f"{way.name} ({bill} a month, {way.waits_min_per_day:.1f} min of waiting a day)"
 
 
-def _range(choice: Choice, currency: str) -> str:
+def _range(choice: BestWay, currency: str) -> str:
     """`less than 0.40 USD`, `0.40 to 2.10 USD`, `more than 2.10 USD`, `anything`."""
     low, high = choice.from_per_hour, choice.to_per_hour
     if high is None:
@@ -154,7 +154,7 @@ def _number(amount: float) -> str:
     return f"{amount:.2f}" if amount == 0 or 0.1 <= amount < 100_000 else f"{amount:.3g}"
 
 
-def render_choices(found: Sequence[Choice], currency: str) -> list[str]:
+def render_choices(found: Sequence[BestWay], currency: str) -> list[str]:
     """A line for each: the price of an hour, and the way that is best there."""
     shown = [(_range(choice, currency), choice.name) for choice in found]
     width = max(len(pays) for pays, _ in shown)

@@ -20,7 +20,7 @@ from elastio.sim.world import GRID_HZ, SimWorld, WorldSettings
 from elastio.strategy.credits import constant
 from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB, MB, agbs
-from elastio_adviser.comparison import MONTH_S, Alternative, Choice, judge
+from elastio_adviser.comparison import MONTH_S, Alternative, BestWay, judge
 from elastio_adviser.experiment import BoostResult, boosts_of
 from elastio_adviser.fluid import is_sustained, serve
 from elastio_adviser.modification import DAY_S, ChangeRule, fast_s
@@ -134,7 +134,7 @@ class Answer:
     cold: tuple[Alternative, ...]
     cold_policies: tuple[Alternative, ...]
     currency: str
-    choices: tuple[Choice, ...]
+    choices: tuple[BestWay, ...]
     verdict: str
     worth_it: bool
 

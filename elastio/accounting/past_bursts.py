@@ -13,7 +13,7 @@ from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import Trigger
 from elastio.core.model import VolumeSpec
 from elastio.strategy.forecast import KEPT_BURSTS, Burst
-from elastio.strategy.learned import Bill, Past, allowance
+from elastio.strategy.learned import CacheCosts, Past, allowance
 from elastio.strategy.spending import TO_THE_INSTANT, Billing
 from elastio.units import agbs
 
@@ -60,7 +60,7 @@ def _bursts(rows: Sequence[CycleRow], loads: Loads) -> tuple[Burst, ...]:
     return tuple(found[-KEPT_BURSTS:])
 
 
-def _bills(rows: Sequence[CycleRow], loads: Loads) -> tuple[Bill, Bill | None]:
+def _bills(rows: Sequence[CycleRow], loads: Loads) -> tuple[CacheCosts, CacheCosts | None]:
     """In AGBs, and in currency if all caches have a price in one. There are rows."""
     begin, end = float("-inf"), float("inf")
     per_s = [agbs(c.bandwidth_mb_s, c.provisioned_size_bytes, 1.0) for c in rows]
@@ -73,11 +73,11 @@ def _bills(rows: Sequence[CycleRow], loads: Loads) -> tuple[Bill, Bill | None]:
 
 def _bill(
     rows: Sequence[CycleRow], loads: Loads, costs: Sequence[float], per_s: Sequence[float], billing: Billing
-) -> Bill:
+) -> CacheCosts:
     """The bill of these caches, from what each and a second of each costs; `billing` is that of the first."""
     sold = {(VolumeSpec(c.provisioned_size_bytes, c.bandwidth_mb_s), p) for c, p in zip(rows, per_s, strict=True)}
     wasted = 0.0
     for row, cost, price in zip(rows, costs, per_s, strict=True):
         if row.trigger == Trigger.FORECAST:
             wasted += cost if is_wrong(row, loads) else price * early_s(row, loads[row.token])
-    return Bill(sum(costs), wasted, per_s[-1], allowance(per_s[0], billing), tuple(sold))
+    return CacheCosts(sum(costs), wasted, per_s[-1], allowance(per_s[0], billing), tuple(sold))

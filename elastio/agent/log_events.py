@@ -21,7 +21,7 @@ class Priority(IntEnum):
     INFO = 6
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """A kind of log event: its name, MESSAGE_ID, priority, and what it says."""
 
     BOOST_WANTED = (
@@ -151,7 +151,7 @@ class Kind(Enum):
 class LogEvent:
     """One record of the log. Fields of which nothing is known are None; `FIELDS` says what each is."""
 
-    kind: Kind
+    kind: EventKind
     wall: float
     message: str
     device: str | None = None

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from elastio.accounting.rows import row_of
-from elastio.agent.log_events import Kind, LogEvent
+from elastio.agent.log_events import EventKind, LogEvent
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Event
 from elastio.core.model import RequestKind, VolumeState
@@ -56,15 +56,15 @@ def narrate(
     if course.ended is not None and _is_boost(course.ended):
         found.append(_summary(course.ended, phase, at))
     if reason and not course.transitions and not course.orders:
-        found.append(replace(_event(Kind.DECIDED, reason, cycle, phase, at), reason=reason))
+        found.append(replace(_event(EventKind.DECIDED, reason, cycle, phase, at), reason=reason))
     return tuple(sorted(found, key=lambda e: e.wall))
 
 
 def error(text: str, *, wall: float, device: str, is_over: bool = False) -> LogEvent:
     """The log event of an error, or of its end."""
     if is_over:
-        return LogEvent(Kind.ERROR_OVER, wall, f"works again, or is no longer needed: {text}", device, reason=text)
-    return LogEvent(Kind.ERROR, wall, text, device, reason=text)
+        return LogEvent(EventKind.ERROR_OVER, wall, f"works again, or is no longer needed: {text}", device, reason=text)
+    return LogEvent(EventKind.ERROR, wall, text, device, reason=text)
 
 
 # --- what the cycle shows ------------------------------------------------------------------------------------
@@ -74,21 +74,21 @@ def _steps(known: Cycle | None, cycle: Cycle, phase: Phase, at: Moment) -> Itera
     """The steps of the cycle that are news."""
     is_orphan = cycle.trigger is Trigger.ORPHAN
     told = (
-        ("created", Kind.VOLUME_CREATED, f"volume {cycle.volume_id} is bought: {_bought(cycle)}"),
-        ("appeared", Kind.VOLUME_ATTACHED, f"volume {cycle.volume_id} is attached{_after(cycle, 'appeared')}"),
-        ("boosted", Kind.CACHE_ATTACHED, f"the cache takes writes{_after(cycle, 'boosted')}: {_what(cycle)}"),
-        ("deleted", Kind.VOLUME_DELETED, f"volume {cycle.volume_id} is deleted{_billed(cycle)}"),
+        ("created", EventKind.VOLUME_CREATED, f"volume {cycle.volume_id} is bought: {_bought(cycle)}"),
+        ("appeared", EventKind.VOLUME_ATTACHED, f"volume {cycle.volume_id} is attached{_after(cycle, 'appeared')}"),
+        ("boosted", EventKind.CACHE_ATTACHED, f"the cache takes writes{_after(cycle, 'boosted')}: {_what(cycle)}"),
+        ("deleted", EventKind.VOLUME_DELETED, f"volume {cycle.volume_id} is deleted{_billed(cycle)}"),
     )
     for name, kind, message in told:
         then = getattr(cycle.times, name)
         is_known = known is not None and getattr(known.times, name) is not None
-        if then is not None and not is_known and not (is_orphan and kind is Kind.VOLUME_CREATED):
+        if then is not None and not is_known and not (is_orphan and kind is EventKind.VOLUME_CREATED):
             event = _event(kind, message, cycle, phase, at)
             yield replace(event, wall=at.wall_at(then), after_s=_rounded(then - cycle.started_at))
     if known is not None and known.volume_state in ATTACHED and cycle.volume_state in DETACHED:
         # Before its deletion, which may be seen at the same time.
         wall = at.wall if cycle.times.deleted is None else at.wall_at(cycle.times.deleted) - 0.001
-        event = _event(Kind.VOLUME_DETACHED, f"volume {cycle.volume_id} is detached", cycle, phase, at)
+        event = _event(EventKind.VOLUME_DETACHED, f"volume {cycle.volume_id} is detached", cycle, phase, at)
         yield replace(event, wall=wall)
 
 
@@ -109,7 +109,7 @@ def _summary(cycle: Cycle, phase: Phase, at: Moment) -> LogEvent:
     who = f"asked by {_who(cycle.asked_by)}" if cycle.trigger is Trigger.OPERATOR else f"begun by {cycle.trigger}"
     message = f"boost over: {bill}; {_bought(cycle)}; volume {cycle.volume_id}, {served}, {who}"
     return replace(
-        _event(Kind.BOOST_OVER, message, cycle, phase, at),
+        _event(EventKind.BOOST_OVER, message, cycle, phase, at),
         reason=None if cycle.failure is None else str(cycle.failure),
         dirty_gib=_rounded(cycle.use.peak_dirty_bytes / GIB),
         after_s=None if boosted is None else _rounded(boosted - cycle.started_at),
@@ -120,20 +120,20 @@ def _summary(cycle: Cycle, phase: Phase, at: Moment) -> LogEvent:
 
 # --- what was decided ----------------------------------------------------------------------------------------
 
-KINDS: dict[str, Kind] = {
-    Event.BOOST_WANTED: Kind.BOOST_WANTED,
-    Event.BOOST_DECLINED: Kind.BOOST_DECLINED,
-    Event.BOOST_REFUSED: Kind.BOOST_REFUSED,
-    Event.BOOST_ABANDONED: Kind.BOOST_ABANDONED,
-    Event.BOOST_WITHDRAWN: Kind.BOOST_WITHDRAWN,
-    Event.ORPHAN_FOUND: Kind.ORPHAN_FOUND,
-    Event.WENT_QUIET: Kind.FLUSH_BEGUN,
-    Event.FILLED_UP: Kind.FLUSH_BEGUN,
-    Event.DIRTIED: Kind.FLUSH_BEGUN,
-    Event.LOAD_RETURNED: Kind.BOOST_RESUMED,
-    Event.DRAINED: Kind.FLUSH_OVER,
-    Event.CACHE_LEFT: Kind.CACHE_LEFT,
-    Event.REPAIRED: Kind.RECOVERED,
+KINDS: dict[str, EventKind] = {
+    Event.BOOST_WANTED: EventKind.BOOST_WANTED,
+    Event.BOOST_DECLINED: EventKind.BOOST_DECLINED,
+    Event.BOOST_REFUSED: EventKind.BOOST_REFUSED,
+    Event.BOOST_ABANDONED: EventKind.BOOST_ABANDONED,
+    Event.BOOST_WITHDRAWN: EventKind.BOOST_WITHDRAWN,
+    Event.ORPHAN_FOUND: EventKind.ORPHAN_FOUND,
+    Event.WENT_QUIET: EventKind.FLUSH_BEGUN,
+    Event.FILLED_UP: EventKind.FLUSH_BEGUN,
+    Event.DIRTIED: EventKind.FLUSH_BEGUN,
+    Event.LOAD_RETURNED: EventKind.BOOST_RESUMED,
+    Event.DRAINED: EventKind.FLUSH_OVER,
+    Event.CACHE_LEFT: EventKind.CACHE_LEFT,
+    Event.REPAIRED: EventKind.RECOVERED,
 }
 
 
@@ -141,40 +141,40 @@ def _of_transition(seen: Transition, cycle: Cycle | None, at: Moment) -> Iterato
     """RELEASED and CACHE_ATTACHED are told by what the cycle shows; a cap is told beside what it caused."""
     if seen.is_capped:
         message = seen.reason if seen.event == Event.BOOST_CAPPED else f"the boost ends: {seen.reason}"
-        yield replace(_event(Kind.BOOST_CAPPED, message, cycle, seen.after, at), reason=seen.reason)
+        yield replace(_event(EventKind.BOOST_CAPPED, message, cycle, seen.after, at), reason=seen.reason)
     kind = KINDS.get(seen.event)
     if seen.after is Phase.FAULTED:
-        kind = Kind.FAULT
+        kind = EventKind.FAULT
     elif seen.event == Event.CAP_REACHED and seen.before is Phase.BOOSTING:
-        kind = Kind.FLUSH_BEGUN
+        kind = EventKind.FLUSH_BEGUN
     if kind is None:
         return
-    dirty = cycle.dirty_bytes / GIB if kind is Kind.FLUSH_BEGUN and cycle is not None else None
+    dirty = cycle.dirty_bytes / GIB if kind is EventKind.FLUSH_BEGUN and cycle is not None else None
     event = _event(kind, _sentence(kind, seen.reason, cycle), cycle, seen.after, at)
     yield replace(event, reason=seen.reason, dirty_gib=_rounded(dirty))
 
 
-def _sentence(kind: Kind, reason: str, cycle: Cycle | None) -> str:
+def _sentence(kind: EventKind, reason: str, cycle: Cycle | None) -> str:
     match kind, cycle:
-        case Kind.BOOST_WANTED, Cycle():
+        case EventKind.BOOST_WANTED, Cycle():
             who = f", asked by {_who(cycle.asked_by)}" if cycle.trigger is Trigger.OPERATOR else ""
             speed = "" if cycle.choice is not None and not who else f" at {_mb_s(cycle)}"
             return f"{reason}{speed}{who}"
-        case Kind.BOOST_REFUSED, _:
+        case EventKind.BOOST_REFUSED, _:
             return f"nothing was bought: {reason}"
-        case Kind.BOOST_ABANDONED | Kind.BOOST_WITHDRAWN, Cycle():
+        case EventKind.BOOST_ABANDONED | EventKind.BOOST_WITHDRAWN, Cycle():
             return f"the boost is given up: {reason}"
-        case Kind.FLUSH_BEGUN, Cycle():
+        case EventKind.FLUSH_BEGUN, Cycle():
             return f"flushing {format_size(cycle.dirty_bytes)}: {reason}"
-        case Kind.BOOST_RESUMED, _:
+        case EventKind.BOOST_RESUMED, _:
             return f"the cache takes writes again: {reason}"
-        case Kind.FLUSH_OVER, Cycle():
+        case EventKind.FLUSH_OVER, Cycle():
             quiet, clean = cycle.times.quiet, cycle.times.clean
             took = "" if quiet is None or clean is None else f" after a flush of {format_duration(clean - quiet)}"
             return f"{reason}{took}"
-        case Kind.FAULT, _:
+        case EventKind.FAULT, _:
             return f"an operator must decide: {reason}"
-        case Kind.RECOVERED, _:
+        case EventKind.RECOVERED, _:
             return f"the fault is over: {reason}"
         case _:
             return reason
@@ -185,7 +185,7 @@ def _ordered(order: Order, phase: Phase, at: Moment) -> LogEvent:
     message = f"{'the service manager' if is_own else _who(order.asked_by)} asked to {order.kind}: {order.text}"
     asked_by = "agent" if is_own else "operator" if order.asked_by is None else str(order.asked_by)
     return LogEvent(
-        Kind.ORDER,
+        EventKind.ORDER,
         at.wall,
         message,
         at.device or None,
@@ -229,7 +229,7 @@ def _billed(cycle: Cycle) -> str:
     return f" after {format_duration(max(0.0, cycle.closed_wall - cycle.opened_wall))}"
 
 
-def _event(kind: Kind, message: str, cycle: Cycle | None, phase: Phase, at: Moment) -> LogEvent:
+def _event(kind: EventKind, message: str, cycle: Cycle | None, phase: Phase, at: Moment) -> LogEvent:
     """The log event at the time of the decision, with what the cycle shows of its volume."""
     event = LogEvent(kind, at.wall, message, at.device or None, phase.value)
     if cycle is None:

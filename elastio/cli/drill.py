@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class DrillCost:
     """What the drill cost. `cost` None: the price is not known. `is_estimate`: by the clock of this command."""
 
     agbs: float
@@ -64,7 +64,7 @@ class Result:
 
     cycle: CyclePart
     took_s: float
-    bill: Bill
+    bill: DrillCost
     has_later: bool
     is_compared: bool
 
@@ -88,17 +88,17 @@ def obstacle(seen: Status) -> RefusedByAgentError | None:
     return None
 
 
-def bill(before: SpendPart, after: SpendPart, quote: Quote, seconds: float) -> Bill:
+def bill(before: SpendPart, after: SpendPart, quote: Quote, seconds: float) -> DrillCost:
     """What the agent has billed between the two. Where that is not the drill alone, the quote for so many seconds.
 
     That is so if midnight fell into the drill, if another boost began, and if the ledger cannot be read.
     """
     if before.known and after.known and after.boosts == before.boosts + 1:
         is_priced = after.unpriced == before.unpriced
-        return Bill(after.agbs - before.agbs, after.cost - before.cost if is_priced else None, quote.currency)
+        return DrillCost(after.agbs - before.agbs, after.cost - before.cost if is_priced else None, quote.currency)
     billed_s = quote.billing.billed_s(seconds)
     cost = quote.price_per_hour * billed_s / 3600 if quote.price_known else None
-    return Bill(agbs(quote.spec.bandwidth_mb_s, quote.spec.size_bytes, billed_s), cost, quote.currency, True)
+    return DrillCost(agbs(quote.spec.bandwidth_mb_s, quote.spec.size_bytes, billed_s), cost, quote.currency, True)
 
 
 def is_later(seen: Status, token: str) -> bool:
@@ -273,7 +273,7 @@ def _not_listed(seen: Status) -> str:
     return f"the cloud has not listed the volumes{f' ({seen.cloud_error})' if seen.cloud_error else ''}"
 
 
-def summary(cycle: CyclePart, spent: Bill, *, has_later: bool) -> list[str]:
+def summary(cycle: CyclePart, spent: DrillCost, *, has_later: bool) -> list[str]:
     """The result, one figure a line."""
     first = "unknown" if cycle.boosted_after_s is None else format_duration(cycle.boosted_after_s)
     money = "price unknown" if spent.cost is None else f"{spent.cost:.4f} {spent.currency}"

@@ -14,7 +14,7 @@ import click
 
 from elastio.accounting.zone import local_zone
 from elastio.agent.event_reader import JournalFollower, Narrator
-from elastio.agent.log_events import Kind, LogEvent, to_dict
+from elastio.agent.log_events import EventKind, LogEvent, to_dict
 from elastio.cli.app import App
 from elastio.cli.ledger import begin_of, since_option, state_dir
 from elastio.config.paths import JOURNAL
@@ -91,23 +91,23 @@ def brief(event: LogEvent) -> str:
     """What matters most of this kind, first."""
     after = "" if event.after_s is None else f"after {format_duration(event.after_s)}"
     match event.kind:
-        case Kind.BOOST_WANTED:
+        case EventKind.BOOST_WANTED:
             return _joined(_size(event), event.reason)
-        case Kind.VOLUME_CREATED:
+        case EventKind.VOLUME_CREATED:
             return _joined(_size(event), _price(event), event.volume)
-        case Kind.VOLUME_ATTACHED | Kind.CACHE_ATTACHED:
+        case EventKind.VOLUME_ATTACHED | EventKind.CACHE_ATTACHED:
             return _joined(after, _size(event), event.volume)
-        case Kind.FLUSH_BEGUN if event.dirty_gib is not None:
+        case EventKind.FLUSH_BEGUN if event.dirty_gib is not None:
             return f"{format_size(event.dirty_gib * GIB)} dirty, {event.reason}"
-        case Kind.VOLUME_DETACHED | Kind.VOLUME_DELETED:
+        case EventKind.VOLUME_DETACHED | EventKind.VOLUME_DELETED:
             return event.volume or ""
-        case Kind.FLUSH_OVER:
+        case EventKind.FLUSH_OVER:
             return event.message
-        case Kind.BOOST_OVER:
+        case EventKind.BOOST_OVER:
             cost = "" if event.cost is None else f"{event.cost:.4f} {event.currency}"
             billed = "" if event.billed_s is None else format_duration(event.billed_s)
             return _joined(cost, billed, _size(event), event.volume, event.reason)
-        case Kind.ORDER:
+        case EventKind.ORDER:
             who = REQUESTERS.get(event.asked_by or "", f"uid {event.asked_by}")
             return f"{event.order} by {who}: {event.reason}"
         case _:

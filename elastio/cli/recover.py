@@ -12,7 +12,7 @@ from elastio.cli.takeover import Order, take_over
 from elastio.cli.terminal import busy
 from elastio.control.status import MissingPart, Status
 from elastio.errors import DeviceBusyError, ElastioError, HostError
-from elastio.host.usage import Kind, in_use, mounted_at
+from elastio.host.usage import UseKind, in_use, mounted_at
 from elastio.units import format_duration, format_size
 
 WAIT_S = 600.0
@@ -155,7 +155,7 @@ def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
         except HostError as error:
             raise HostError(f"{error}: stop what uses {place}, or reboot with both volumes attached") from error
         click.echo(f"unmounted {place}")
-    left = [use for use in in_use(sysfs, missing.adaptive) if use.kind is not Kind.PARTITION]
+    left = [use for use in in_use(sysfs, missing.adaptive) if use.kind is not UseKind.PARTITION]
     if left:
         shown = f"/dev/{missing.adaptive} {' and '.join(map(str, left))}"
         raise DeviceBusyError(

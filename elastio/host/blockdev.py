@@ -17,7 +17,7 @@ from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands, superblock, tombstone
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait
-from elastio.host.usage import Kind, partitions, uses
+from elastio.host.usage import UseKind, partitions, uses
 from elastio.units import KIB, MIB, SECTOR
 
 # Where a disk in use has its first signature (util-linux, libblkid/src); negative offsets count from the end:
@@ -229,7 +229,7 @@ def require_free(sysfs: Sysfs, disk: Disk) -> None:
     """Raises DeviceBusyError while the disk has a holder, is mounted, is a swap area, or is open exclusively."""
     found = uses(sysfs, disk.name)
     if found:
-        is_mounted = any(use.kind in (Kind.MOUNT, Kind.SWAP) for use in found)
+        is_mounted = any(use.kind in (UseKind.MOUNT, UseKind.SWAP) for use in found)
         text = f"disk {disk.name} {', '.join(map(str, found))}: it was not touched"
         raise DeviceBusyError(text, code="disk.mounted" if is_mounted else "disk.held")
     require_exclusive(disk.node)

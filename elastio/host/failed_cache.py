@@ -16,7 +16,7 @@ from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, composed, superblock
 from elastio.host.sysfs import Sysfs, Wait
-from elastio.host.usage import Kind, uses
+from elastio.host.usage import UseKind, uses
 from elastio.host.view import Backing, find_backing
 
 START_S = 10.0
@@ -33,7 +33,7 @@ def find_unregistered_backing(sysfs: Sysfs, uuid: str) -> str:
     _, name, _ = found[0]
     if blockdev.why_no_backing(name) and not composed.is_composed(sysfs, name):
         return ""
-    is_free = all(use.kind is Kind.PARTITION for use in uses(sysfs, name))
+    is_free = all(use.kind is UseKind.PARTITION for use in uses(sysfs, name))
     return name if is_free else ""
 
 

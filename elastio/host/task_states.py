@@ -20,12 +20,12 @@ from typing import Protocol
 from elastio.errors import HostError
 from elastio.host.async_waits import AsyncWaits, Sleep
 from elastio.host.sysfs import Sysfs
-from elastio.strategy.waits import NO_TIMES, DiskCount, Instant, Spent, Times
+from elastio.strategy.waits import NO_TIMES, DiskCount, Instant, ThreadTimes, Times
 
 # Fields of /proc/PID/task/TID/stat after the task's name, which may itself contain blanks and parentheses.
 STATE, DELAYED = 0, 39
 DELAYS_ARE_ON = "proc/sys/kernel/task_delayacct"
-NOTHING = Spent()
+NOTHING = ThreadTimes()
 PENDING, UNCLEAR = Sleep.PENDING.value, Sleep.UNCLEAR.value
 # Where systemd mounts version 2; the second where version 1 is mounted too.
 CGROUPS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
@@ -141,7 +141,7 @@ class _Thread:
     ran_ns: tuple[int, int] | None
     seen_at: float
     kind: str
-    spent: Spent = NOTHING
+    spent: ThreadTimes = NOTHING
     ticks: int = 0
     told: Times = NO_TIMES
 
@@ -237,7 +237,7 @@ class TaskStates:
         return (int(words[0]), int(words[1])) if len(words) >= 2 else None
 
 
-def _spent(kind: str, seconds: float) -> Spent:
+def _spent(kind: str, seconds: float) -> ThreadTimes:
     if kind == "R":
-        return Spent(ran_s=seconds)
-    return Spent(waited_s=seconds) if kind in ("D", PENDING) else Spent(slept_s=seconds)
+        return ThreadTimes(ran_s=seconds)
+    return ThreadTimes(waited_s=seconds) if kind in ("D", PENDING) else ThreadTimes(slept_s=seconds)

@@ -35,7 +35,7 @@ POOLED = ("zfs",)
 GONE = (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.ENOMEDIUM)
 
 
-class Kind(StrEnum):
+class UseKind(StrEnum):
     PARTITION = "partition"
     HOLDER = "holder"
     MOUNT = "mount"
@@ -50,18 +50,18 @@ class Use:
     Of an unknown use it is what is known, as the end of a sentence about the disk.
     """
 
-    kind: Kind
+    kind: UseKind
     by: str
 
     def __str__(self) -> str:
         match self.kind:
-            case Kind.PARTITION:
+            case UseKind.PARTITION:
                 return f"has the partition {self.by}"
-            case Kind.HOLDER:
+            case UseKind.HOLDER:
                 return f"is used by {self.by}"
-            case Kind.MOUNT:
+            case UseKind.MOUNT:
                 return f"is mounted at {self.by}"
-            case Kind.SWAP:
+            case UseKind.SWAP:
                 return f"has the swap area {self.by}"
         return self.by
 
@@ -185,25 +185,25 @@ def uses(sysfs: Sysfs, disk: str) -> tuple[Use, ...]:
     """All uses of the disk or partition that /sys and /proc show. Raises HostError if /proc cannot be read."""
     search = _search(sysfs, disk)
     found = [Use(_kind(name, d), name) for name, d in search.devices.items() if name != disk]
-    found += [Use(Kind.MOUNT, mount.place) for mount in search.table if mount in search.on_it]
+    found += [Use(UseKind.MOUNT, mount.place) for mount in search.table if mount in search.on_it]
     for line in sysfs.read_or(SWAPS, "").splitlines()[1:]:
         area = mounts.unescape(line.split(" ")[0].split("\t")[0])
         if mounts.node_name(sysfs, area) in search.devices or search.has(area):
-            found.append(Use(Kind.SWAP, area))
+            found.append(Use(UseKind.SWAP, area))
     return tuple(found)
 
 
-def _kind(name: str, directory: str) -> Kind:
-    return Kind.HOLDER if directory == f"sys/block/{name}" else Kind.PARTITION
+def _kind(name: str, directory: str) -> UseKind:
+    return UseKind.HOLDER if directory == f"sys/block/{name}" else UseKind.PARTITION
 
 
 def in_use(sysfs: Sysfs, disk: str) -> tuple[Use, ...]:
     """`uses`, and where these are none whether the kernel knows of a user, or cannot be asked."""
     found = uses(sysfs, disk)
-    if any(use.kind is not Kind.PARTITION for use in found):
+    if any(use.kind is not UseKind.PARTITION for use in found):
         return found
     reason = unnamed_use(sysfs.path(f"dev/{disk}"))
-    return (*found, Use(Kind.UNKNOWN, reason)) if reason else found
+    return (*found, Use(UseKind.UNKNOWN, reason)) if reason else found
 
 
 def unnamed_use(node: Path) -> str:

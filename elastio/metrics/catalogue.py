@@ -14,7 +14,7 @@ from enum import StrEnum
 DEVICE = "device"
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     GAUGE = "gauge"
     COUNTER = "counter"
 
@@ -32,30 +32,30 @@ class Metric:
     """One metric. `labels` are those besides `device`; `help` is one sentence."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     source: Source
     help: str
     labels: tuple[str, ...] = ()
 
 
 def _gauge(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}", Kind.GAUGE, Source.AGENT, help, labels)
+    return Metric(f"elastio_{name}", MetricKind.GAUGE, Source.AGENT, help, labels)
 
 
 def _counter(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}_total", Kind.COUNTER, Source.AGENT, help, labels)
+    return Metric(f"elastio_{name}_total", MetricKind.COUNTER, Source.AGENT, help, labels)
 
 
 def _billed(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}", Kind.GAUGE, Source.LEDGER, help, labels)
+    return Metric(f"elastio_{name}", MetricKind.GAUGE, Source.LEDGER, help, labels)
 
 
 def _counted(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}_total", Kind.COUNTER, Source.LEDGER, help, labels)
+    return Metric(f"elastio_{name}_total", MetricKind.COUNTER, Source.LEDGER, help, labels)
 
 
 def _always(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}", Kind.GAUGE, Source.ALWAYS, help, labels)
+    return Metric(f"elastio_{name}", MetricKind.GAUGE, Source.ALWAYS, help, labels)
 
 
 METRICS = (

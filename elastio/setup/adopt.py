@@ -33,7 +33,7 @@ from elastio.host.heads import DATA_OFFSET_SECTORS
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records
-from elastio.setup.adopt_plan import Plan, require_same_head, require_sound
+from elastio.setup.adopt_plan import AdoptPlan, require_same_head, require_sound
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import find, find_head, with_uuid
 
@@ -53,7 +53,7 @@ class Adopter:
     wait: Wait = wait_for
     sleep: Callable[[float], None] = time.sleep
 
-    def adopt(self, plan: Plan) -> str:
+    def adopt(self, plan: AdoptPlan) -> str:
         """Returns `bcacheN`. Raises what the failed step raised; then it was undone, and mounted again."""
         with composed.locked(self.sysfs, self.wait, LOCK_S):
             if records.load(self.sysfs, plan.volume.uuid) is not None:
@@ -66,7 +66,7 @@ class Adopter:
                     require_sound(plan.device, plan.volume, self.sysfs, self.run)
                 return self._adopt(plan)
 
-    def _adopt(self, plan: Plan) -> str:
+    def _adopt(self, plan: AdoptPlan) -> str:
         record = Record(plan.head, Step.ADOPTING, plan.head_device)
         records.save(self.sysfs, record)
         try:
@@ -80,7 +80,7 @@ class Adopter:
             raise
         return adaptive
 
-    def _write_head(self, record: Record, plan: Plan) -> None:
+    def _write_head(self, record: Record, plan: AdoptPlan) -> None:
         # The filesystem's check may have taken an hour since the plan was made.
         require_same_head(plan, self.sysfs, self.run)
         names = (UUID(record.head.backing_uuid), uuid4())

@@ -16,7 +16,7 @@ from elastio.host.blockdev import Disk, is_block_device, run_wipefs, why_no_back
 from elastio.host.commands import Run
 from elastio.host.heads import LEAST_BYTES, Head, Volume
 from elastio.host.sysfs import Sysfs
-from elastio.host.usage import Kind, in_use
+from elastio.host.usage import UseKind, in_use
 from elastio.setup import adopted_record, fstab, kernel_checks
 from elastio.setup.adopted_volume import describe, is_logical, serials, with_uuid
 from elastio.setup.check_result import Machine, Verdict
@@ -35,7 +35,7 @@ BY_DEVICE = {"PARTUUID=": "/dev/disk/by-partuuid/", "PARTLABEL=": "/dev/disk/by-
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AdoptPlan:
     """`device` and `head_device` are the kernel's names. `place`: where it is mounted and will be again; or None.
 
     `head_serials`: those of the disks below the head.
@@ -62,7 +62,7 @@ class Plan:
         )
 
 
-def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Plan:
+def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> AdoptPlan:
     """Check everything. Raises ConfigError, DeviceBusyError, NotOursError or HostError; the code names the check."""
     _require_machine(sysfs, run)
     device, place = _target(target, sysfs)
@@ -78,10 +78,10 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Plan
     block_bytes = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
     head_device, sectors = _head_device(head_target, device, block_bytes, sysfs, run)
     head = Head(str(uuid.uuid4()), str(uuid.uuid4()), volume, sectors)
-    return Plan(device, volume, place, head_device, head, block_bytes, serials(sysfs, head_device))
+    return AdoptPlan(device, volume, place, head_device, head, block_bytes, serials(sysfs, head_device))
 
 
-def require_same_head(found: Plan, sysfs: Sysfs, run: Run) -> None:
+def require_same_head(found: AdoptPlan, sysfs: Sysfs, run: Run) -> None:
     """Check the device for the head once more, just before it is written. Raises as `plan` does, or NotOursError."""
     path = sysfs.path(f"dev/{found.head_device}")
     device, sectors = _head_device(path, found.device, found.block_bytes, sysfs, run)
@@ -153,9 +153,9 @@ def _require_kind(device: str, sysfs: Sysfs) -> None:
 def _require_uses(device: str, place: Path | None, sysfs: Sysfs) -> None:
     """Raises DeviceBusyError unless the only use is one mount at `place`, or there is none."""
     found = in_use(sysfs, device)
-    if place is not None and [(use.kind, use.by) for use in found] == [(Kind.MOUNT, str(place))]:
+    if place is not None and [(use.kind, use.by) for use in found] == [(UseKind.MOUNT, str(place))]:
         return
-    if place is None and [use.kind for use in found] == [Kind.MOUNT]:
+    if place is None and [use.kind for use in found] == [UseKind.MOUNT]:
         text = f"/dev/{device} {found[0]}: name that place, or unmount it; nothing was changed"
         raise DeviceBusyError(text, code="adopt.mounted")
     if found:

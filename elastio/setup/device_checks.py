@@ -11,7 +11,7 @@ from elastio.host.blockdev import serial_of
 from elastio.host.sysfs import parse_size
 from elastio.host.throttle import stacked
 from elastio.host.tuning import SCHEDULER
-from elastio.host.usage import Kind, in_use
+from elastio.host.usage import UseKind, in_use
 from elastio.host.view import Backing, find_backings
 from elastio.setup import adopted_record
 from elastio.setup.adopted_record import Record
@@ -129,7 +129,7 @@ def _mount(machine: Machine, backing: Backing) -> CheckResult:
         found = in_use(machine.sysfs, backing.adaptive or "")
     except HostError as error:
         return warn("mount", f"whether {shown} is mounted is not known: {error}", "mount /proc", "unknown")
-    known = [use for use in found if use.kind is not Kind.UNKNOWN]
+    known = [use for use in found if use.kind is not UseKind.UNKNOWN]
     if known:
         return ok("mount", f"{shown} {' and '.join(map(str, known))}")
     if found:

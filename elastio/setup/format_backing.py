@@ -32,7 +32,7 @@ from elastio.host.blockdev import (
 )
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
-from elastio.host.usage import Kind, uses
+from elastio.host.usage import UseKind, uses
 from elastio.units import KIB, SECTOR, format_size
 
 PARTS = 256
@@ -84,10 +84,10 @@ APPEAR_S = 15.0
 POLL_S = 0.1
 # The error code of each use; the first that applies.
 USED = {
-    Kind.MOUNT: "device.mounted",
-    Kind.SWAP: "device.mounted",
-    Kind.PARTITION: "device.partitioned",
-    Kind.HOLDER: "device.held",
+    UseKind.MOUNT: "device.mounted",
+    UseKind.SWAP: "device.mounted",
+    UseKind.PARTITION: "device.partitioned",
+    UseKind.HOLDER: "device.held",
 }
 
 

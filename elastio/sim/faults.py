@@ -21,7 +21,7 @@ from typing import TypeVar
 from elastio.errors import ElastioError
 
 
-class Kind(StrEnum):
+class FaultMode(StrEnum):
     """Ways to fail. A call whose answer is lost has had its effect; one that hangs has not."""
 
     REFUSE = "refuse"  # the cloud: wrong request; the host: a sysfs write failed
@@ -67,7 +67,7 @@ class Fault:
     """A fault of `calls` calls of `op`, from call number `first` on; `calls` 0: all later ones."""
 
     op: str
-    kind: Kind
+    kind: FaultMode
     first: int = 1
     calls: int = 1
     seconds: float = 10.0
@@ -86,7 +86,7 @@ class ScheduledFault:
     """A fault of the machine or the agent. `when`: a time in seconds, or one of STATES."""
 
     when: str
-    kind: Kind
+    kind: FaultMode
     seconds: float = 10.0
 
     def at(self, states: frozenset[str]) -> float:
@@ -99,25 +99,39 @@ class ScheduledFault:
         return f"@{self.when}={self.kind}:{self.seconds:g}"
 
 
-CALL_KINDS = (Kind.REFUSE, Kind.THROTTLE, Kind.QUOTA, Kind.EXPIRED, Kind.HANG, Kind.LOSE_REPLY, Kind.LATE_SUCCESS)
-HOST_KINDS = (Kind.REFUSE, Kind.BUSY, Kind.HANG, Kind.LOSE_REPLY, Kind.LATE_SUCCESS)
-PROVIDER_KINDS: dict[str, tuple[Kind, ...]] = {
-    "identify": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
-    "quote": (Kind.REFUSE, Kind.THROTTLE, Kind.HANG),
-    "create": (*CALL_KINDS, Kind.STUCK, Kind.VOLUME_ERROR, Kind.UNSEEN),
-    "attach": (*CALL_KINDS, Kind.STUCK, Kind.WRONG_DEVICE, Kind.WRONG_SIZE, Kind.VOLUME_ERROR),
-    "detach": (*CALL_KINDS, Kind.STUCK, Kind.STUCK_BUSY),
-    "delete": (*CALL_KINDS, Kind.STUCK),
-    "describe": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
-    "list_owned": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
+CALL_KINDS = (
+    FaultMode.REFUSE,
+    FaultMode.THROTTLE,
+    FaultMode.QUOTA,
+    FaultMode.EXPIRED,
+    FaultMode.HANG,
+    FaultMode.LOSE_REPLY,
+    FaultMode.LATE_SUCCESS,
+)
+HOST_KINDS = (FaultMode.REFUSE, FaultMode.BUSY, FaultMode.HANG, FaultMode.LOSE_REPLY, FaultMode.LATE_SUCCESS)
+PROVIDER_KINDS: dict[str, tuple[FaultMode, ...]] = {
+    "identify": (FaultMode.THROTTLE, FaultMode.EXPIRED, FaultMode.HANG),
+    "quote": (FaultMode.REFUSE, FaultMode.THROTTLE, FaultMode.HANG),
+    "create": (*CALL_KINDS, FaultMode.STUCK, FaultMode.VOLUME_ERROR, FaultMode.UNSEEN),
+    "attach": (
+        *CALL_KINDS,
+        FaultMode.STUCK,
+        FaultMode.WRONG_DEVICE,
+        FaultMode.WRONG_SIZE,
+        FaultMode.VOLUME_ERROR,
+    ),
+    "detach": (*CALL_KINDS, FaultMode.STUCK, FaultMode.STUCK_BUSY),
+    "delete": (*CALL_KINDS, FaultMode.STUCK),
+    "describe": (FaultMode.THROTTLE, FaultMode.EXPIRED, FaultMode.HANG),
+    "list_owned": (FaultMode.THROTTLE, FaultMode.EXPIRED, FaultMode.HANG),
 }
-TAKE_OVER_KINDS: dict[str, tuple[Kind, ...]] = {
-    "foreign": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
+TAKE_OVER_KINDS: dict[str, tuple[FaultMode, ...]] = {
+    "foreign": (FaultMode.THROTTLE, FaultMode.EXPIRED, FaultMode.HANG),
     "take_over": CALL_KINDS,
-    "list_for_backing": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
+    "list_for_backing": (FaultMode.THROTTLE, FaultMode.EXPIRED, FaultMode.HANG),
 }
-HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
-    "scan": (Kind.REFUSE, Kind.HANG),
+HOST_OP_KINDS: dict[str, tuple[FaultMode, ...]] = {
+    "scan": (FaultMode.REFUSE, FaultMode.HANG),
     "tune_backing": HOST_KINDS,
     "format_cache": HOST_KINDS,
     "register_cache": HOST_KINDS,
@@ -129,22 +143,22 @@ HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
     "wake_writeback": HOST_KINDS,
     "set_flush": HOST_KINDS,
     "detach_cache_set": HOST_KINDS,
-    "release_cache_disk": (*HOST_KINDS, Kind.HALF),
+    "release_cache_disk": (*HOST_KINDS, FaultMode.HALF),
     "make_durable": HOST_KINDS,
 }
-AGENT_KINDS = {"journal": (Kind.NO_SPACE,)}
+AGENT_KINDS = {"journal": (FaultMode.NO_SPACE,)}
 RANDOM_OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
 OP_KINDS = {**RANDOM_OP_KINDS, **TAKE_OVER_KINDS}
 # Random faults end: one that does not only proves that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
-AGENT_FAULTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
-UNANNOUNCED_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
-SWAPS = (Kind.SWAP, *UNANNOUNCED_SWAPS)
-BY_HAND = (*SWAPS, Kind.DETACH_BY_HAND)
-RANDOM_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_FAULTS, *BY_HAND)
-MODES = (Kind.WRITEBACK, Kind.WRITETHROUGH, Kind.WRITEAROUND, Kind.UNCACHED)
-SHARED_CAPS = (Kind.UNREADABLE, Kind.UNWRITABLE)
-SCHEDULED_KINDS = (*RANDOM_KINDS, Kind.LOCKED, *MODES, Kind.RELOAD, *SHARED_CAPS)
+AGENT_FAULTS = (FaultMode.STOP, FaultMode.KILL, FaultMode.KILL_CHILD, FaultMode.DISK_FULL)
+UNANNOUNCED_SWAPS = (FaultMode.SWAP_ALIKE, FaultMode.SWAP_NAMELESS)
+SWAPS = (FaultMode.SWAP, *UNANNOUNCED_SWAPS)
+BY_HAND = (*SWAPS, FaultMode.DETACH_BY_HAND)
+RANDOM_KINDS = (FaultMode.VANISH, FaultMode.POWER_CUT, FaultMode.WALL_JUMP, *AGENT_FAULTS, *BY_HAND)
+MODES = (FaultMode.WRITEBACK, FaultMode.WRITETHROUGH, FaultMode.WRITEAROUND, FaultMode.UNCACHED)
+SHARED_CAPS = (FaultMode.UNREADABLE, FaultMode.UNWRITABLE)
+SCHEDULED_KINDS = (*RANDOM_KINDS, FaultMode.LOCKED, *MODES, FaultMode.RELOAD, *SHARED_CAPS)
 STATES = ("dirty", "clean", "limited")
 FULL_MOST_S = 900.0
 
@@ -165,7 +179,7 @@ class FaultPlan:
         self._armed: Fault | None = None
         self._armed_ops: frozenset[str] = frozenset()
 
-    def arm(self, kind: Kind, ops: Iterable[str], seconds: float = 10.0) -> None:
+    def arm(self, kind: FaultMode, ops: Iterable[str], seconds: float = 10.0) -> None:
         """Let the next call of `ops` that can fail this way fail, once. Replaces a fault that was armed before."""
         self._armed_ops = frozenset(op for op in ops if kind in OP_KINDS[op])
         self._armed = Fault("any", kind, seconds=seconds)
@@ -237,7 +251,9 @@ class FaultPlan:
         for _ in range(scheduled):
             when = draw.choice((*STATES, *(str(draw.randint(1, int(horizon_s))) for _ in STATES)))
             kind, seconds = draw.choice(RANDOM_KINDS), float(draw.randint(1, 3600))
-            later.append(ScheduledFault(when, kind, min(seconds, FULL_MOST_S) if kind is Kind.DISK_FULL else seconds))
+            later.append(
+                ScheduledFault(when, kind, min(seconds, FULL_MOST_S) if kind is FaultMode.DISK_FULL else seconds)
+            )
         return cls(faults, later)
 
 
@@ -264,10 +280,10 @@ def _parse_scheduled(word: str) -> ScheduledFault:
     return ScheduledFault(match["when"], _kind(word, match["kind"], SCHEDULED_KINDS), float(match["s"] or 10))
 
 
-def _kind(word: str, name: str, allowed: tuple[Kind, ...]) -> Kind:
+def _kind(word: str, name: str, allowed: tuple[FaultMode, ...]) -> FaultMode:
     if name not in allowed:
         raise ValueError(f"{word!r}: {name} cannot happen here, only {', '.join(allowed)}")
-    return Kind(name)
+    return FaultMode(name)
 
 
 T = TypeVar("T")
@@ -291,7 +307,7 @@ class FaultInjector:
         self,
         faults: FaultPlan,
         later: Callable[[float, Callable[[], None]], None],
-        errors: dict[Kind, tuple[type[ElastioError], str]],
+        errors: dict[FaultMode, tuple[type[ElastioError], str]],
         meter: Meter | None = None,
     ) -> None:
         self.faults = faults
@@ -312,14 +328,14 @@ class FaultInjector:
     def _strike(self, op: str, fault: Fault | None, call: Callable[[Fault | None], T]) -> T:
         if fault is None:
             return call(None)
-        if fault.kind is Kind.HANG:
+        if fault.kind is FaultMode.HANG:
             self.seconds = math.inf
             raise self._error(fault, op)
-        if fault.kind is Kind.LATE_SUCCESS:
+        if fault.kind is FaultMode.LATE_SUCCESS:
             self.seconds = math.inf
             self._later(fault.seconds, lambda: self._late(call))
             raise self._error(fault, op)
-        if fault.kind in {Kind.LOSE_REPLY, Kind.HALF}:
+        if fault.kind in {FaultMode.LOSE_REPLY, FaultMode.HALF}:
             call(fault)
             raise self._error(fault, op)
         if fault.kind in self._errors:

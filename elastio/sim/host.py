@@ -12,7 +12,7 @@ from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.sim.bcache import Bcache, WritebackMode
 from elastio.sim.disk import SimDisk
-from elastio.sim.faults import Fault, FaultInjector, FaultPlan, Kind, Meter, T
+from elastio.sim.faults import Fault, FaultInjector, FaultMode, FaultPlan, Meter, T
 from elastio.sim.kernel import SimKernel
 from elastio.units import MB
 
@@ -20,13 +20,13 @@ from elastio.units import MB
 HOLD_S = 2.0
 # device-mapper keeps requests waiting for this long.
 MOVE_S = 0.05
-HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
-    Kind.REFUSE: (HostError, "the kernel refused a write to sysfs"),
-    Kind.BUSY: (DeviceBusyError, "device or resource busy"),
-    Kind.HANG: (HostError, "no answer from the kernel"),
-    Kind.LATE_SUCCESS: (HostError, "no answer from the kernel"),
-    Kind.LOSE_REPLY: (HostError, "the answer was lost"),
-    Kind.HALF: (HostError, "interrupted halfway"),
+HOST_ERRORS: dict[FaultMode, tuple[type[ElastioError], str]] = {
+    FaultMode.REFUSE: (HostError, "the kernel refused a write to sysfs"),
+    FaultMode.BUSY: (DeviceBusyError, "device or resource busy"),
+    FaultMode.HANG: (HostError, "no answer from the kernel"),
+    FaultMode.LATE_SUCCESS: (HostError, "no answer from the kernel"),
+    FaultMode.LOSE_REPLY: (HostError, "the answer was lost"),
+    FaultMode.HALF: (HostError, "interrupted halfway"),
 }
 
 
@@ -377,7 +377,7 @@ class SimHost:
             return Effect.ALREADY
         self._kernel.fsync()
         self._kernel.unregister(serial)
-        if fault is None or fault.kind is not Kind.HALF:
+        if fault is None or fault.kind is not FaultMode.HALF:
             disk.wipe()
         return Effect.CHANGED
 

@@ -12,18 +12,18 @@ from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, Volume
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
 from elastio.sim.clock import ROUNDING_S, SimClock, Timers
 from elastio.sim.cloud import CallTiming, CloudTimes, CloudVolume, DiskSlots, SimAccount
-from elastio.sim.faults import Fault, FaultInjector, FaultPlan, Kind, T
+from elastio.sim.faults import Fault, FaultInjector, FaultMode, FaultPlan, T
 from elastio.sim.settings import parse_settings
 from elastio.units import GB, GIB
 
-CLOUD_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
-    Kind.REFUSE: (RefusedError, "the cloud refuses this request"),
-    Kind.THROTTLE: (TransientError, "too many requests"),
-    Kind.QUOTA: (QuotaError, "the volume limit of the account is reached"),
-    Kind.EXPIRED: (AuthError, "the credentials have expired"),
-    Kind.HANG: (TransientError, "no answer"),
-    Kind.LATE_SUCCESS: (TransientError, "no answer"),
-    Kind.LOSE_REPLY: (TransientError, "the answer was lost"),
+CLOUD_ERRORS: dict[FaultMode, tuple[type[ElastioError], str]] = {
+    FaultMode.REFUSE: (RefusedError, "the cloud refuses this request"),
+    FaultMode.THROTTLE: (TransientError, "too many requests"),
+    FaultMode.QUOTA: (QuotaError, "the volume limit of the account is reached"),
+    FaultMode.EXPIRED: (AuthError, "the credentials have expired"),
+    FaultMode.HANG: (TransientError, "no answer"),
+    FaultMode.LATE_SUCCESS: (TransientError, "no answer"),
+    FaultMode.LOSE_REPLY: (TransientError, "the answer was lost"),
 }
 BESIDE_S = 0.1
 IN_SLOT = frozenset({VolumeState.ATTACHING, VolumeState.ATTACHED, VolumeState.DETACHING, VolumeState.BUSY})
@@ -211,9 +211,9 @@ class SimProvider:
             raise QuotaError(f"{self.account.volume_limit} volumes are the limit of this account")
         volume = self._new_volume(token, sold)
         volume.tags.update(tags)
-        if fault is not None and fault.kind is Kind.UNSEEN:
+        if fault is not None and fault.kind is FaultMode.UNSEEN:
             volume.visible_at += fault.seconds
-        fails = fault is not None and fault.kind is Kind.VOLUME_ERROR
+        fails = fault is not None and fault.kind is FaultMode.VOLUME_ERROR
         state = VolumeState.ERROR if fails else VolumeState.AVAILABLE
         self._move_on(volume, VolumeState.CREATING, state, self._draw(self._times.create, fault))
         return volume.view(self.account.instance_id)
@@ -248,7 +248,7 @@ class SimProvider:
             raise RefusedError(f"volume {volume_id} is {volume.state}: it cannot be attached")
         if sum(v.state in IN_SLOT for p in (self, *self.beside) for v in p.volumes.values()) >= self.account.slots:
             raise QuotaError(f"{self.account.slots} volumes are attached: this machine takes no more")
-        if fault is not None and fault.kind is Kind.VOLUME_ERROR:
+        if fault is not None and fault.kind is FaultMode.VOLUME_ERROR:
             self._move_on(volume, VolumeState.ATTACHING, VolumeState.ERROR, self._draw(self._times.attach, None))
             return
         seconds = self._draw(self._times.attach, fault)
@@ -269,7 +269,7 @@ class SimProvider:
         volume.changes += 1
         volume.state, volume.leaving = VolumeState.DETACHING, True
         volume.leave_at = self.clock.elapsed() + self._draw(self._times.detach, fault)
-        if fault is not None and fault.kind is Kind.STUCK_BUSY:
+        if fault is not None and fault.kind is FaultMode.STUCK_BUSY:
             volume.state, volume.leave_at = VolumeState.BUSY, volume.leave_at + fault.seconds
         self._timers.later(volume.leave_at - self.clock.elapsed(), lambda: self._try_to_leave(volume))
 
@@ -329,10 +329,10 @@ class SimProvider:
         if volume.state is not VolumeState.ATTACHING or volume.plugged:
             return
         kind = fault.kind if fault is not None else None
-        if kind is Kind.WRONG_DEVICE:
+        if kind is FaultMode.WRONG_DEVICE:
             self._disks.plug_foreign(volume.size_bytes)
         volume.plugged = True
-        size = volume.size_bytes // 2 if kind is Kind.WRONG_SIZE else volume.size_bytes
+        size = volume.size_bytes // 2 if kind is FaultMode.WRONG_SIZE else volume.size_bytes
         self._disks.plug(volume.serial, size, volume.spec.bandwidth_mb_s)
 
     def _try_to_leave(self, volume: CloudVolume) -> None:
@@ -354,7 +354,7 @@ class SimProvider:
 
     def _draw(self, bounds: tuple[float, float], fault: Fault | None) -> float:
         seconds = self._random.uniform(*bounds)
-        return seconds + (fault.seconds if fault is not None and fault.kind is Kind.STUCK else 0.0)
+        return seconds + (fault.seconds if fault is not None and fault.kind is FaultMode.STUCK else 0.0)
 
 
 class _SelfDriven(SimProvider):

@@ -22,7 +22,7 @@ from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend, Spent
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
-from elastio.sim.faults import Kind
+from elastio.sim.faults import FaultMode
 from elastio.strategy.spending import Limits
 from elastio.strategy.statements import Statement
 
@@ -83,7 +83,7 @@ class MemoryLedger(Ledger):
         self.file.is_locked = is_locked
 
 
-def _never(kind: Kind) -> bool:
+def _never(kind: FaultMode) -> bool:
     return False
 
 
@@ -91,17 +91,17 @@ def _never(kind: Kind) -> bool:
 class SpoiltCaps(SharedCaps):
     """The statements of the machine's agents, while a fault of SHARED_CAPS lasts."""
 
-    lasts: Callable[[Kind], bool] = _never
+    lasts: Callable[[FaultMode], bool] = _never
 
     def others(self) -> tuple[Statement, ...]:
-        if self.lasts(Kind.UNREADABLE):
+        if self.lasts(FaultMode.UNREADABLE):
             raise LedgerError("a statement cannot be read (simulated)", code="shared.unreadable")
         return SharedCaps.others(self)
 
     def put(
         self, change: Change, limits: Limits | None, wall: float, wait_s: float = 0.0, *, renews: bool = False
     ) -> str:
-        if self.lasts(Kind.UNWRITABLE):
+        if self.lasts(FaultMode.UNWRITABLE):
             raise LedgerError("the statement cannot be written (simulated)", code="shared.unwritable")
         return SharedCaps.put(self, change, limits, wall, wait_s, renews=renews)
 

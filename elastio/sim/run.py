@@ -25,7 +25,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
 from elastio.ports import Adviser, Forecaster, Journal, NoReport, Recorder, Reporter
-from elastio.sim.faults import SHARED_CAPS, UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import SHARED_CAPS, UNANNOUNCED_SWAPS, FaultMode, FaultPlan, ScheduledFault
 from elastio.sim.group_watch import SimGroupWatch
 from elastio.sim.records import MemoryJournal, MemoryRecorder, SpoiltCaps
 from elastio.sim.worker import SimWorker
@@ -36,7 +36,7 @@ from elastio.units import MB
 LEAST_STEP_S = 0.001
 SAMPLE_S = 1.0
 # Faults of the agent's files: for so many seconds.
-LASTING = (Kind.DISK_FULL, Kind.LOCKED, *SHARED_CAPS)
+LASTING = (FaultMode.DISK_FULL, FaultMode.LOCKED, *SHARED_CAPS)
 
 Point = Callable[[str], None]
 """Called with a name wherever an agent may be killed: before and after every record, effect and outcome."""
@@ -139,7 +139,7 @@ class Simulation:
         self._moved: tuple[int, ...] = (0, 0, 0)
         self._boots = world.kernel.boots
         self._stopped_until = self._restart_at = float("-inf")
-        self._until: dict[Kind, float] = {}  # when each of LASTING ends
+        self._until: dict[FaultMode, float] = {}  # when each of LASTING ends
         folder = world.settings.statements
         caps = None if folder is None else SpoiltCaps(folder, policy.backing_uuid, world.clock.wall, lasts=self.lasts)
         self.account: SharedCaps | None = caps
@@ -176,7 +176,9 @@ class Simulation:
             self.policy,
             with_learned_size(memory.state, self.recorder.learned_size()),
             workers=self._open_workers(),
-            journal=CrashPointJournal(self.journal, self._pass, self.world.faults, partial(self.lasts, Kind.DISK_FULL)),
+            journal=CrashPointJournal(
+                self.journal, self._pass, self.world.faults, partial(self.lasts, FaultMode.DISK_FULL)
+            ),
             recorder=self.recorder,
             clock=clock,
             counters=self.world.counters,
@@ -214,20 +216,20 @@ class Simulation:
     def happen(self, fault: ScheduledFault) -> None:
         """Apply a fault of the agent."""
         until = self.world.clock.elapsed() + fault.seconds
-        if fault.kind is Kind.STOP:
+        if fault.kind is FaultMode.STOP:
             self._stopped_until = until
-        elif fault.kind is Kind.KILL:
+        elif fault.kind is FaultMode.KILL:
             self.kill_agent()
             self._restart_at = until
         elif fault.kind in LASTING:
             self._until[fault.kind] = until
         elif fault.kind in UNANNOUNCED_SWAPS:
             self._swap_backing(fault)
-        elif fault.kind is Kind.RELOAD and self.edited is not None:
+        elif fault.kind is FaultMode.RELOAD and self.edited is not None:
             self.policy, self.edited = self.edited, self.policy
             if self.agent is not None:
                 self.agent.policy = self.policy
-        elif fault.kind is Kind.KILL_CHILD and self.agent is not None:
+        elif fault.kind is FaultMode.KILL_CHILD and self.agent is not None:
             self.world.kernel.shares.end()  # by the guard of the host worker
             for worker in self._workers:
                 worker.lose()
@@ -239,13 +241,13 @@ class Simulation:
         if cycle is not None and cycle.times.boosted is not None:
             self.world.swap_backing(fault.seconds, fault.kind)
 
-    def lasts(self, kind: Kind) -> bool:
+    def lasts(self, kind: FaultMode) -> bool:
         """This fault of LASTING is not over yet."""
         return self.world.clock.elapsed() < self._until.get(kind, float("-inf"))
 
     def is_ledger_locked(self) -> bool:
         """Somebody holds the write lock of the ledger."""
-        return self.lasts(Kind.LOCKED)
+        return self.lasts(FaultMode.LOCKED)
 
     def power_cut(self) -> None:
         """The machine reboots, and a new agent starts."""

@@ -10,7 +10,7 @@ from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.model import CacheMode, HostView, Serial, VolumeId
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CallTiming, CloudTimes, KernelSlots, SimAccount
-from elastio.sim.faults import MODES, FaultPlan, Kind, Meter, ScheduledFault
+from elastio.sim.faults import MODES, FaultMode, FaultPlan, Meter, ScheduledFault
 from elastio.sim.host import HostTimes, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
 from elastio.sim.prices import TARIFF
@@ -161,18 +161,18 @@ class SimWorld:
     def happen(self, fault: ScheduledFault) -> None:
         """Let the fault happen now, whatever its `when`."""
         self.happened.append((self.clock.elapsed(), fault))
-        if fault.kind is Kind.POWER_CUT:
+        if fault.kind is FaultMode.POWER_CUT:
             self.power_cut()
-        elif fault.kind is Kind.WALL_JUMP:
+        elif fault.kind is FaultMode.WALL_JUMP:
             self.clock.jump_wall(fault.seconds)
-        elif fault.kind is Kind.VANISH:
+        elif fault.kind is FaultMode.VANISH:
             self.vanish()
-        elif fault.kind is Kind.SWAP:
+        elif fault.kind is FaultMode.SWAP:
             self.swap_backing(fault.seconds)
-        elif fault.kind is Kind.SWAP_BACK:
+        elif fault.kind is FaultMode.SWAP_BACK:
             self.kernel.swap_back()
             self.power_cut()
-        elif fault.kind is Kind.DETACH_BY_HAND:
+        elif fault.kind is FaultMode.DETACH_BY_HAND:
             self.kernel.detach(by_hand=True)
         elif fault.kind in MODES:
             self.kernel.set_mode_by_hand(CacheMode(fault.kind))
@@ -192,14 +192,14 @@ class SimWorld:
         if disk is not None:
             self.provider.vanish(VolumeId(disk.serial.replace("vol", "vol-", 1)))
 
-    def swap_backing(self, seconds: float, kind: Kind = Kind.SWAP) -> None:
+    def swap_backing(self, seconds: float, kind: FaultMode = FaultMode.SWAP) -> None:
         """Replace the backing disk by an older copy, until a reboot brings it back. Does nothing without a cache."""
         bcache = self.kernel.bcache
         if bcache.cache is not None and not bcache.detaching and self.kernel.original is None:
-            shown = {Kind.SWAP_ALIKE: self.kernel.backing_serial, Kind.SWAP_NAMELESS: None}
+            shown = {FaultMode.SWAP_ALIKE: self.kernel.backing_serial, FaultMode.SWAP_NAMELESS: None}
             self.kernel.swap_backing(shown.get(kind, COPY_SERIAL))
             back_at = self.clock.elapsed() + min(seconds, SWAPPED_MOST_S)
-            self.faults.add(ScheduledFault(f"{back_at:.3f}", Kind.SWAP_BACK))
+            self.faults.add(ScheduledFault(f"{back_at:.3f}", FaultMode.SWAP_BACK))
 
     def move(self, instance_id: str, *, is_gone: bool = True) -> None:
         """The machine dies, and its backing volume is attached to another one, which boots; no cache volume is.
@@ -232,7 +232,7 @@ class SimWorld:
     def is_only_copy_unplugged(self) -> bool:
         """True if the cache that the replaced backing disk needs was unplugged, and no fault did it."""
         original = self.kernel.original
-        if original is None or not original.lost(None) or any(a.kind is Kind.VANISH for _, a in self.happened):
+        if original is None or not original.lost(None) or any(a.kind is FaultMode.VANISH for _, a in self.happened):
             return False
         return not any(d.superblock == original.superblock.cache_set for d in self.kernel.disks.values())
 

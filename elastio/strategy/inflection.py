@@ -119,7 +119,7 @@ class Why(Enum):
     FARTHEST = "farthest"
 
 
-class Advice(NamedTuple):
+class BandwidthAdvice(NamedTuple):
     """The bandwidth of the next cache in MB/s, None: none; why; and the share of the time that it saves."""
 
     mb_s: float | None
@@ -140,7 +140,7 @@ def _not_known(totals: Totals, found: Account, lost: int) -> Why | None:
     return Why.UNKNOWN if found.unknown_s > MOST_UNKNOWN * found.seconds else None
 
 
-def advise(totals: Totals, curve: Curve, stop_gain: float = STOP_GAIN, lost: int = 0) -> Advice:
+def advise(totals: Totals, curve: Curve, stop_gain: float = STOP_GAIN, lost: int = 0) -> BandwidthAdvice:
     """What to buy for a run like this one; never above the inflection. Nothing where the account is not known.
 
     `lost`: readings that a busy machine did not let happen.
@@ -149,9 +149,9 @@ def advise(totals: Totals, curve: Curve, stop_gain: float = STOP_GAIN, lost: int
     measured = curve.measured_mb_s
     unknown = _not_known(totals, found, lost)
     if unknown is not None:
-        return Advice(None, unknown)
+        return BandwidthAdvice(None, unknown)
     if measured is None or found.bandwidth_s < LEAST_SHARE * found.seconds:
-        return Advice(None, Why.NOT_BANDWIDTH)
+        return BandwidthAdvice(None, Why.NOT_BANDWIDTH)
     bounds = (
         (curve.inflection_mb_s(stop_gain), Why.INFLECTION),
         (curve.demand_mb_s, Why.DEMAND),
@@ -159,6 +159,6 @@ def advise(totals: Totals, curve: Curve, stop_gain: float = STOP_GAIN, lost: int
     )
     mb_s = min(bound for bound, _ in bounds)
     if mb_s <= measured:
-        return Advice(None, Why.ENOUGH)
+        return BandwidthAdvice(None, Why.ENOUGH)
     why = next(why for bound, why in reversed(bounds) if bound <= mb_s)
-    return Advice(mb_s, why, 1 - curve.time_s(mb_s) / curve.time_s(measured))
+    return BandwidthAdvice(mb_s, why, 1 - curve.time_s(mb_s) / curve.time_s(measured))

@@ -62,7 +62,7 @@ class Expectation(NamedTuple):
     error_s: float
 
 
-class Bill(NamedTuple):
+class CacheCosts(NamedTuple):
     """What caches cost, in currency or AGBs: all of them; what of it was wasted; a second of the last one.
 
     `allowed` is the allowance: so much may be wasted, however small the total is. `sold` is what was bought, each with
@@ -83,8 +83,8 @@ class Past(NamedTuple):
     """
 
     bursts: tuple[Burst, ...] = ()
-    agbs: Bill = Bill()
-    money: Bill | None = None
+    agbs: CacheCosts = CacheCosts()
+    money: CacheCosts | None = None
     billing: Billing = TO_THE_INSTANT
 
 
@@ -167,14 +167,14 @@ def in_vain(burst: Forecast, past: Past, at: Situation) -> float:
     return billed_s * (bill.per_s if at.spec_for is None else _per_s(at.spec_for(burst), bill))
 
 
-def _per_s(wanted: VolumeSpec, bill: Bill) -> float:
+def _per_s(wanted: VolumeSpec, bill: CacheCosts) -> float:
     """What a second of this volume costs at the most: one that is larger or faster is dearer in proportion."""
     size, mb_s = wanted.size_bytes, wanted.bandwidth_mb_s
     dearer = (p * max(1.0, size / s.size_bytes) * max(1.0, mb_s / s.bandwidth_mb_s) for s, p in bill.sold)
     return min(dearer, default=bill.per_s)
 
 
-def is_affordable(bill: Bill, vain: float) -> bool:
+def is_affordable(bill: CacheCosts, vain: float) -> bool:
     """A cache that costs `vain` if its burst does not come may be bought ahead."""
     return bill.wasted + vain <= max(WASTED_SHARE * (bill.total + vain), bill.allowed)
 

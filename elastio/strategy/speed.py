@@ -76,7 +76,7 @@ class Bounds:
 UNBOUNDED = Bounds()
 
 
-class Choice(NamedTuple):
+class BurstCache(NamedTuple):
     """A cache for one burst. `app_mb_s`: what applications get; `late_s`: how long after the burst's begin it serves.
 
     `burst_s` is the time of the burst, `bill` the volume's, `cost` that of the wait and of the bill together.
@@ -99,7 +99,7 @@ def slow_cost(terms: Terms, written_bytes: float) -> float:
 
 def choice(
     terms: Terms, offer: Offer, written_bytes: float, mb_s: float, drain_mb_s: float, late_s: float = 0.0
-) -> Choice | None:
+) -> BurstCache | None:
     """J of one cache of `mb_s`, of which `drain_mb_s` is for the drain. None: it is no faster, or not sold so large."""
     b = terms.backing_mb_s
     drain = min(drain_mb_s, b)
@@ -114,10 +114,10 @@ def choice(
     held_s = absorbed / app + stays / b + terms.overhead_s
     bill = terms.tariff.cost(spec, held_s, extra_requests(terms, absorbed * MB)) + terms.per_boost
     burst_s = late_s + absorbed / app
-    return Choice(spec, app, drain, late_s, burst_s, held_s, bill, terms.waiting_per_s * burst_s + bill)
+    return BurstCache(spec, app, drain, late_s, burst_s, held_s, bill, terms.waiting_per_s * burst_s + bill)
 
 
-def choices(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = UNBOUNDED) -> Iterator[Choice]:
+def choices(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = UNBOUNDED) -> Iterator[BurstCache]:
     """Every cache that is sold and within the bounds. Each comes `terms.late_s` into the burst, or later."""
     slow_s = written_bytes / MB / terms.backing_mb_s
     waits = (terms.late_s, *(s * slow_s for s in LATE_SHARES if s * slow_s > terms.late_s))
@@ -131,7 +131,7 @@ def choices(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = U
                     yield found
 
 
-def best_choice(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = UNBOUNDED) -> Choice | None:
+def best_choice(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = UNBOUNDED) -> BurstCache | None:
     """The cache of least cost for a burst of `written_bytes`; None if none is cheaper than to write slowly."""
     best = min(
         choices(terms, offer, written_bytes, bounds), key=lambda c: (c.cost, c.spec.bandwidth_mb_s), default=None
@@ -139,7 +139,7 @@ def best_choice(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds
     return best if best is not None and best.cost < slow_cost(terms, written_bytes) else None
 
 
-def boost_refusal(terms: Terms, found: Choice, written_bytes: float) -> str:
+def boost_refusal(terms: Terms, found: BurstCache, written_bytes: float) -> str:
     """Why a boost with this cache is not worth its price, in a sentence; empty if it is.
 
     Refused when its bill, requests included, is above the value of the time that it saves.

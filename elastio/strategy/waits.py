@@ -25,8 +25,8 @@ program that waits for what it moves, however fast the rhythm; the latter where 
 well, which shows as more than the limit allows (`account`).
 
 Reading disturbs: while it goes on, short waits end and no new one begins, and the samples show too little waiting. The
-scheduler knows exactly how long each thread was on a processor and in its queue (`Spent`): the rest of its time was
-waiting and sleep, as the samples divide it.
+scheduler knows exactly how long each thread was on a processor and in its queue (`ThreadTimes`): the rest of its time
+was waiting and sleep, as the samples divide it.
 
 Seconds are of the run's time, bytes those of the disk's counters.
 """
@@ -63,28 +63,28 @@ class DiskCount:
     written_bytes: int = 0
 
 
-class Spent(NamedTuple):
+class ThreadTimes(NamedTuple):
     """Seconds of threads: those that ran or could run, waited, slept."""
 
     ran_s: float = 0.0
     waited_s: float = 0.0
     slept_s: float = 0.0
 
-    def plus(self, other: Spent) -> Spent:
+    def plus(self, other: ThreadTimes) -> ThreadTimes:
         """The sum of both."""
-        return Spent(self.ran_s + other.ran_s, self.waited_s + other.waited_s, self.slept_s + other.slept_s)
+        return ThreadTimes(self.ran_s + other.ran_s, self.waited_s + other.waited_s, self.slept_s + other.slept_s)
 
-    def less(self, other: Spent) -> Spent:
+    def less(self, other: ThreadTimes) -> ThreadTimes:
         """The difference of both."""
-        return Spent(self.ran_s - other.ran_s, self.waited_s - other.waited_s, self.slept_s - other.slept_s)
+        return ThreadTimes(self.ran_s - other.ran_s, self.waited_s - other.waited_s, self.slept_s - other.slept_s)
 
-    def with_run(self, ran_s: float) -> Spent:
+    def with_run(self, ran_s: float) -> ThreadTimes:
         """The same time of one thread, of which it ran for `ran_s`; unchanged if it was never seen off a processor."""
         off_s, life_s = self.waited_s + self.slept_s, sum(self)
         if off_s < LEAST_SPENT_S:
             return self
         factor = max(0.0, life_s - ran_s) / off_s
-        return Spent(min(life_s, ran_s), self.waited_s * factor, self.slept_s * factor)
+        return ThreadTimes(min(life_s, ran_s), self.waited_s * factor, self.slept_s * factor)
 
 
 class Times(NamedTuple):
@@ -93,8 +93,8 @@ class Times(NamedTuple):
     `queued_s`: of `exact.ran_s`, what was in the queue for a processor.
     """
 
-    sampled: Spent = Spent()
-    exact: Spent = Spent()
+    sampled: ThreadTimes = ThreadTimes()
+    exact: ThreadTimes = ThreadTimes()
     queued_s: float = 0.0
 
     def plus(self, other: Times) -> Times:

@@ -141,11 +141,11 @@ class SimCloud:
 
     def inject(self, call: str, kind: str) -> None:
         kinds = {
-            "throttled": sim_faults.Kind.THROTTLE,
-            "quota": sim_faults.Kind.QUOTA,
-            "auth": sim_faults.Kind.EXPIRED,
-            "refused": sim_faults.Kind.REFUSE,
-            "lost": sim_faults.Kind.LOSE_REPLY,
+            "throttled": sim_faults.FaultMode.THROTTLE,
+            "quota": sim_faults.FaultMode.QUOTA,
+            "auth": sim_faults.FaultMode.EXPIRED,
+            "refused": sim_faults.FaultMode.REFUSE,
+            "lost": sim_faults.FaultMode.LOSE_REPLY,
         }
         self.provider.calls.faults = sim_faults.FaultPlan([sim_faults.Fault(call, kinds[kind])])
 

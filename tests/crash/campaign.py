@@ -16,7 +16,7 @@ from functools import cache
 from itertools import chain, groupby, islice
 from pathlib import Path
 
-from elastio.sim.faults import OP_KINDS, Kind
+from elastio.sim.faults import OP_KINDS, FaultMode
 
 from .branches import Branches
 from .crashes import FAST, AgentKilled, CrashPoint, Run
@@ -157,7 +157,7 @@ class Attempt:
         scene.may_fault |= how.may_fault
         scene.held_s += 0.0 if fault.ops == CLOUD else 2 * fault.late_s  # to be lifted, and to be seen
         scene.caps.failing_s += fault.late_s
-        scene.way.is_clock_known &= fault.kind is not Kind.WALL_JUMP
+        scene.way.is_clock_known &= fault.kind is not FaultMode.WALL_JUMP
 
     def check(self) -> None:
         """What must be true in the end. Raises AssertionError."""
@@ -228,7 +228,7 @@ def _is_clock_known(case: Case) -> bool:
     """A time of day that is set before a reboot, or before anybody knows of a volume, cannot be told from time gone."""
     played = SCENARIOS[case.scenario]
     unknown = played.orphan or played.moved or case.scenario == "shutdown" or "power cut" in case.how
-    return not (unknown and FAULTS[case.fault].kind is Kind.WALL_JUMP)
+    return not (unknown and FAULTS[case.fault].kind is FaultMode.WALL_JUMP)
 
 
 def run_all(chosen: Sequence[Case], report: Callable[[End], None]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from elastio.core.cycle import Trigger
 from elastio.core.drain import HELD_MB_S
 from elastio.core.state import Phase
-from elastio.sim.faults import Kind
+from elastio.sim.faults import FaultMode
 from elastio.sim.run import Simulation
 from elastio.sim.shares import GUARD_S
 from elastio.strategy.spending import Caps
@@ -88,9 +88,9 @@ class CapWatch:
                 continue
             if sim.phase is Phase.FAULTED:
                 self.kept_s += self._seen_at - before
-            elif sim.lasts(Kind.DISK_FULL):  # nothing is released that cannot be written down
+            elif sim.lasts(FaultMode.DISK_FULL):  # nothing is released that cannot be written down
                 self._unwritable_s += self._seen_at - before
-        if not self._caps.shared or any(f.kind is Kind.WALL_JUMP for _, f in self._sims[0].world.happened):
+        if not self._caps.shared or any(f.kind is FaultMode.WALL_JUMP for _, f in self._sims[0].world.happened):
             return ""  # a clock that was set says nothing
         reserved = {sim.world.provider: _reserved_s(sim) for sim in self._sims}
         for sim, ahead_s in zip(self._sims, reserved.values(), strict=True):
@@ -110,7 +110,7 @@ class CapWatch:
 
 def _reserved_s(sim: Simulation) -> float:
     """For how long the bill of a boost is still reserved; 0: nobody boosts, or could write down that it ends."""
-    is_away = sim.agent is None or sim.lasts(Kind.DISK_FULL)
+    is_away = sim.agent is None or sim.lasts(FaultMode.DISK_FULL)
     if sim.account is None or is_away or sim.phase is not Phase.BOOSTING:
         return 0.0
     own = sim.account.own()

@@ -24,8 +24,8 @@ from elastio.sim.faults import (
     STATES,
     SWAPS,
     Fault,
+    FaultMode,
     FaultPlan,
-    Kind,
     ScheduledFault,
 )
 from elastio.sim.records import MemoryLedger
@@ -68,7 +68,7 @@ def faults(draw: st.DrawFn) -> Fault:
 WHEN = st.one_of(st.sampled_from(STATES), st.integers(1, int(LONGEST_S)).map(str))
 SCHEDULED = st.one_of(
     st.builds(ScheduledFault, WHEN, st.sampled_from(SCHEDULED_KINDS), seconds(1, 120)),
-    st.builds(ScheduledFault, WHEN, st.sampled_from((*SWAPS, Kind.DISK_FULL)), st.sampled_from((60.0, 600.0))),
+    st.builds(ScheduledFault, WHEN, st.sampled_from((*SWAPS, FaultMode.DISK_FULL)), st.sampled_from((60.0, 600.0))),
 )
 SEGMENTS = st.builds(
     Segment, seconds(2, 20), st.sampled_from((0.0, 4.0, 8.0, 25.0, 60.0, 90.0)), st.sampled_from((0.0, 0.0, 10.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from elastio.sim.faults import MODES, SHARED_CAPS, STATES, FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import MODES, SHARED_CAPS, STATES, FaultMode, FaultPlan, ScheduledFault
 from elastio.sim.workload import Segment
 from tests.spending import CAP_KINDS, Cap
 
@@ -108,9 +108,9 @@ class Schedule:
         )
         rewrites, money = draw.random() < 0.6, draw.random() < 0.5
         if scheduled and draw.random() < LOCKED:
-            lock = ScheduledFault(str(draw.randint(1, HORIZON_S)), Kind.LOCKED, float(draw.randint(1, 600)))
+            lock = ScheduledFault(str(draw.randint(1, HORIZON_S)), FaultMode.LOCKED, float(draw.randint(1, 600)))
             plan = FaultPlan(plan.faults, (*plan.scheduled, lock))
-        for kinds in (MODES, (Kind.RELOAD,)):
+        for kinds in (MODES, (FaultMode.RELOAD,)):
             if scheduled and draw.random() < BY_HAND:
                 when = draw.choice((*STATES, str(draw.randint(1, HORIZON_S))))
                 plan = FaultPlan(plan.faults, (*plan.scheduled, ScheduledFault(when, draw.choice(kinds))))

@@ -16,7 +16,7 @@ from elastio.core.model import Forecast, RequestKind, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.sim.clock import SimClock
-from elastio.sim.faults import SWAPS, FaultPlan, Kind
+from elastio.sim.faults import SWAPS, FaultMode, FaultPlan
 from elastio.sim.run import KeptRecorder, Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
@@ -76,8 +76,8 @@ ALLOWED = frozenset(
 SEEN_S = 2.0
 MUTE_S = 75.0
 FAILED_S = 10.0
-MUTE = frozenset({Kind.HANG, Kind.LATE_SUCCESS})
-AWAY = frozenset({Kind.STOP, Kind.KILL, Kind.DISK_FULL, Kind.LOCKED, *SWAPS})
+MUTE = frozenset({FaultMode.HANG, FaultMode.LATE_SUCCESS})
+AWAY = frozenset({FaultMode.STOP, FaultMode.KILL, FaultMode.DISK_FULL, FaultMode.LOCKED, *SWAPS})
 FOREVER_S = 1e9
 OTHER_SEED = 10_007
 # A death may repeat a step of a release.
@@ -298,7 +298,7 @@ class Storm:
         return self.world.provider.account.tariff.billed_s(lasted_s)
 
     def _is_clock_wrong(self) -> bool:
-        return any(a.kind is Kind.WALL_JUMP for a in self.plan.scheduled)
+        return any(a.kind is FaultMode.WALL_JUMP for a in self.plan.scheduled)
 
     def away_s(self) -> float:
         """How long scheduled faults keep the agent from its work."""
@@ -306,7 +306,7 @@ class Storm:
 
     def full_s(self) -> float:
         """How long nothing can be written down."""
-        return sum(a.seconds for a in self.plan.scheduled if a.kind is Kind.DISK_FULL)
+        return sum(a.seconds for a in self.plan.scheduled if a.kind is FaultMode.DISK_FULL)
 
     def failing_s(self) -> float:
         """For how long calls fail, and scheduled faults keep the agent from its work."""

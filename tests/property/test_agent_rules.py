@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from elastio.core.model import RequestKind
-from elastio.sim.faults import Kind, ScheduledFault
+from elastio.sim.faults import FaultMode, ScheduledFault
 from elastio.sim.workload import constant
 
 from .schedule import Schedule
@@ -39,11 +39,11 @@ class AgentRules(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((5.0, 120.0)))
     def agent_stands_still(self, seconds: float) -> None:
-        self.storm.sim.happen(ScheduledFault("0", Kind.STOP, seconds))
+        self.storm.sim.happen(ScheduledFault("0", FaultMode.STOP, seconds))
 
     @rule()
     def children_are_killed(self) -> None:
-        self.storm.sim.happen(ScheduledFault("0", Kind.KILL_CHILD))
+        self.storm.sim.happen(ScheduledFault("0", FaultMode.KILL_CHILD))
 
     @rule()
     def power_is_cut(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from elastio.core.detection import MOST_DIRTIED
 from elastio.core.model import CacheMode, RequestKind
 from elastio.core.state import FaultKind, Phase
-from elastio.sim.faults import Kind
+from elastio.sim.faults import FaultMode
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.simulated import QUIET, assert_at_rest, in_phase, intents, machine, path
@@ -38,7 +38,7 @@ def refused_once() -> Simulation:
 
 def test_a_disk_that_is_swapped_after_a_refused_detach_is_not_believed() -> None:
     sim = refused_once()
-    sim.world.swap_backing(AWAY_S, Kind.SWAP_NAMELESS)
+    sim.world.swap_backing(AWAY_S, FaultMode.SWAP_NAMELESS)
     sim.run_for(AWAY_S - 10)
     assert sim.phase is Phase.FAULTED
     assert present(sim.state.fault).kind is FaultKind.MAY_LACK_DATA

@@ -11,7 +11,7 @@ from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeState
 from elastio.core.state import FaultKind, Phase
 from elastio.errors import JournalError
-from elastio.sim.faults import Kind, ScheduledFault
+from elastio.sim.faults import FaultMode, ScheduledFault
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
@@ -318,6 +318,6 @@ def test_the_cloud_is_asked_once_more_after_a_release_whether_anything_is_left()
 def test_an_agent_that_was_stopped_buys_for_a_load_only_if_it_is_still_there(load_s: float, purchases: int) -> None:
     sim = machine((Segment(2, 0), Segment(load_s, 60), QUIET))
     sim.run_for(1.5)
-    sim.world.happen(ScheduledFault("0", Kind.STOP, 90.0))
+    sim.world.happen(ScheduledFault("0", FaultMode.STOP, 90.0))
     sim.run_for(120)
     assert len(bought(sim)) == purchases

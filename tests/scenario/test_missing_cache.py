@@ -10,7 +10,7 @@ import pytest
 from elastio.core.model import CacheState, RequestKind, VolumeId, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
 from elastio.errors import ConfigError, RefusedError
-from elastio.sim.faults import Kind
+from elastio.sim.faults import FaultMode
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.simulated import (
@@ -104,7 +104,7 @@ def test_after_a_boot_on_an_older_copy_the_volume_is_kept_and_the_right_one_ends
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_a_copy_in_the_place_of_a_device_that_lost_its_cache_costs_nothing(rebooted: bool) -> None:
     sim = dirty_and_quiet()
-    sim.world.faults.arm(Kind.STUCK, ["attach"], seconds=1e6)
+    sim.world.faults.arm(FaultMode.STUCK, ["attach"], seconds=1e6)
     sim.world.vanish()
     in_phase(sim, Phase.FAULTED)
     swap_backing(sim)
@@ -216,7 +216,7 @@ def test_a_restart_before_the_first_scan_after_a_boot_forgets_nothing() -> None:
     swap_backing(sim)
     sim.power_cut()
     records = len(sim.lines)
-    sim.world.faults.arm(Kind.HANG, ["scan"])
+    sim.world.faults.arm(FaultMode.HANG, ["scan"])
     sim.run_for(5)
     assert not sim.state.recovered
     assert [r["kind"] for r in sim.journal.records()][records:] == []

@@ -13,7 +13,7 @@ from elastio.core.model import RequestKind, Sample
 from elastio.core.policy import Policy
 from elastio.core.shares import Reserved
 from elastio.core.state import AgentState, Phase
-from elastio.sim.faults import Kind, ScheduledFault
+from elastio.sim.faults import FaultMode, ScheduledFault
 from elastio.sim.records import IN_MEMORY, MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
@@ -145,8 +145,8 @@ def test_a_faulted_agent_limits_nobody() -> None:
     assert sim.phase is Phase.FAULTED
 
 
-@pytest.mark.parametrize("kind", [Kind.KILL, Kind.STOP])
-def test_limits_go_within_ten_seconds_of_the_agent(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FaultMode.KILL, FaultMode.STOP])
+def test_limits_go_within_ten_seconds_of_the_agent(kind: FaultMode) -> None:
     sim = simulated()
     sim.run_until(lambda: sim.phase is Phase.BOOSTING and bool(capacity(sim)), 200.0)
     sim.happen(ScheduledFault("0", kind, 60.0))

@@ -18,7 +18,7 @@ from elastio.core.observation import Answer
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.block_versions import CacheContent
 from elastio.sim.disk import SimDisk
-from elastio.sim.faults import Fault, FaultPlan, Kind
+from elastio.sim.faults import Fault, FaultMode, FaultPlan
 from elastio.sim.run import Simulation, ignore
 from elastio.sim.workload import Segment
 from elastio.sim.world import SimWorld
@@ -320,7 +320,7 @@ def test_dead_machines_cache_is_given_up_by_its_name_or_once_it_is_gone(moved: M
 
 
 def test_cloud_that_does_not_list_other_owners_lets_nothing_be_given_up_without_a_name(moved: Moved) -> None:
-    moved.world.provider.calls.faults = FaultPlan([Fault("list_for_backing", Kind.THROTTLE, calls=0)])
+    moved.world.provider.calls.faults = FaultPlan([Fault("list_for_backing", FaultMode.THROTTLE, calls=0)])
     sim = moved.second()
     faulted(sim)
     sim.run_for(30.0)

@@ -9,7 +9,7 @@ from typing import Any
 from elastio.accounting.tables import table
 from elastio.cli.charts import ASCII, bar, clean, clip
 from elastio.strategy.account import PARTS, SIGMAS, Account, Limit, Totals, account, error_s, seconds_of
-from elastio.strategy.inflection import FARTHEST, MOST_UNKNOWN, Advice, Curves, Why, lost_share, steps_mb_s
+from elastio.strategy.inflection import FARTHEST, MOST_UNKNOWN, BandwidthAdvice, Curves, Why, lost_share, steps_mb_s
 from elastio.units import MB, format_duration
 from elastio_adviser.profiler import Measured, ProcessTotals
 
@@ -53,7 +53,7 @@ class Profile:
     cap_mb_s: float | None
     curves: Curves
     stop_gain: float
-    advice: Advice
+    advice: BandwidthAdvice
     exit_code: int | None = None
     pressure_s: float | None = None
     pressure_of: str = "the machine"

@@ -30,7 +30,7 @@ from elastio_testbed.optimum.traces import Load
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class RunCost:
     """One run. `run_s` is the time of the load, `bill` that of all cache volumes, `cost` with the value of time."""
 
     run_s: float
@@ -40,7 +40,7 @@ class Bill:
     held_s: float
 
 
-def run(load: Load, market: Market, *, by_money: bool, seed: int = 0) -> Bill:
+def run(load: Load, market: Market, *, by_money: bool, seed: int = 0) -> RunCost:
     """Replay the load until it is done and every volume is gone. Raises TimeoutError if that does not end."""
     kernel = KernelSettings(backing_mb_s=market.backing_mb_s, backing_bytes=market.backing_bytes)
     settings = WorldSettings(
@@ -81,7 +81,7 @@ def _deciding_by_money(world: SimWorld, market: Market, seed: int) -> Iterator[S
         yield simulation
 
 
-def _finished(simulation: Simulation, load: Load, market: Market) -> Bill:
+def _finished(simulation: Simulation, load: Load, market: Market) -> RunCost:
     world = simulation.world
     simulation.on_step = simulation.timeline.clear
     slow_s = sum(max(d.seconds, d.moved_bytes / MB / market.backing_mb_s) for d in load.wanted)
@@ -90,7 +90,7 @@ def _finished(simulation: Simulation, load: Load, market: Market) -> Bill:
     return billed(world, market)
 
 
-def billed(world: SimWorld, market: Market) -> Bill:
+def billed(world: SimWorld, market: Market) -> RunCost:
     """What a world's volumes and time cost."""
     now, bill, held = world.clock.elapsed(), 0.0, 0.0
     for volume in world.provider.volumes.values():
@@ -98,4 +98,4 @@ def billed(world: SimWorld, market: Market) -> Bill:
         bill += market.cache.cost(market.billed_spec(volume.size_bytes, volume.spec.bandwidth_mb_s), seconds)
         held += seconds
     run_s = world.workload.stats.finished_s or math.nan
-    return Bill(run_s, bill, market.run_per_s * run_s + bill, len(world.provider.volumes), held)
+    return RunCost(run_s, bill, market.run_per_s * run_s + bill, len(world.provider.volumes), held)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio_adviser.comparison import SAME, Alternative, Choice, best, choices, judge, render_choices, render_money
+from elastio_adviser.comparison import SAME, Alternative, BestWay, best, choices, judge, render_choices, render_money
 
 
 def way(name: str, per_month: float, waits_min_per_day: float) -> Alternative:
@@ -51,8 +51,8 @@ def test_a_bill_of_nothing_is_compared_too() -> None:
 
 def test_a_way_that_waits_longer_than_the_day_is_no_answer() -> None:
     slug = way("slug", 1.0, 1500.0)
-    assert judge((SLOW, slug), set(), "USD").choices == (Choice("slow", 0.0, None),)
-    assert judge((slug,), set(), "USD").choices == (Choice("slug", 0.0, None),)
+    assert judge((SLOW, slug), set(), "USD").choices == (BestWay("slow", 0.0, None),)
+    assert judge((slug,), set(), "USD").choices == (BestWay("slug", 0.0, None),)
 
 
 def test_the_sentences(golden: Callable[[str, str], None]) -> None:
@@ -66,7 +66,7 @@ def test_the_sentences(golden: Callable[[str, str], None]) -> None:
         judge(ways, {"agent"}, "USD", 0.01).sentence,
         judge((SLOW, way("agent", 20.0, 30.0)), {"agent"}, "USD").sentence,
         *render_choices(choices(ways), "USD"),
-        *render_choices((Choice("only", 0.0, None),), "USD"),
+        *render_choices((BestWay("only", 0.0, None),), "USD"),
         *(render_money(amount, "USD") for amount in (0.0, 0.0042, 7.5, 4_276_788_176.87)),
     ]
     golden("comparison.txt", "\n".join([*said, ""]))

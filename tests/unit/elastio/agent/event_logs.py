@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastio.agent.event_reader import Narrator
-from elastio.agent.log_events import Kind, LogEvent
+from elastio.agent.log_events import EventKind, LogEvent
 from elastio.agent.narration import Moment, error, narrate
 from elastio.core.observation import Decision
 from elastio.core.state import AgentState
@@ -33,7 +33,7 @@ class Told:
     def works_again(self, text: str, *, wall: float) -> None:
         self.events.append(error(text, wall=wall, device=DEVICE, is_over=True))
 
-    def of(self, *kinds: Kind) -> list[LogEvent]:
+    def of(self, *kinds: EventKind) -> list[LogEvent]:
         return [event for event in self.events if event.kind in kinds]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastio.agent.log_events import FIELDS, Kind
+from elastio.agent.log_events import FIELDS, EventKind
 from tests.unit.elastio.core.state_machine_page import table
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "log.md"
@@ -46,7 +46,7 @@ failure in a row on.
 
 
 def page() -> str:
-    kinds = ((f"`{k.label}`", k.priority.name.lower(), f"`{k.message_id}`", k.meaning) for k in Kind)
+    kinds = ((f"`{k.label}`", k.priority.name.lower(), f"`{k.message_id}`", k.meaning) for k in EventKind)
     fields = ((f"`{name}`", meaning) for name, meaning in FIELDS.items())
     parts = (
         HEAD,

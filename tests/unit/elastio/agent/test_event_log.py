@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elastio.agent.event_log import EventLog
-from elastio.agent.log_events import Kind
+from elastio.agent.log_events import EventKind
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
 from elastio.host.journald import JournaldHandler
@@ -38,7 +38,7 @@ def test_a_boost_has_one_summary_with_what_it_bought_for_whom_and_its_price(jour
     sim.run_until_settled()
     records = journal.records()
     (over,) = [r for r in records if r.get("ELASTIO_EVENT") == "boost-over"]
-    assert over["MESSAGE_ID"] == Kind.BOOST_OVER.message_id
+    assert over["MESSAGE_ID"] == EventKind.BOOST_OVER.message_id
     assert (over["PRIORITY"], over["GIB"], over["MB_S"], over["CURRENCY"]) == ("5", "2", "80", "USD")
     assert (over["ASKED_BY"], over["DEVICE"], over["PHASE"]) == ("1000", POLICY.backing_uuid, "idle")
     assert over["VOLUME"].startswith("vol-")

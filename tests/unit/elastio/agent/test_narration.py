@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.agent.log_events import Kind, Priority
+from elastio.agent.log_events import EventKind, Priority
 from elastio.agent.narration import KINDS, Moment, narrate
 from elastio.core.detection import Event
 from elastio.core.machine import decide
@@ -43,8 +43,8 @@ def test_a_boost_for_a_load_tells_each_step_once_and_one_summary(told: Told) -> 
     in_phase(sim, Phase.BOOSTING)
     sim.run_until_settled()
     assert kinds(told.events) == ["decided", *WHOLE]
-    (over,) = told.of(Kind.BOOST_OVER)
-    (created,) = told.of(Kind.VOLUME_CREATED)
+    (over,) = told.of(EventKind.BOOST_OVER)
+    (created,) = told.of(EventKind.VOLUME_CREATED)
     assert (over.gib, over.mb_s, over.currency, over.trigger, over.asked_by) == (2.0, 80.0, "USD", "load", "agent")
     assert over.volume == created.volume is not None
     assert present(over.price_per_hour) > 0
@@ -76,14 +76,14 @@ def test_a_boost_that_somebody_asked_for_names_who_in_every_record(told: Told) -
     sim.run_until_settled()
     assert kinds(told.events) == ["decided", "order", *WHOLE]
     assert {e.asked_by for e in told.events[1:]} == {"1000"}
-    assert told.of(Kind.ORDER)[0].order == "boost"
+    assert told.of(EventKind.ORDER)[0].order == "boost"
 
 
 def test_an_order_that_is_refused_is_not_told(told: Told) -> None:
     sim = machine((QUIET,), reporter=told)
     sim.run_for(5)
     assert not sim.ask(RequestKind.UNQUIESCE, asked_by=1000).accepted
-    assert told.of(Kind.ORDER) == []
+    assert told.of(EventKind.ORDER) == []
 
 
 def test_a_restart_tells_nothing_twice_and_misses_nothing(told: Told) -> None:
@@ -101,15 +101,15 @@ def test_a_cap_that_ends_a_boost_is_a_warning_beside_the_flush(told: Told) -> No
     load = Segment(2, 0), Segment(30, 60), QUIET
     sim = machine(load, caps=Caps(max_agbs_per_day=17_000.0), reporter=told)
     in_phase(sim, Phase.FLUSHING)
-    (capped,) = told.of(Kind.BOOST_CAPPED)
+    (capped,) = told.of(EventKind.BOOST_CAPPED)
     assert "caps.max_agbs_per_day" in present(capped.reason)
-    assert len(told.of(Kind.FLUSH_BEGUN)) == 1
+    assert len(told.of(EventKind.FLUSH_BEGUN)) == 1
 
 
 def test_a_cap_that_forbids_a_boost_is_a_warning(told: Told) -> None:
     sim = machine(STEADY, caps=Caps(max_boosts_per_day=0), reporter=told)
     sim.run_for(30)
-    (capped,) = told.of(Kind.BOOST_CAPPED)
+    (capped,) = told.of(EventKind.BOOST_CAPPED)
     assert (capped.volume, capped.kind.priority) == (None, Priority.WARNING)
 
 
@@ -117,14 +117,14 @@ def test_a_boost_that_lost_the_race_for_a_shared_cap_is_capped_and_is_not_said_t
     lost = Transition(Event.BOOST_CAPPED, Phase.ATTACHING, Phase.IDLE, "no room", is_capped=True)
     course = Course((lost,), ended=UNBOUGHT)
     (event,) = narrate(UNBOUGHT, None, Phase.IDLE, lost.reason, course, Moment(NOW, WALL, "device"))
-    assert (event.kind, event.message, event.volume) == (Kind.BOOST_CAPPED, lost.reason, None)
+    assert (event.kind, event.message, event.volume) == (EventKind.BOOST_CAPPED, lost.reason, None)
 
 
 def test_a_purchase_that_is_refused_is_told_without_a_bill(told: Told) -> None:
     sim = machine(faults="create#1x1=quota", reporter=told)
     sim.run_for(20)
     assert kinds(told.events)[:4] == ["decided", "boost-wanted", "error", "boost-refused"]
-    assert told.of(Kind.BOOST_OVER) == []
+    assert told.of(EventKind.BOOST_OVER) == []
 
 
 def test_a_fault_is_an_error_and_its_end_is_told(told: Told) -> None:
@@ -133,13 +133,14 @@ def test_a_fault_is_an_error_and_its_end_is_told(told: Told) -> None:
     sim.run_for(5)
     sim.world.vanish()
     in_phase(sim, Phase.FAULTED)
-    (fault,) = told.of(Kind.FAULT)
+    (fault,) = told.of(EventKind.FAULT)
     assert (fault.kind.priority, fault.phase) == (Priority.ERR, "faulted")
     assert fault.volume is not None
     sim.run_until(lambda: sim.phase is not Phase.FAULTED, 300)
-    assert len(told.of(Kind.RECOVERED)) == 1
+    assert len(told.of(EventKind.RECOVERED)) == 1
     assert_the_same(
-        told.of(Kind.FAULT, Kind.RECOVERED), [e for e in read(sim) if e.kind in (Kind.FAULT, Kind.RECOVERED)]
+        told.of(EventKind.FAULT, EventKind.RECOVERED),
+        [e for e in read(sim) if e.kind in (EventKind.FAULT, EventKind.RECOVERED)],
     )
 
 
@@ -151,14 +152,14 @@ def test_a_start_into_a_fault_tells_it_again(told: Told) -> None:
     in_phase(sim, Phase.FAULTED)
     sim.start_agent()
     sim.run_for(10)
-    assert len(told.of(Kind.FAULT)) == 2
+    assert len(told.of(EventKind.FAULT)) == 2
 
 
 def test_a_fault_that_becomes_another_is_told_once_more(told: Told) -> None:
     before, view = faulted(cycle(times=BOOSTED)), seen(host(None))
     decision = decide(before, view, POLICY)
     told.decided(before, decision, now=NOW, wall=WALL)
-    (fault,) = told.of(Kind.FAULT)
+    (fault,) = told.of(EventKind.FAULT)
     assert (fault.reason, fault.volume) == (present(decision.state.fault).text, VOLUME_ID)
     again = decide(decision.state, view, POLICY)
     assert (again.reason, again.course.transitions) == ("", ())
@@ -173,7 +174,7 @@ def test_a_broken_rule_is_a_fault(told: Told) -> None:
 
     present(sim.agent).decide = broken
     sim.step()
-    assert kinds(told.of(Kind.FAULT)) == ["fault"]
+    assert kinds(told.of(EventKind.FAULT)) == ["fault"]
 
 
 def test_what_cannot_be_recorded_is_told_all_the_same(told: Told) -> None:
@@ -194,15 +195,16 @@ def test_an_error_ends_when_the_same_action_works(told: Told) -> None:
     sim.run_until(lambda: present(sim.agent).last_error != "", 60)
     in_phase(sim, Phase.BOOSTING)
     assert present(sim.agent).last_error == ""
-    assert kinds(told.of(Kind.ERROR, Kind.ERROR_OVER)) == ["error", "error-over"]
+    assert kinds(told.of(EventKind.ERROR, EventKind.ERROR_OVER)) == ["error", "error-over"]
     assert_the_same(
-        told.of(Kind.ERROR, Kind.ERROR_OVER), [e for e in read(sim) if e.kind in (Kind.ERROR, Kind.ERROR_OVER)]
+        told.of(EventKind.ERROR, EventKind.ERROR_OVER),
+        [e for e in read(sim) if e.kind in (EventKind.ERROR, EventKind.ERROR_OVER)],
     )
 
 
 def test_a_boost_that_failed_is_an_error_until_one_succeeds(told: Told) -> None:
     sim = machine((Segment(2, 0), Segment(200, 60), QUIET), "create#1x1=quota", reporter=told)
-    sim.run_until(lambda: Kind.BOOST_REFUSED in {e.kind for e in told.events}, 60)
+    sim.run_until(lambda: EventKind.BOOST_REFUSED in {e.kind for e in told.events}, 60)
     sim.run_for(20)
     assert present(sim.agent).last_error
     in_phase(sim, Phase.BOOSTING)
@@ -217,5 +219,5 @@ def test_a_flush_that_waits_for_its_instant_is_no_error(told: Told) -> None:
     sim.run_until_settled()
     failed = [r for r in sim.journal.records() if r["kind"] == "outcome" and r["code"] == "device.not_drained"]
     assert failed, "the simulator lets no flush end at once"
-    assert told.of(Kind.ERROR) == []
+    assert told.of(EventKind.ERROR) == []
     assert present(sim.agent).last_error == ""

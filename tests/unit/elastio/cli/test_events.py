@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastio.agent.event_reader import Narrator
-from elastio.agent.log_events import FIELDS, Kind, LogEvent
+from elastio.agent.log_events import FIELDS, EventKind, LogEvent
 from elastio.cli.events import line
 from elastio.config.paths import JOURNAL
 from elastio.control.exit_codes import Exit
@@ -72,7 +72,7 @@ def test_no_line_is_wider_than_a_terminal(golden: Golden) -> None:
 
 
 def test_a_sentence_of_several_lines_is_one_line() -> None:
-    event = LogEvent(Kind.ERROR, 0.0, "first\n  second", reason="first\n  second")
+    event = LogEvent(EventKind.ERROR, 0.0, "first\n  second", reason="first\n  second")
     assert line(event).endswith("first second")
 
 
@@ -107,7 +107,7 @@ class Stopped:
 
 
 def test_a_time_ago_leaves_out_what_is_older_and_tells_the_rest_as_ever(journal: Path, elastio: Shell) -> None:
-    flush = next(event for event in events() if event.kind is Kind.FLUSH_BEGUN)
+    flush = next(event for event in events() if event.kind is EventKind.FLUSH_BEGUN)
     later = Shell(replace(elastio.app, clock=Stopped(flush.wall + 60.0)))
     shown = later("events", "--since", "1m").stdout.splitlines()
     assert shown == [line(event) for event in events() if event.wall >= flush.wall]

@@ -10,7 +10,7 @@ from elastio.errors import HostError
 from elastio.host.async_waits import AsyncWaits
 from elastio.host.sysfs import Sysfs
 from elastio.host.task_states import CgroupMembers, Descendants, ProcessState, TaskStates
-from elastio.strategy.waits import NO_TIMES, Spent, Times
+from elastio.strategy.waits import NO_TIMES, ThreadTimes, Times
 
 
 class Proc:
@@ -122,10 +122,10 @@ def test_times_of_a_thread_are_those_since_they_were_read_before(proc: Proc) -> 
     assert found.read(3.0)[10].times == NO_TIMES
     proc.task(10, "R")
     proc.write("proc/10/task/10/schedstat", "5500000000 1500000000 9")
-    assert found.read(5.0, with_times=True)[10].times == Times(Spent(2, 2, 0), Spent(1, 3, 0), 0.5)
+    assert found.read(5.0, with_times=True)[10].times == Times(ThreadTimes(2, 2, 0), ThreadTimes(1, 3, 0), 0.5)
     proc.write("proc/10/task/10/schedstat", "6500000000 1500000000 9")
     third = found.read(6.0, with_times=True)[10].times
-    assert third == Times(Spent(1, 0, 0), Spent(1, 0, 0))
+    assert third == Times(ThreadTimes(1, 0, 0), ThreadTimes(1, 0, 0))
 
 
 def test_a_thread_that_has_just_begun_has_times(proc: Proc) -> None:
@@ -136,7 +136,7 @@ def test_a_thread_that_has_just_begun_has_times(proc: Proc) -> None:
     proc.task(10, "D")
     found.read(2.0)
     proc.write("proc/10/task/10/schedstat", "500000000 0 1")
-    assert found.read(3.0, with_times=True)[10].times.exact == Spent(0.5, 1.5, 0)
+    assert found.read(3.0, with_times=True)[10].times.exact == ThreadTimes(0.5, 1.5, 0)
 
 
 def test_a_second_in_which_a_thread_was_never_met_off_a_processor_is_corrected_by_its_other_ones(proc: Proc) -> None:
@@ -150,7 +150,7 @@ def test_a_second_in_which_a_thread_was_never_met_off_a_processor_is_corrected_b
     times = found.read(3.0, with_times=True)[10].times
     proc.write("proc/10/task/10/schedstat", "1700000000 0 7")
     times = times.plus(found.read(4.0, with_times=True)[10].times)
-    assert times.sampled == Spent(1.5, 1.5, 0)
+    assert times.sampled == ThreadTimes(1.5, 1.5, 0)
     assert times.exact.ran_s == pytest.approx(0.7)
     assert times.exact.waited_s == pytest.approx(2.3)
 
@@ -216,7 +216,7 @@ def test_a_pending_task_waits_by_the_schedulers_times_too(proc: Proc) -> None:
         proc.write("proc/10/io", f"read_bytes: 0\nwrite_bytes: {number}")
         proc.write("proc/10/task/10/schedstat", f"{1 + number * 100_000_000} 0 7")
         times = found.read(1.0 + number, with_times=True)[10].times
-    assert times.exact == pytest.approx(Spent(0.2, 1.8, 0).less(Spent(0.1, 0.9, 0)), abs=1e-3)
+    assert times.exact == pytest.approx(ThreadTimes(0.2, 1.8, 0).less(ThreadTimes(0.1, 0.9, 0)), abs=1e-3)
 
 
 def test_requests_that_a_process_made_before_its_first_sleep_count(proc: Proc) -> None:

@@ -13,7 +13,7 @@ from elastio.errors import DeviceBusyError, HostError
 from elastio.host import mounts
 from elastio.host.blockdev import Disk, require_free
 from elastio.host.failed_cache import find_unregistered_backing
-from elastio.host.usage import GONE, Kind, holds, in_use, mounted_at, uses
+from elastio.host.usage import GONE, UseKind, holds, in_use, mounted_at, uses
 from tests.fixtures import stacks
 from tests.fixtures.stacks import MOUNTED, UNMOUNTED, Stack
 from tests.fixtures.sysfs_tree import BACKING_BYTES, BACKING_UUID, Kernel, build
@@ -28,7 +28,7 @@ def kernel(tmp_path: Path) -> Kernel:
 def test_a_mount_is_found_whatever_lies_between(stack: Stack, kernel: Kernel) -> None:
     places = stack(kernel)
     assert mounted_at(kernel, "bcache0") == places
-    assert [use.by for use in uses(kernel, "bcache0") if use.kind is Kind.MOUNT] == places
+    assert [use.by for use in uses(kernel, "bcache0") if use.kind is UseKind.MOUNT] == places
 
 
 @pytest.mark.parametrize("stack", [*MOUNTED.values(), *UNMOUNTED.values()], ids=[*MOUNTED, *UNMOUNTED])
@@ -48,10 +48,10 @@ def test_another_disk_is_not(stack: Stack, kernel: Kernel) -> None:
 
 def test_swap_areas_are_found_through_a_mapping_and_as_files(kernel: Kernel) -> None:
     stacks.swap_on_lvm(kernel)
-    assert [use.kind for use in uses(kernel, "bcache0")] == [Kind.HOLDER, Kind.SWAP]
+    assert [use.kind for use in uses(kernel, "bcache0")] == [UseKind.HOLDER, UseKind.SWAP]
     stacks.btrfs(kernel)
     kernel.lay("proc/swaps", f"{stacks.SWAPS}\n/data/swap\\040file file\t1048572\t0\t-2")
-    assert [use.by for use in uses(kernel, "bcache0") if use.kind is Kind.SWAP] == ["/data/swap file"]
+    assert [use.by for use in uses(kernel, "bcache0") if use.kind is UseKind.SWAP] == ["/data/swap file"]
 
 
 def test_what_only_the_kernel_knows_counts_as_used(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_what_only_the_kernel_knows_counts_as_used(kernel: Kernel, monkeypatch: 
     for number in (errno.EBUSY, errno.EACCES, errno.EIO, *GONE):
         refusal.append(number)
         found = [use.kind for use in in_use(kernel, "bcache0")]
-        assert found == ([] if number in GONE else [Kind.UNKNOWN])
+        assert found == ([] if number in GONE else [UseKind.UNKNOWN])
 
 
 def test_a_mount_table_that_cannot_be_read_is_not_an_empty_one(kernel: Kernel) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from elastio.core.state import FaultKind, Phase
-from elastio.metrics.catalogue import BY_NAME, DEVICE, METRICS, Kind
+from elastio.metrics.catalogue import BY_NAME, DEVICE, METRICS, MetricKind
 
 from . import metrics_page
 from .metrics_page import LABELS, PAGE, page
@@ -34,7 +34,9 @@ def test_every_label_has_its_values_on_the_page() -> None:
 
 def test_names_are_unique_and_only_counters_end_in_total() -> None:
     assert len(BY_NAME) == len(METRICS) >= 25
-    assert {m.name for m in METRICS if m.name.endswith("_total")} == {m.name for m in METRICS if m.kind is Kind.COUNTER}
+    assert {m.name for m in METRICS if m.name.endswith("_total")} == {
+        m.name for m in METRICS if m.kind is MetricKind.COUNTER
+    }
     assert all(m.help.endswith(".") and DEVICE not in m.labels for m in METRICS)
 
 

@@ -13,7 +13,7 @@ from elastio.errors import HostError
 from elastio.host.heads import CONTENT_SECTOR, DATA_OFFSET_SECTORS, LEAST_BYTES
 from elastio.host.tombstone import INTRODUCTION
 from elastio.setup.adopt import Adopter
-from elastio.setup.adopt_plan import RULES_FILE, UNIT, Plan, plan
+from elastio.setup.adopt_plan import RULES_FILE, UNIT, AdoptPlan, plan
 from elastio.units import MIB, SECTOR
 from tests.fixtures.device_mapper import MappedSysfs
 
@@ -114,7 +114,7 @@ class AdoptMachine:
     def adopter(self) -> Adopter:
         return Adopter(self.sysfs, self.run, self.wait, self.slept.append)
 
-    def plan(self, target: str = "dev/vdb", head: str | None = "dev/vdh") -> Plan:
+    def plan(self, target: str = "dev/vdb", head: str | None = "dev/vdh") -> AdoptPlan:
         return plan(self.sysfs.path(target), self.sysfs.path(head) if head else None, self.sysfs, self.run)
 
     def change(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.sim.faults import Fault, FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import Fault, FaultMode, FaultPlan, ScheduledFault
 from tests.values import present
 
 
@@ -44,8 +44,8 @@ def test_random_faults_pass() -> None:
 
 def test_seconds_are_part_of_the_specification() -> None:
     plan = FaultPlan.parse("attach#1=late_success:8.5 @90=wall_jump:-3600")
-    assert plan.faults == (Fault("attach", Kind.LATE_SUCCESS, seconds=8.5),)
-    assert plan.scheduled == (ScheduledFault("90", Kind.WALL_JUMP, -3600.0),)
+    assert plan.faults == (Fault("attach", FaultMode.LATE_SUCCESS, seconds=8.5),)
+    assert plan.scheduled == (ScheduledFault("90", FaultMode.WALL_JUMP, -3600.0),)
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,19 @@ def test_a_scheduled_fault_happens_once_when_its_time_or_state_comes() -> None:
     dirty, limited = frozenset({"dirty"}), frozenset({"clean", "limited"})
     assert plan.next_at(frozenset()) == 10.0
     assert plan.due(5.0, frozenset()) == ()
-    assert [f.kind for f in plan.due(10.0, frozenset({"clean"}))] == [Kind.POWER_CUT]
+    assert [f.kind for f in plan.due(10.0, frozenset({"clean"}))] == [FaultMode.POWER_CUT]
     assert plan.next_at(frozenset()) == math.inf
-    assert [f.kind for f in plan.due(11.0, dirty)] == [Kind.VANISH]
+    assert [f.kind for f in plan.due(11.0, dirty)] == [FaultMode.VANISH]
     assert plan.due(12.0, dirty) == ()
-    assert [(f.kind, f.seconds) for f in plan.due(12.0, limited)] == [(Kind.DISK_FULL, 600.0)]
+    assert [(f.kind, f.seconds) for f in plan.due(12.0, limited)] == [(FaultMode.DISK_FULL, 600.0)]
 
 
 def test_what_is_armed_strikes_the_next_call_that_can_fail_so_and_no_other() -> None:
     plan = FaultPlan()
-    plan.arm(Kind.STUCK_BUSY, ("attach", "detach"), 7.0)
+    plan.arm(FaultMode.STUCK_BUSY, ("attach", "detach"), 7.0)
     assert plan.take("attach") is None
     assert plan.is_armed
     struck = present(plan.take("detach"))
-    assert (struck.kind, struck.seconds) == (Kind.STUCK_BUSY, 7.0)
+    assert (struck.kind, struck.seconds) == (FaultMode.STUCK_BUSY, 7.0)
     assert plan.take("detach") is None
     assert not plan.is_armed

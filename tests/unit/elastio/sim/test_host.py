@@ -11,7 +11,7 @@ import pytest
 from elastio.core.model import CacheMode, CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.sim.disk import SimDisk
-from elastio.sim.faults import Kind
+from elastio.sim.faults import FaultMode
 from elastio.units import MIB
 from tests.fixtures.errors import refused
 from tests.values import present
@@ -224,10 +224,14 @@ def test_looking_lists_only_asked_for_disks_and_the_cache_in_use(machine: Any) -
 
 @pytest.mark.parametrize(
     ("kind", "mode"),
-    [(Kind.REFUSE, CacheMode.WRITEBACK), (Kind.HANG, CacheMode.WRITEBACK), (Kind.LOSE_REPLY, CacheMode.NONE)],
+    [
+        (FaultMode.REFUSE, CacheMode.WRITEBACK),
+        (FaultMode.HANG, CacheMode.WRITEBACK),
+        (FaultMode.LOSE_REPLY, CacheMode.NONE),
+    ],
 )
 def test_only_a_call_whose_answer_is_lost_has_an_effect(
-    make_machine: Callable[..., Any], kind: Kind, mode: CacheMode
+    make_machine: Callable[..., Any], kind: FaultMode, mode: CacheMode
 ) -> None:
     machine = make_machine(f"bypass_cache#1={kind}")
     machine.boost()
@@ -285,7 +289,7 @@ def test_a_release_killed_half_way_leaves_a_superblock_that_the_next_one_wipes(
 ) -> None:
     machine = make_machine("release_cache_disk#1=half")
     cache_set = machine.boost()
-    with refused(HostError, Kind.HALF):
+    with refused(HostError, FaultMode.HALF):
         machine.leave(cache_set)
     assert machine.host.scan((CACHE,)).disk(CACHE).superblock == cache_set
     machine.host.release_cache_disk(CACHE, SIZE, cache_set)

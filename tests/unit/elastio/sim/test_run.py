@@ -7,7 +7,7 @@ import pytest
 from elastio.core.model import RequestKind
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.sim.faults import Kind, ScheduledFault
+from elastio.sim.faults import FaultMode, ScheduledFault
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld
@@ -66,7 +66,7 @@ def test_a_stopped_agent_continues_later_and_the_machine_does_not_wait() -> None
     sim = simulation(Segment(60, 60))
     sim.run_for(3)
     seen = len(sim.lines)
-    sim.happen(ScheduledFault("0", Kind.STOP, 20.0))
+    sim.happen(ScheduledFault("0", FaultMode.STOP, 20.0))
     sim.run_for(20)
     assert len(sim.lines) == seen
     assert sim.world.workload.elapsed_s == pytest.approx(23, abs=0.1)
@@ -77,7 +77,7 @@ def test_a_stopped_agent_continues_later_and_the_machine_does_not_wait() -> None
 def test_an_agent_that_ran_out_of_memory_is_started_again() -> None:
     sim = simulation(Segment(60, 60))
     sim.run_for(3)
-    sim.happen(ScheduledFault("0", Kind.KILL, 5.0))
+    sim.happen(ScheduledFault("0", FaultMode.KILL, 5.0))
     assert sim.agent is None
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 30)
     assert sim.starts == 2
@@ -87,7 +87,7 @@ def test_an_agent_that_ran_out_of_memory_is_started_again() -> None:
 def test_a_job_whose_child_is_killed_may_or_may_not_have_happened() -> None:
     sim = simulation(Segment(60, 60))
     sim.run_until(lambda: sim.world.volumes_left() == 1, 30)
-    sim.happen(ScheduledFault("0", Kind.KILL_CHILD))
+    sim.happen(ScheduledFault("0", FaultMode.KILL_CHILD))
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 200)
     verdicts = [r["verdict"] for r in sim.journal.records() if r["kind"] == "outcome" and r["action"] == "CreateVolume"]
     assert verdicts == ["unknown", "done"]  # asked for again, with the same token

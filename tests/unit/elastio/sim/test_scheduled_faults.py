@@ -7,7 +7,7 @@ import pytest
 from elastio.core.model import CacheState
 from elastio.core.state import Phase
 from elastio.errors import JournalError
-from elastio.sim.faults import MODES, UNANNOUNCED_SWAPS, Kind, ScheduledFault
+from elastio.sim.faults import MODES, UNANNOUNCED_SWAPS, FaultMode, ScheduledFault
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.simulated import QUIET, edited, in_phase, machine
@@ -51,7 +51,7 @@ def test_the_right_disk_comes_back_with_a_boot_and_all_its_data() -> None:
     sim = dirty()
     boots = sim.world.kernel.boots
     sim.kill_agent()
-    sim.world.happen(ScheduledFault("0", Kind.SWAP, 20.0))
+    sim.world.happen(ScheduledFault("0", FaultMode.SWAP, 20.0))
     sim.world.advance(30.0)
     assert sim.world.kernel.boots == boots + 1
     assert sim.world.kernel.original is None
@@ -60,20 +60,20 @@ def test_the_right_disk_comes_back_with_a_boot_and_all_its_data() -> None:
 
 
 @pytest.mark.parametrize("kind", UNANNOUNCED_SWAPS)
-def test_a_copy_without_a_serial_of_its_own_is_not_taken_for_the_disk_that_had_the_cache(kind: Kind) -> None:
+def test_a_copy_without_a_serial_of_its_own_is_not_taken_for_the_disk_that_had_the_cache(kind: FaultMode) -> None:
     sim = dirty()
     kernel = sim.world.kernel
     serial = kernel.backing_serial
     sim.happen(ScheduledFault("0", kind, 1e6))
     assert kernel.original is not None
-    assert kernel.backing_serial == (serial if kind is Kind.SWAP_ALIKE else None)
+    assert kernel.backing_serial == (serial if kind is FaultMode.SWAP_ALIKE else None)
     in_phase(sim, Phase.FAULTED)
     assert not sim.world.is_only_copy_unplugged()
     assert not sim.world.lost()
 
 
 @pytest.mark.parametrize("kind", UNANNOUNCED_SWAPS)
-def test_such_a_copy_comes_only_where_a_cache_was_written_down(kind: Kind) -> None:
+def test_such_a_copy_comes_only_where_a_cache_was_written_down(kind: FaultMode) -> None:
     sim = dirty()
     sim.lines.clear()
     sim.happen(ScheduledFault("0", kind, 1e6))
@@ -89,7 +89,7 @@ def test_nothing_is_swapped_while_no_cache_is_there() -> None:
 def test_a_detach_by_hand_flushes_all_and_does_not_count_as_harm() -> None:
     sim = dirty(Segment(60, 15))
     sim.kill_agent()
-    sim.world.happen(ScheduledFault("0", Kind.DETACH_BY_HAND))
+    sim.world.happen(ScheduledFault("0", FaultMode.DETACH_BY_HAND))
     sim.world.advance(120.0)
     assert sim.world.kernel.bcache.cache_set is None
     assert sim.world.kernel.bcache.harm() == ""
@@ -100,7 +100,7 @@ def test_a_full_state_disk_takes_nothing_until_it_has_room_again() -> None:
     sim = machine((Segment(2, 0), Segment(60, 60), QUIET))
     sim.run_for(1.0)
     lines = len(sim.lines)
-    sim.happen(ScheduledFault("0", Kind.DISK_FULL, 30.0))
+    sim.happen(ScheduledFault("0", FaultMode.DISK_FULL, 30.0))
     sim.run_for(29.0)
     assert len(sim.lines) == lines
     assert sim.phase is not Phase.BOOSTING
@@ -109,14 +109,14 @@ def test_a_full_state_disk_takes_nothing_until_it_has_room_again() -> None:
 
 def test_a_journal_on_a_full_disk_refuses_notes_too() -> None:
     sim = dirty()
-    sim.happen(ScheduledFault("0", Kind.DISK_FULL, 30.0))
+    sim.happen(ScheduledFault("0", FaultMode.DISK_FULL, 30.0))
     journal = present(sim.agent)._journal  # the loop's own, with its faults
     with pytest.raises(JournalError):
         journal.note(sim.state, now=0.0, wall=0.0)
 
 
 @pytest.mark.parametrize("kind", MODES)
-def test_an_operator_sets_the_mode_of_a_cache_and_of_nothing_else(kind: Kind) -> None:
+def test_an_operator_sets_the_mode_of_a_cache_and_of_nothing_else(kind: FaultMode) -> None:
     sim = machine()
     before = sim.world.kernel.bcache.mode
     sim.world.happen(ScheduledFault("0", kind))
@@ -130,7 +130,7 @@ def test_a_reload_gives_the_agent_another_policy_and_the_next_one_the_first_agai
     sim = machine()
     first, sim.edited = sim.policy, edited(sim.policy)
     for policy in (sim.edited, first):
-        sim.world.happen(ScheduledFault("0", Kind.RELOAD))
+        sim.world.happen(ScheduledFault("0", FaultMode.RELOAD))
         assert present(sim.agent).policy == policy
         sim.start_agent()
         assert present(sim.agent).policy == policy

@@ -15,7 +15,7 @@ from elastio.strategy.learned import (
     DECIDES_S,
     LEAST_TOLERANCE_S,
     NOTHING_KNOWN,
-    Bill,
+    CacheCosts,
     Past,
     Situation,
     allowance,
@@ -34,7 +34,7 @@ from tests.values import present
 # 60 MB/s of 50 GB behind caches of 128 MB/s: a second without the cache costs 1593.75 AGBs.
 POLICY = replace(values.POLICY, backing_bandwidth_mb_s=60.0, cache_bandwidth_mb_s=128.0, inactivity_delay_s=30.0)
 AT = Situation(POLICY, (9.0, 11.0, 10.0), 50 * GB)
-IN_AGBS = Bill(total=100_000.0, per_s=1000.0, allowed=120_000.0)
+IN_AGBS = CacheCosts(total=100_000.0, per_s=1000.0, allowed=120_000.0)
 
 
 def bursts(gaps: list[float], seconds: float = 20.0) -> tuple[Burst, ...]:
@@ -98,7 +98,7 @@ def test_the_cache_waits_as_long_as_waiting_costs_less_than_buying_again() -> No
 
 
 def test_prices_are_in_currency_where_both_are_known() -> None:
-    in_money = Bill(total=2.0, per_s=0.001)
+    in_money = CacheCosts(total=2.0, per_s=0.001)
     of = past([300.0], money=in_money)
     assert prices(of, AT) == (60 * 50 * (1 - 60 / 128), 1000.0)
     assert prices(of, replace(AT, waiting_per_hour=3.6)) == pytest.approx((0.001 * (1 - 60 / 128), 0.001))
@@ -134,15 +134,15 @@ def test_forecasts_whose_errors_cost_more_than_waiting_are_not_followed() -> Non
 @pytest.mark.parametrize(
     ("bill", "fits"),
     [
-        (Bill(), False),  # nothing is known
-        (Bill(total=1000.0, wasted=2.0), True),
-        (Bill(total=1000.0, wasted=2.6), False),
-        (Bill(total=10.0, allowed=50.0), True),
-        (Bill(total=10.0, wasted=1.0, allowed=50.0), False),
+        (CacheCosts(), False),  # nothing is known
+        (CacheCosts(total=1000.0, wasted=2.0), True),
+        (CacheCosts(total=1000.0, wasted=2.6), False),
+        (CacheCosts(total=10.0, allowed=50.0), True),
+        (CacheCosts(total=10.0, wasted=1.0, allowed=50.0), False),
     ],
 )
 def test_a_cache_that_would_waste_more_than_a_twentieth_and_the_allowance_is_not_bought_ahead(
-    bill: Bill, fits: bool
+    bill: CacheCosts, fits: bool
 ) -> None:
     assert is_affordable(bill, 50.0) is fits
 
@@ -154,8 +154,8 @@ def test_the_allowance_is_two_caches_like_the_first_for_a_minute_or_their_least_
 
 def test_what_a_cache_in_vain_costs_is_what_is_billed_until_its_release_is_over() -> None:
     burst = Forecast(0.0, GIB, 1.0, lead_s=12.0, kept_s=20.0)
-    at, money = replace(AT, release_s=15.0), Bill(per_s=0.5)
-    assert in_vain(burst, Past(agbs=Bill(per_s=2.0)), at) == 2 * 47
+    at, money = replace(AT, release_s=15.0), CacheCosts(per_s=0.5)
+    assert in_vain(burst, Past(agbs=CacheCosts(per_s=2.0)), at) == 2 * 47
     assert in_vain(burst, Past(money=money, billing=Billing(60.0)), at) == 30
     by_money = replace(at, policy=replace(POLICY, model=Model.MONEY))
     assert in_vain(burst, Past(money=money, billing=Billing(60.0)), by_money) == 30
@@ -167,7 +167,7 @@ def test_what_a_cache_in_vain_costs_is_what_is_billed_until_its_release_is_over(
 def test_a_larger_or_faster_cache_in_vain_costs_at_most_in_proportion() -> None:
     burst = Forecast(0.0, GIB, 1.0, lead_s=10.0, kept_s=0.0)
     sold = ((VolumeSpec(GIB, 100.0), 1.0), (VolumeSpec(3 * GIB, 100.0), 1.5))
-    known = Past(agbs=Bill(per_s=1.0, sold=sold))
+    known = Past(agbs=CacheCosts(per_s=1.0, sold=sold))
     wanted = [VolumeSpec(size * GIB, mb_s) for size, mb_s in ((1, 100.0), (2, 100.0), (6, 100.0), (1, 200.0))]
     plans: Iterator[VolumeSpec] = iter(wanted)
     at = replace(AT, release_s=0.0, spec_for=lambda burst: next(plans))
@@ -178,8 +178,8 @@ def test_a_larger_or_faster_cache_in_vain_costs_at_most_in_proportion() -> None:
 def test_the_bill_is_that_in_currency_where_it_is_known() -> None:
     spent = IN_AGBS._replace(wasted=IN_AGBS.total, allowed=0.0)
     assert expected(past([300.0], agbs=spent)) is None
-    assert expected(past([300.0], agbs=spent, money=Bill(total=2.0, per_s=0.001))) == 300
-    assert expected(past([300.0], money=Bill(total=2.0, wasted=2.0, per_s=0.001))) is None
+    assert expected(past([300.0], agbs=spent, money=CacheCosts(total=2.0, per_s=0.001))) == 300
+    assert expected(past([300.0], money=CacheCosts(total=2.0, wasted=2.0, per_s=0.001))) is None
 
 
 def test_a_burst_that_is_overdue_is_no_longer_expected() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elastio.strategy.account import CLASSES, Account, Limit, Totals, account, cap_in
 from elastio.strategy.inflection import Curve, curves_of
-from elastio.strategy.waits import NO_TIMES, Instant, Spent, Times, sample_of
+from elastio.strategy.waits import NO_TIMES, Instant, ThreadTimes, Times, sample_of
 from elastio.units import KIB, MB
 from tests.unit.elastio.strategy.wait_runs import Stretch, alternating, moments, totals
 
@@ -221,7 +221,7 @@ def test_waits_that_only_delay_accounting_counts_are_told() -> None:
 def test_waits_that_reading_cuts_short_are_as_long_as_the_scheduler_knows() -> None:
     """The samples show 36 % of waiting; the thread was on a processor for 43 % of its time."""
     found = _sampled(*[Stretch(0.64, running=1), Stretch(0.36, waiting=1, mb_s=1, request_bytes=4 * KIB)] * 10)
-    sampled = Spent(ran_s=6.4, waited_s=3.6)
+    sampled = ThreadTimes(ran_s=6.4, waited_s=3.6)
     found[-1] = replace(found[-1], times=Times(sampled, sampled.with_run(4.3)))
     made = account(totals(found, 100.0))
     assert made.computing_s == pytest.approx(4.3, abs=0.2)
@@ -230,7 +230,7 @@ def test_waits_that_reading_cuts_short_are_as_long_as_the_scheduler_knows() -> N
 
 def test_a_parent_that_sleeps_meanwhile_changes_nothing() -> None:
     found = _sampled(*[Stretch(0.64, running=1), Stretch(0.36, waiting=1, mb_s=99)] * 10)
-    child, parent = Spent(ran_s=6.4, waited_s=3.6), Spent(slept_s=10)
+    child, parent = ThreadTimes(ran_s=6.4, waited_s=3.6), ThreadTimes(slept_s=10)
     times = Times(child, child.with_run(4.3)).plus(Times(parent, parent.with_run(0)))
     found[-1] = replace(found[-1], times=times)
     assert account(totals(found, None)).bandwidth_s == pytest.approx(5.7, abs=0.2)
@@ -239,20 +239,22 @@ def test_a_parent_that_sleeps_meanwhile_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("sampled", "ran_s", "expected"),
     [
-        (Spent(6, 3, 1), 2, Spent(2, 6, 2)),
-        (Spent(6, 3, 1), 12, Spent(10, 0, 0)),
-        (Spent(6, 0, 0), 2, Spent(6, 0, 0)),
-        (Spent(0, 0, 4), 0, Spent(0, 0, 4)),
+        (ThreadTimes(6, 3, 1), 2, ThreadTimes(2, 6, 2)),
+        (ThreadTimes(6, 3, 1), 12, ThreadTimes(10, 0, 0)),
+        (ThreadTimes(6, 0, 0), 2, ThreadTimes(6, 0, 0)),
+        (ThreadTimes(0, 0, 4), 0, ThreadTimes(0, 0, 4)),
     ],
     ids=["divided as sampled", "not more than its life", "never seen off a processor", "asleep"],
 )
-def test_what_a_thread_did_not_run_is_divided_as_its_samples_are(sampled: Spent, ran_s: float, expected: Spent) -> None:
+def test_what_a_thread_did_not_run_is_divided_as_its_samples_are(
+    sampled: ThreadTimes, ran_s: float, expected: ThreadTimes
+) -> None:
     assert sampled.with_run(ran_s) == expected
 
 
 def test_a_task_that_is_never_met_on_a_processor_computes_as_long_as_the_scheduler_knows() -> None:
     found = _sampled(Stretch(10, waiting=1, mb_s=99))
-    sampled = Spent(waited_s=10)
+    sampled = ThreadTimes(waited_s=10)
     found[-1] = replace(found[-1], times=Times(sampled, sampled.with_run(1.0), queued_s=0.8))
     made = account(totals(found, None))
     assert made.bandwidth_s == pytest.approx(9, abs=0.1)
@@ -262,14 +264,14 @@ def test_a_task_that_is_never_met_on_a_processor_computes_as_long_as_the_schedul
 def test_a_second_in_which_a_program_begins_is_not_below_the_limit_because_earlier_ones_are_corrected_in_it() -> None:
     """It computes for a quarter of it, and the scheduler shows more waiting of the time before."""
     found = _sampled(Stretch(0.26, running=1), Stretch(0.74, waiting=1, mb_s=99))
-    times = Times(Spent(ran_s=0.26, waited_s=0.74), Spent(ran_s=0.26, waited_s=1.3))
+    times = Times(ThreadTimes(ran_s=0.26, waited_s=0.74), ThreadTimes(ran_s=0.26, waited_s=1.3))
     found[-1] = replace(found[-1], times=times)
     assert account(totals(found, 100.0)).latency_s == 0
 
 
 def test_time_in_the_run_queue_is_none_of_computing() -> None:
     found = _sampled(Stretch(10, running=1))
-    found[-1] = replace(found[-1], times=Times(Spent(ran_s=10), Spent(ran_s=10), queued_s=9.1))
+    found[-1] = replace(found[-1], times=Times(ThreadTimes(ran_s=10), ThreadTimes(ran_s=10), queued_s=9.1))
     made = account(totals(found, 100.0))
     assert made.queue_s == pytest.approx(9.1, abs=0.1)
     assert made.computing_s == pytest.approx(0.9, abs=0.1)
@@ -278,14 +280,14 @@ def test_time_in_the_run_queue_is_none_of_computing() -> None:
 # --- always ------------------------------------------------------------------------------------------------
 
 
-SPENT = st.builds(Spent, st.floats(0, 5), st.floats(0, 5), st.floats(0, 5))
+SPENT = st.builds(ThreadTimes, st.floats(0, 5), st.floats(0, 5), st.floats(0, 5))
 
 
 @given(st.lists(STRETCHES, min_size=1, max_size=8), CAPS, st.booleans(), SPENT, st.floats(0, 9))
-@example([Stretch(1, waiting=1, mb_s=9)], None, True, Spent(5e-324, 5, 5), 9)
-@example([Stretch(1, waiting=1, mb_s=9)], None, True, Spent(5, 5e-324, 0), 1)
+@example([Stretch(1, waiting=1, mb_s=9)], None, True, ThreadTimes(5e-324, 5, 5), 9)
+@example([Stretch(1, waiting=1, mb_s=9)], None, True, ThreadTimes(5, 5e-324, 0), 1)
 def test_the_parts_are_all_of_the_time(
-    run: list[Stretch], cap_mb_s: float | None, is_on: bool, sampled: Spent, ran_s: float
+    run: list[Stretch], cap_mb_s: float | None, is_on: bool, sampled: ThreadTimes, ran_s: float
 ) -> None:
     found = moments(run) if is_on else _sampled(*run)
     found[-1] = replace(found[-1], times=Times(sampled, sampled.with_run(ran_s)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from elastio.strategy.account import Totals
-from elastio.strategy.waits import NO_TIMES, DiskCount, Instant, Spent, Times, sample_of
+from elastio.strategy.waits import NO_TIMES, DiskCount, Instant, ThreadTimes, Times, sample_of
 from elastio.units import KIB, MB
 
 STEP_S = 0.02
@@ -63,7 +63,7 @@ def alternating(
 
     `waits` is the share of a period in which it waits while the disk moves `rate` of its limit, and else `background`.
     """
-    spent, told = Spent(), NO_TIMES
+    spent, told = ThreadTimes(), NO_TIMES
     chance = random.Random(seed)
     seconds = max(12.0, 4 * period_s)
     seconds = period_s * round(seconds / period_s)
@@ -82,7 +82,7 @@ def alternating(
         step_s = STEP_S * (0.5 + chance.random())
         at += step_s
         is_next = at % period_s < waited_s
-        spent = spent.plus(Spent(waited_s=step_s) if is_next else Spent(ran_s=step_s))
+        spent = spent.plus(ThreadTimes(waited_s=step_s) if is_next else ThreadTimes(ran_s=step_s))
     return found
 
 
