@@ -1,8 +1,8 @@
 """Native modification: one volume that the cloud makes fast for the peaks and slow again between them. Pure.
 
 An optimistic bound. Every change is made in time and in force at once, by somebody who knows the future; only the
-cloud's rule limits it: so many changes in any period, and each only after the one before has completed. Where changes
-run out the volume stays fast, so that applications never wait for it.
+cloud's rule limits it: a number of changes in any period, one at a time. Where changes run out the volume stays fast,
+so that applications never wait for it.
 """
 
 from __future__ import annotations

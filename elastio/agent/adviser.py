@@ -117,7 +117,7 @@ class HindsightAdviser:
         self._advice = replace(self._advice, owned=owned)
 
     def _go_on(self) -> None:
-        """Try some more plans; after the last one the advice is the cheapest, or that none is worth it."""
+        """Evaluate the next plans. After the last, the advice is the cheapest plan, or None if no plan pays."""
         if self._search is None:
             return
         for _ in range(max(1, REPLAYS_PER_SAMPLE // len(self._past))):

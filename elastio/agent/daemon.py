@@ -1,6 +1,6 @@
 """`elastiod`: wires the real adapters to the loop and runs it.
 
-Lets applications go first, which a killed predecessor may have held back: whatever fails later leaves nobody held back.
+First lifts I/O limits that a killed agent may have left, so that a later failure cannot leave applications throttled.
 Starts in this order then, because each step needs the one before: configuration, lock, journal and ledger, workers
 (forked before there is a socket that a child should not have), control socket, udev, READY.
 """
@@ -131,7 +131,7 @@ HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach, LimitWrites
 
 
 def lost_on(sysfs: Sysfs, removers: LimitRemovers) -> Callable[[Action, float], Outcome]:
-    """`executor.lost` of the host worker: what was lost leaves nobody held back. Beside the loop, which never waits."""
+    """Like `executor.lost`, and lifts I/O limits, in a child process: the loop must not block."""
 
     def free() -> None:
         die_with_parent()

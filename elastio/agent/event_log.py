@@ -28,7 +28,7 @@ class EventLog:
         self._device = device
 
     def decided(self, before: AgentState, decision: Decision, *, now: float, wall: float) -> None:
-        """See `Reporter`. Most decisions change nothing that is told."""
+        """See `Reporter`. Most decisions produce no log event."""
         state = decision.state
         if before.cycle is state.cycle and not decision.reason:
             return

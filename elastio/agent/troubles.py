@@ -62,7 +62,7 @@ class Trouble:
 
 @dataclass(slots=True)
 class Troubles:
-    """The troubles of now, the one that failed last at the end; `reporter` hears of each once.
+    """Current errors, the most recent last. Each is reported once.
 
     `wall` returns seconds since the epoch.
     """

@@ -83,7 +83,7 @@ def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Ob
 def with_next_poll(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:
     """The cycle with the time of the next poll, if its volume is being created.
 
-    `least_s` is the shortest creation time of late, when the first poll is due. Each later wait is a share of how late
+    The first poll is due after `least_s`, the shortest recent creation time. Each later wait is a share of how late
     the volume is, so that polling adds at most that share.
     """
     created, poll = cycle.times.created, cycle.backoff_of("DescribeVolume")

@@ -66,7 +66,7 @@ def ledger_values(bills: Bills) -> Iterator[Value]:
 
 
 def _counters(boosts: Collection[CycleRow]) -> Iterator[Value]:
-    """Boosts by trigger and kind of failure, 0 for those that never were: an increase from nothing is not seen.
+    """Boosts by trigger and kind of failure, zeros too: Prometheus does not count the first increase of a new series.
 
     Those that lost the race for a shared cap are counted by the agent, with all that a cap forbade.
     """

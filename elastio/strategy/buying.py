@@ -139,7 +139,7 @@ def _described(choice: Choice | None) -> str:
 
 
 def _is_like_useless(trigger: Trigger, state: AgentState, obs: Observation, policy: Policy) -> bool:
-    """Boosts for such loads gained nothing of late. Who announces a burst, or replayed the last ones, knows better."""
+    """Recent boosts for such loads gained nothing. Announced bursts, and those that past ones advise, are exempt."""
     if policy.model is Model.MONEY and obs.advice is not None and obs.advice.pays:
         return False
     if trigger is Trigger.LOAD:

@@ -11,7 +11,7 @@ Where none would have been worth its bill, the boost is declined. One that outla
 another kind: it is judged by what it has written so far, and expected to write as much again. An operator's boost is
 never declined.
 
-Who decides by money must know the prices. Until they are known nothing is bought but what an operator asks for.
+The money model needs known prices. Until they are known nothing is bought but what an operator asks for.
 """
 
 from __future__ import annotations

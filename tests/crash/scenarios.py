@@ -37,7 +37,7 @@ class Scenario:
     """A load, and what an operator does along the way: `(condition, act)` pairs in their order.
 
     A scenario that comes later (a resize, a stripe) is one more entry of SCENARIOS; `volumes` is how many may be there
-    at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
+    at once, `policy` what it is run with. `blocks`: the load cycles over this many.
     `learned_s`: earlier bursts are in the ledger, from which one is expected at this second of the run.
     `moved`: another machine has died dirty, and the cache is taken over. `beside`: the load of another device of the
     machine, whose agent has the same settings and is never disturbed. `adopted`: the volume had its filesystem before.
