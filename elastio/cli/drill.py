@@ -21,8 +21,7 @@ from elastio.cli import drill_file
 from elastio.cli.app import App, describe
 from elastio.cli.dry_run import BoostQuote, ask, config_of
 from elastio.cli.gc import DELETED
-from elastio.cli.quiesce import ended_by_signals
-from elastio.cli.terminal import busy
+from elastio.cli.terminal import busy, ended_by_signals
 from elastio.control.exit_codes import TimedOutError
 from elastio.control.protocol import RefusedByAgentError
 from elastio.control.status import CyclePart, SpendPart, Status, VolumePart

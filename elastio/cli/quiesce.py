@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 import click
 
 from elastio.cli.app import App, describe
 from elastio.cli.flush import dirty_bytes
 from elastio.cli.options import seconds_option
+from elastio.cli.terminal import ended_by_signals
 from elastio.cli.which_device import all_devices
 from elastio.control.exit_codes import TimedOutError
 from elastio.control.protocol import MAX_HOLD_S, RefusedByAgentError
@@ -66,21 +62,6 @@ def _begin(app: App, seconds: int, begun: list[App]) -> None:
     except RefusedByAgentError:
         begun[:] = [device for device in begun if device is not app]
         raise
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit with the exit code that a shell uses for them."""
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_inhibition(app: App) -> None:

@@ -18,7 +18,8 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import TextIO
 
 from elastio.cli.charts import ASCII, BLOCKS, Line, Style, Symbols, clean, clip, width
@@ -28,6 +29,22 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TAKEN = (signal.SIGWINCH, signal.SIGTSTP)
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
 COLOURS = {Style.HEAD: "1", Style.QUIET: "2", Style.ACTIVE: "1;32", Style.WARNING: "33", Style.BAD: "1;31"}
+
+
+@contextmanager
+def handled(numbers: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """These signals have this handler inside, and their own again after it."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, own in before.items():
+            signal.signal(number, own)
+
+
+def ended_by_signals() -> AbstractContextManager[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit with the exit code that a shell uses for them."""
+    return handled((signal.SIGTERM, signal.SIGHUP), lambda number, _: sys.exit(128 + number))
 
 
 def is_live(out: TextIO) -> bool:

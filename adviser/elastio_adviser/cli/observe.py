@@ -17,7 +17,7 @@ import click
 
 from elastio.cli.app import App
 from elastio.cli.options import duration
-from elastio.cli.terminal import busy
+from elastio.cli.terminal import busy, handled
 from elastio.core.model import Sample
 from elastio.errors import ConfigError, ElastioError
 from elastio.units import GIB, format_duration
@@ -29,6 +29,8 @@ from elastio_adviser.observer import BlockDevice, Observer, Progress, find_devic
 MOST_S = 31 * 86400.0
 # Without a terminal, a line of progress each minute.
 LINE_S = 60.0
+# SIGTERM as Ctrl-C, and SIGINT also where a script started this in the background.
+ENDED_BY = (signal.SIGTERM, signal.SIGINT)
 
 
 @click.command(context_settings={"show_default": True})
@@ -111,24 +113,12 @@ def _sample(observer: Observer, path: Path, for_s: float) -> None:
     shown = f"{observer.device.name} for {format_duration(for_s)}"
     click.echo(f"elastio: sampling {shown}; Ctrl-C ends early, with the verdict on what was seen", err=True)
     try:
-        with _ended_by_signals(), path.open("w", encoding="ascii", buffering=1) as file:
+        with handled(ENDED_BY, signal.default_int_handler), path.open("w", encoding="ascii", buffering=1) as file:
             observer.run(file, _progress(for_s))
     except KeyboardInterrupt:
         click.echo("", err=True)
     except OSError as error:
         raise ElastioError(f"{path} cannot be written: {error.strerror or error}", code="out.unwritable") from error
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends the sampling as Ctrl-C does, and so does SIGINT where a script started this in the background."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _progress(for_s: float) -> Progress:

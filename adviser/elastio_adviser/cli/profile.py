@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from elastio.cli.app import App
 from elastio.cli.ledger import Since
 from elastio.cli.options import Finite, duration
+from elastio.cli.terminal import handled
 from elastio.control.exit_codes import Exit
 from elastio.errors import ElastioError
 from elastio.host.commands import Started
@@ -146,7 +147,7 @@ def _of_cgroup(app: App, name: str, disk: DiskActivity, options: dict[str, Any])
     def limits() -> tuple[Limit, ...]:
         return limits_of_cgroup(app.sysfs(), disk.name, members.name)
 
-    with _on_signals(end):
+    with handled((signal.SIGTERM, signal.SIGINT), end):
         tasks = TaskStates(app.sysfs(), members)
         profiler = Profiler(tasks, disk, app.clock, pause, options["cap_mb_s"], limits)
         measured = profiler.run(options["for_s"] or 60.0, with_processes=_wants_processes(options))
@@ -192,19 +193,8 @@ def _passed_on(started: Started) -> Iterator[None]:
         if number == signal.SIGTERM:
             started.end()
 
-    with _on_signals(handle):
+    with handled((signal.SIGTERM, signal.SIGINT), handle):
         yield
-
-
-@contextmanager
-def _on_signals(handle: Any) -> Iterator[None]:
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, handle) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # --- the picture -------------------------------------------------------------------------------------------------
