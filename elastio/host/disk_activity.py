@@ -103,20 +103,6 @@ class DiskActivity:
         return own, others
 
 
-def pressure_s(sysfs: Sysfs, cgroup_folder: str | None) -> float | None:
-    """Seconds in which some task waited for I/O, by the kernel's pressure: of a cgroup, or of the machine.
-
-    None: the kernel does not say. A hint only: it halves the waiting of a task that moves between processors.
-    """
-    name = "proc/pressure/io" if cgroup_folder is None else f"{cgroup_folder}/io.pressure"
-    for line in sysfs.read_or(name, "").splitlines():
-        kind, _, rest = line.partition(" ")
-        total = rest.rpartition("total=")[2]
-        if kind == "some" and total.isdigit():
-            return int(total) / 1e6
-    return None
-
-
 V2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 V1 = "sys/fs/cgroup/blkio"
 THROTTLE = "blkio.throttle"

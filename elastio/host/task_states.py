@@ -77,27 +77,6 @@ class Members(Protocol):
         """The threads of each process. Raises HostError when the group itself is gone."""
 
 
-class Descendants:
-    """A process and all that it starts, also what outlives its parent once it was seen."""
-
-    def __init__(self, sysfs: Sysfs, pid: int) -> None:
-        self._sysfs, self._known = sysfs, {pid: None}
-
-    def tasks(self) -> Mapping[int, tuple[str, ...]]:
-        found: dict[int, tuple[str, ...]] = {}
-        left = list(self._known)
-        while left:
-            pid = left.pop()
-            threads = self._sysfs.names(f"proc/{pid}/task")
-            if pid in found or not threads:
-                continue
-            found[pid] = threads
-            for thread in threads:  # needs CONFIG_PROC_CHILDREN, which distributions set
-                left += map(int, self._sysfs.read_or(f"proc/{pid}/task/{thread}/children", "").split())
-        self._known = dict.fromkeys(found)
-        return found
-
-
 class CgroupMembers:
     """The processes of a cgroup of version 2 and of those below it. `name`: such as `system.slice/cron.service`.
 

@@ -21,12 +21,14 @@ from elastio.cli.terminal import handled
 from elastio.control.exit_codes import Exit
 from elastio.errors import ElastioError
 from elastio.host.commands import Started
-from elastio.host.disk_activity import DiskActivity, disk_below, limits_of_cgroup, limits_of_process, pressure_s
-from elastio.host.task_states import CgroupMembers, Descendants, TaskStates
+from elastio.host.disk_activity import DiskActivity, disk_below, limits_of_cgroup, limits_of_process
+from elastio.host.task_states import CgroupMembers, TaskStates
 from elastio.strategy.account import Limit
-from elastio.strategy.inflection import STOP_GAIN, advise, curves_of, steps_mb_s
+from elastio.strategy.inflection import STOP_GAIN, curves_of
+from elastio_adviser.bandwidth_advice import advise, steps_mb_s
 from elastio_adviser.cli.profile_since import show
 from elastio_adviser.cli.profile_view import Profile, to_dict, to_text
+from elastio_adviser.command_tasks import Descendants, pressure_s
 from elastio_adviser.observer import find_device
 from elastio_adviser.profiler import Measured, Profiler
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elastio.errors import HostError
-from elastio.host.disk_activity import DiskActivity, disk_below, disk_of, lies_on, pressure_s
+from elastio.host.disk_activity import DiskActivity, disk_below, disk_of, lies_on
 from elastio.host.sysfs import Sysfs
 from elastio.strategy.waits import DiskCount
 
@@ -84,17 +84,3 @@ def test_the_disk_of_a_folder_is_found_by_its_number(sysfs: Sysfs, tmp_path: Pat
     link = tmp_path / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
     link.symlink_to("../../devices/pci0/virtio1/block/vda/vda1")
     assert disk_below(sysfs, tmp_path) == "vda"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 total=1\n", 2.5),
-        ("", None),
-        ("some nonsense", None),
-    ],
-)
-def test_pressure_is_seconds_of_some_or_not_known(text: str, expected: float | None, sysfs: Sysfs) -> None:
-    sysfs.path("proc/pressure/io").write_text(text)
-    assert pressure_s(sysfs, None) == expected
-    assert pressure_s(sysfs, "sys/fs/cgroup/gone.slice") is None

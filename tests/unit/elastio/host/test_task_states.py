@@ -9,8 +9,9 @@ import pytest
 from elastio.errors import HostError
 from elastio.host.async_waits import AsyncWaits
 from elastio.host.sysfs import Sysfs
-from elastio.host.task_states import CgroupMembers, Descendants, ProcessState, TaskStates
+from elastio.host.task_states import CgroupMembers, ProcessState, TaskStates
 from elastio.strategy.waits import NO_TIMES, ThreadTimes, Times
+from elastio_adviser.command_tasks import Descendants
 
 
 class Proc:

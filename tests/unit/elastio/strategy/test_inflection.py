@@ -6,28 +6,18 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.strategy.account import Totals
-from elastio.strategy.inflection import FARTHEST, MOST_STEPS, Curve, Why, advise, curves_of, steps_mb_s
-from tests.unit.elastio.strategy.wait_runs import Stretch, moments, totals
+from elastio.strategy.inflection import Curve, curves_of
+from tests.unit.elastio.strategy.wait_runs import Stretch, job, undelayed
 
 CURVES = st.builds(Curve, st.floats(0.01, 1e5), st.floats(0.01, 1e5), st.floats(0.01, 1e6))
 GAINS = st.floats(0.005, 0.45)
 
 
 def curve_of(*run: Stretch, cap_mb_s: float | None = None, demand_mb_s: float = math.inf) -> Curve:
-    return curves_of(_totals(*run, cap_mb_s=cap_mb_s), demand_mb_s).likely
-
-
-def _totals(*run: Stretch, cap_mb_s: float | None = None) -> Totals:
-    return totals([replace(moment, delayed_s=None) for moment in moments(run)], cap_mb_s)
-
-
-def job(mb_s: float, computing_s: float = 2.0, mb: float = 30.0, times: int = 6) -> list[Stretch]:
-    """A staged job: it computes, then waits until so much is written."""
-    return [Stretch(computing_s, running=1), Stretch(mb / mb_s, waiting=1, mb_s=mb_s)] * times
+    return curves_of(undelayed(*run, cap_mb_s=cap_mb_s), demand_mb_s).likely
 
 
 @pytest.mark.parametrize("mb_s", [16.0, 32.0, 64.0])
@@ -75,54 +65,3 @@ def test_beyond_the_demand_it_is_flat_and_nothing_is_worth_buying(curve: Curve, 
     limited = replace(curve, demand_mb_s=demand)
     assert limited.time_s(2 * demand) == limited.time_s(demand)
     assert limited.inflection_mb_s(gain) <= demand
-
-
-@given(CURVES, GAINS)
-def test_the_table_begins_at_what_was_measured_and_ends_where_it_is_believed(curve: Curve, gain: float) -> None:
-    measured = curve.measured_mb_s
-    assert measured is not None
-    assume(measured > 1e-3)
-    steps = steps_mb_s(curve, gain)
-    assert steps[0] == measured
-    assert 2 <= len(steps) <= MOST_STEPS
-    assert steps[-1] <= FARTHEST * measured * (1 + 1e-6)
-
-
-# --- advice ------------------------------------------------------------------------------------------------
-
-WRITES = job(8.0)
-
-
-@pytest.mark.parametrize(
-    ("run", "cap_mb_s", "demand_mb_s", "why"),
-    [
-        ([], 8.0, math.inf, Why.NOTHING_SEEN),
-        ([Stretch(10, running=1)], 8.0, math.inf, Why.NOT_BANDWIDTH),
-        ([Stretch(10, waiting=1, mb_s=5)], 8.0, math.inf, Why.NOT_BANDWIDTH),
-        ([Stretch(10, waiting=1, other_mb_s=8)], 8.0, math.inf, Why.NOT_BANDWIDTH),
-        (job(8.0, computing_s=2.0, mb=0.1), 8.0, math.inf, Why.NOT_BANDWIDTH),
-        (job(8.0, computing_s=80.0), 8.0, math.inf, Why.ENOUGH),
-        (job(8.0, computing_s=10.0), 8.0, math.inf, Why.INFLECTION),
-        (job(8.0, computing_s=10.0), 8.0, 12.0, Why.DEMAND),
-        (job(8.0, computing_s=10.0), 8.0, 6.0, Why.ENOUGH),
-        ([Stretch(10, waiting=1, mb_s=8)], 8.0, math.inf, Why.FARTHEST),
-    ],
-)
-def test_what_is_advised_has_one_reason(run: list[Stretch], cap_mb_s: float, demand_mb_s: float, why: Why) -> None:
-    sums = _totals(*run, cap_mb_s=cap_mb_s)
-    found = advise(sums, curves_of(sums, demand_mb_s).likely)
-    assert found.why is why
-    measured = curves_of(sums).likely.measured_mb_s or 0.0
-    assert found.mb_s is None or measured < found.mb_s <= FARTHEST * measured
-    assert (found.mb_s is None) == (why in (Why.NOTHING_SEEN, Why.NOT_BANDWIDTH, Why.ENOUGH))
-
-
-@settings(deadline=None)
-@given(st.floats(0.5, 10), st.floats(4, 80), GAINS)
-def test_nothing_above_the_inflection_is_advised(computing_s: float, mb_s: float, gain: float) -> None:
-    sums = _totals(*job(mb_s, computing_s, times=2), cap_mb_s=mb_s)
-    curve = curves_of(sums).likely
-    found = advise(sums, curve, gain)
-    if found.mb_s is not None:
-        assert found.mb_s <= curve.inflection_mb_s(gain)
-        assert 0 < found.saved < 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastio.strategy.account import Totals
 from elastio.strategy.waits import NO_TIMES, DiskCount, Instant, ThreadTimes, Times, sample_of
@@ -94,3 +94,13 @@ def totals(found: Sequence[Instant], cap_mb_s: float | None = None, per_sample: 
         if sample is not None:
             made = made.added(sample, cap_mb_s)
     return made
+
+
+def undelayed(*run: Stretch, cap_mb_s: float | None = None) -> Totals:
+    """The sums of a run on a kernel without delay accounting."""
+    return totals([replace(moment, delayed_s=None) for moment in moments(run)], cap_mb_s)
+
+
+def job(mb_s: float, computing_s: float = 2.0, mb: float = 30.0, times: int = 6) -> list[Stretch]:
+    """A staged job: it computes, then waits until so much is written."""
+    return [Stretch(computing_s, running=1), Stretch(mb / mb_s, waiting=1, mb_s=mb_s)] * times
