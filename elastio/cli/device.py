@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 
 from elastio.cli.app import App
-from elastio.errors import ConfigError, HostError
+from elastio.cli.state import require_no_cycle
+from elastio.errors import HostError
 from elastio.host import composed
 from elastio.host.usage import mounted_at
 from elastio.setup import adopted_record as records
+from elastio.setup import release_created
 from elastio.setup.adopt import Adopter
 from elastio.setup.adopt_plan import name_of, plan
 from elastio.setup.adopted_record import Record
@@ -46,18 +48,48 @@ def adopt(app: App, target: Path, head: Path | None, dry_run: bool, yes: bool) -
 
 @click.command()
 @click.argument("target", metavar="DEVICE|MOUNTPOINT|UUID")
+@click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Release without confirmation.")
 @click.pass_obj
-def release(app: App, target: str, yes: bool) -> None:
-    """Undo `elastio device adopt`: afterwards the volume is mounted directly, as before."""
+def release(app: App, target: str, dry_run: bool, yes: bool) -> None:
+    """Use a volume without elastio: undo `elastio device adopt`, or leave a device of `elastio device create`.
+
+    Nothing is copied. If anything does not allow it, nothing is changed, and the exit code is 1.
+    """
     _require_root()
-    sysfs = app.sysfs()
-    record, place = _adopted(app, target)
+    adopted = _adopted(app, target)
+    if adopted is None:
+        _release_created(app, target, dry_run, yes)
+        return
+    (record, place), adopter = adopted, Adopter(app.sysfs(), app.run)
+    around = f", unmounting {place} meanwhile" if place else ""
+    require_no_cycle(app, record.head.backing_uuid)
+    if dry_run:
+        adopter.require_releasable(record, place)
+        click.echo(f"would release the adopted volume {record.uuid}{around}")
+        return
     if not yes:
-        around = f", unmounting {place} meanwhile" if place else ""
         click.confirm(f"release the adopted volume {record.uuid}{around}?", abort=True)
-    Adopter(sysfs, app.run).release(record, place)
+        require_no_cycle(app, record.head.backing_uuid)
+    adopter.release(record, place)
     click.echo(f"the filesystem {record.uuid} is on its own volume again")
+
+
+def _release_created(app: App, target: str, dry_run: bool, yes: bool) -> None:
+    sysfs = app.sysfs()
+    if not dry_run:
+        release_created.register(target, sysfs)
+    found = release_created.plan(target, sysfs, app.run)
+    require_no_cycle(app, found.uuid)
+    click.echo(found.shown)
+    if dry_run:
+        return
+    if not yes:
+        click.confirm("release it?", abort=True)
+        found = release_created.plan(target, sysfs, app.run)
+        require_no_cycle(app, found.uuid)
+    partition = release_created.Releaser(sysfs, app.run).release(found)
+    click.echo(f"the data is on /dev/{partition} now, without bcache; its agent has no device: disable or remove it")
 
 
 @click.command(hidden=True)
@@ -69,8 +101,8 @@ def compose(app: App, uuid: str) -> None:
     click.echo(f"/dev/{adaptive} shows the adopted volume" if adaptive else "no adopted volume is composed")
 
 
-def _adopted(app: App, target: str) -> tuple[Record, Path | None]:
-    """The record, and where the filesystem is mounted if that was named. Raises ConfigError."""
+def _adopted(app: App, target: str) -> tuple[Record, Path | None] | None:
+    """The record, and where it is mounted if that was named; None if it is not adopted. Raises ConfigError."""
     sysfs, path = app.sysfs(), Path(target)
     # By its UUID also if another volume's record is damaged.
     if (named := records.load(sysfs, target)) is not None:
@@ -82,7 +114,7 @@ def _adopted(app: App, target: str) -> tuple[Record, Path | None]:
         volume = describe(sysfs, name_of(path, sysfs), app.run) if path.is_block_device() else None
         if volume is not None and volume.uuid == record.uuid:
             return record, None
-    raise ConfigError(f"{target} is not an adopted volume", code="release.none")
+    return None
 
 
 def _require_root() -> None:

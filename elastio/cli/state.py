@@ -22,7 +22,7 @@ from elastio.cli.ledger import state_dir
 from elastio.cli.which_device import all_devices
 from elastio.config.paths import DEVICES, GUARDS, JOURNAL, common_dir
 from elastio.control.exit_codes import Exit, sentence
-from elastio.errors import ConfigError, JournalError
+from elastio.errors import ConfigError, DeviceBusyError, JournalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,21 @@ def _guarded(folder: Path) -> tuple[str, ...]:
         return ()
     except OSError as error:
         raise JournalError(f"cannot read {folder}: {error.strerror}", code="guards.unreadable") from error
+
+
+def require_no_cycle(app: App, uuid: str) -> None:
+    """Raises NotOursError while the cache of this backing device is not released, by what its agent has recorded.
+
+    The kernel may show none: after a power cut a superblock does not have what was written seconds before.
+    """
+    folders, unknown = _folders(app)
+    if unknown:
+        raise unknown[0]
+    for folder in folders:
+        own = (record for record in read(folder / JOURNAL) if (record.get("backing") or uuid) == uuid)
+        if open_cycle(own) is not None or uuid in _guarded(common_dir(folder) / GUARDS):
+            text = f"{Needed(guarded=(uuid,))}: run `elastio pause` and `elastio flush --wait`; nothing was changed"
+            raise DeviceBusyError(text, code="release.cycle")
 
 
 @click.command()

@@ -182,12 +182,13 @@ def _require_same_bytes(sysfs: Sysfs, head: Head, head_device: str, volume: str,
     pieces = [(0, sysfs.path(f"dev/{head_device}"), head.saved_sector * SECTOR, saved)]
     pieces += [(saved, own, saved, length - saved), (size - length, own, size - length, length)]
     for at, node, there, piece in pieces:
-        if _read(composed, front + at, piece) != _read(node, there, piece):
+        if bytes_of(composed, front + at, piece) != bytes_of(node, there, piece):
             text = f"/dev/{find(sysfs, head)} does not show the bytes of /dev/{volume}: it was not registered"
             raise NotOursError(text, code="composed.differs")
 
 
-def _read(node: Path, at: int, length: int) -> bytes:
+def bytes_of(node: Path, at: int, length: int) -> bytes:
+    """What the device has there, past its page cache. Raises HostError."""
     try:
         descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -201,11 +202,17 @@ def _read(node: Path, at: int, length: int) -> bytes:
 
 def require_free(sysfs: Sysfs, head: Head) -> None:
     """Raises DeviceBusyError while the adaptive device is used, NotOursError if it has or had a cache."""
-    composed, adaptive = find(sysfs, head), adaptive_of(sysfs, head)
+    adaptive = adaptive_of(sysfs, head)
     found = in_use(sysfs, adaptive) if adaptive else ()
     if found:
         text = f"/dev/{adaptive} {', '.join(map(str, found))}: nothing was changed"
         raise DeviceBusyError(text, code="composed.busy")
+    require_no_cache(sysfs, head)
+
+
+def require_no_cache(sysfs: Sysfs, head: Head) -> None:
+    """Raises NotOursError if the adaptive device has or had a cache."""
+    composed = find(sysfs, head)
     state = sysfs.read_or(f"sys/block/{composed}/bcache/state", "no cache")
     if state != "no cache":
         text = f"/dev/{composed} has a cache (state {state}): detach it first; nothing was changed"

@@ -71,9 +71,7 @@ def locked(node: Path, wait: Wait) -> Iterator[None]:
         raise HostError(f"cannot open {node}: {error.strerror}") from error
     try:
         if not wait(lambda: try_lock(descriptor), LOCK_S):
-            raise DeviceBusyError(
-                f"another program has {node} locked (flock): no cache was attached", code="node.locked"
-            )
+            raise DeviceBusyError(f"another program has {node} locked (flock): nothing was changed", code="node.locked")
         yield
     finally:
         os.close(descriptor)

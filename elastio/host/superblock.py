@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from elastio.errors import HostError
+from elastio.errors import HostError, NotOursError
 from elastio.units import KIB, SECTOR
 
 OFFSET = 4096
@@ -37,6 +37,7 @@ VERSION = 0  # BCACHE_SB_VERSION_CDEV; the kernel raises it to the newest it kno
 BACKING_VERSION = 4  # BCACHE_SB_VERSION_BDEV_WITH_OFFSET
 BACKING_BUCKET_SECTORS = 1024  # make-bcache's default; a backing device has no buckets
 STATE_SHIFT = 61  # BDEV_STATE in the flags, two bits: none, clean, dirty, stale
+LEAST_DATA_OFFSET = 16  # BDEV_DATA_START_DEFAULT, where the data of a backing device of version 1 begins
 FIRST_DATA_SECTOR = 24  # after the superblock: 8 sectors at sector 8, and what make-bcache leaves free
 
 # bcache sets 1/256 of a cache free at a time, and then writes the state of all buckets, which takes a whole bucket
@@ -142,6 +143,20 @@ def is_without_cache(block: bytes) -> bool:
         return False
     flags: int = LAYOUT.unpack_from(block)[7]
     return flags >> STATE_SHIFT & 3 == 0
+
+
+def data_offset(block: bytes) -> int:
+    """In sectors, where the data of this backing device begins, by its superblock. Raises NotOursError if unknown."""
+    found = parse(block)
+    # That of a backing device has no list after it, to which the checksum would extend.
+    is_whole = found is not None and CHECKSUM.pack(crc64(block[CHECKSUM.size : LAYOUT.size])) == block[: CHECKSUM.size]
+    offset = 0
+    if found is not None and found.role is Role.BACKING and is_whole:
+        _, _, version, *fields = LAYOUT.unpack_from(block)
+        offset = LEAST_DATA_OFFSET if version == 1 else fields[7]
+    if offset < LEAST_DATA_OFFSET:
+        raise NotOursError("there is no sound superblock that says where the data begins", code="superblock.unsound")
+    return offset
 
 
 def buckets_bytes(size_bytes: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,11 +36,11 @@ from elastio.setup import adopted_record as records
 from elastio.setup.adopt_plan import AdoptPlan, require_same_head, require_sound
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import find, find_head, with_uuid
+from elastio.setup.unmounted import unmounted
 
 LOCK_S = 120.0
 APPEAR_S = 180.0
 POLL_S = 2.0
-MOUNT_S = 120.0
 SETTLE_S = 60.0
 
 
@@ -58,9 +58,7 @@ class Adopter:
         with composed.locked(self.sysfs, self.wait, LOCK_S):
             if records.load(self.sysfs, plan.volume.uuid) is not None:
                 raise DeviceBusyError("the volume is being adopted by another command", code="adopt.begun")
-            if plan.place is not None:
-                self.run(["umount", str(plan.place)], timeout_s=MOUNT_S)
-            with self._mounted_after(plan.place):
+            with unmounted(plan.place, self.sysfs, self.run):
                 if plan.place is not None:
                     self._require_unused(plan.device)
                     require_sound(plan.device, plan.volume, self.sysfs, self.run)
@@ -166,19 +164,28 @@ class Adopter:
             current = records.load(self.sysfs, record.uuid)
             if current is None:
                 raise ConfigError(f"no volume {record.uuid} is adopted", code="release.none")
-            if place is not None:
-                self.run(["umount", str(place)], timeout_s=MOUNT_S)
-            with self._mounted_after(place):
+            with unmounted(place, self.sysfs, self.run):
                 self._release(current)
+
+    def require_releasable(self, record: Record, place: Path | None) -> None:
+        """Raises ElastioError for what `release` would refuse; whether it is in use is asked if it has no `place`."""
+        self._releasable(record, is_mounted=place is not None)
+
+    def _releasable(self, record: Record, *, is_mounted: bool = False) -> tuple[str | None, str]:
+        """The device with the head, and the volume if it has its tombstone."""
+        self._require_one(record)
+        head_device = self._head_device(record)
+        if is_mounted:
+            composed.require_no_cache(self.sysfs, record.head)
+        else:
+            composed.require_free(self.sysfs, record.head)
+        if head_device is not None:
+            self._require_no_cache(record, head_device)
+        return head_device, self._covered(record, head_device)
 
     def _release(self, record: Record) -> None:
         recompose.settle(self.sysfs, composed.name_of(record.head))
-        self._require_one(record)
-        head_device = self._head_device(record)
-        composed.require_free(self.sysfs, record.head)
-        if head_device is not None:
-            self._require_no_cache(record, head_device)
-        covered = self._covered(record, head_device)
+        head_device, covered = self._releasable(record)
         records.save(self.sysfs, replace(record, step=Step.RELEASING))
         composed.take_apart(self.sysfs, record.head, self.run, self.wait)
         if head_device is not None:
@@ -240,19 +247,6 @@ class Adopter:
             raise NotOursError(text, code="release.cache")
 
     # --- around --------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _mounted_after(self, place: Path | None) -> Iterator[None]:
-        """Mount it again by fstab, whatever happens inside."""
-        try:
-            yield
-        except BaseException:
-            if place is not None:
-                with contextlib.suppress(ElastioError):  # the first error is the one that matters
-                    self.run(["mount", str(place)], timeout_s=MOUNT_S)
-            raise
-        if place is not None:
-            self.run(["mount", str(place)], timeout_s=MOUNT_S)
 
     def _announce(self, device: str) -> None:
         """Have udev see the volume as the record says, and wait for it."""
