@@ -17,6 +17,8 @@ The kernel limits reads and writes each, and what is divided is their sum. So bo
 times the part that the direction has which moves more: all of the share for one that only reads, half of it for one
 that does as much of both. Where that changes, the limits follow within some turns.
 
+A limit that goes down is written in two steps, in one turn; why: `lowering`.
+
 A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts.
 """
 
@@ -31,7 +33,7 @@ from elastio.core.lending import NO_REQUESTS, Requests, like_its_own
 from elastio.core.moved import Mix, Moved
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
-from elastio.host import cgroups, share_limits
+from elastio.host import cgroups, lowering, share_limits
 from elastio.host.counters import finished
 from elastio.host.guard import Guard
 from elastio.host.io_max import limits_of
@@ -51,11 +53,17 @@ _log = logging.getLogger(__name__)
 class Sharer:
     """The shares of one adaptive device. Without a plan no cgroup is read and nothing is written.
 
-    `seconds` is a monotonic clock.
+    `seconds` is a monotonic clock, `sleep` waits by it.
     """
 
-    def __init__(self, sysfs: Sysfs, guard: Guard, seconds: Callable[[], float] = time.monotonic) -> None:
-        self._sysfs, self._guard, self._seconds = sysfs, guard, seconds
+    def __init__(
+        self,
+        sysfs: Sysfs,
+        guard: Guard,
+        seconds: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._sysfs, self._guard, self._seconds, self._sleep = sysfs, guard, seconds, sleep
         self._plan: SharePlan | None = None
         self._name = self._number = ""
         self._groups: tuple[str, ...] = ()
@@ -162,7 +170,7 @@ class Sharer:
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):
             if share_limits.is_shared_here(self._sysfs):
-                self._write(plan, {group: mb_s for group, mb_s in wanted.items() if mb_s != in_force.get(group)})
+                self._write(plan, wanted, in_force)
                 self._lift(self._limited - wanted.keys())
             else:
                 self._lift(self._limited)
@@ -181,10 +189,19 @@ class Sharer:
         known = [group for group in self._groups if group in before and group in self._moved] if seconds > 0 else []
         return {group: self._moved[group].since(before[group]) for group in known}, seconds
 
-    def _write(self, plan: SharePlan, limit_mb_s: dict[str, float]) -> None:
-        if not limit_mb_s.keys() <= self._limited:
-            self._limited |= limit_mb_s.keys()
+    def _write(self, plan: SharePlan, wanted: Mapping[str, float], in_force: Mapping[str, float]) -> None:
+        """Write those that are new; see `lowering`."""
+        new = {group: mb_s for group, mb_s in wanted.items() if mb_s != in_force.get(group)}
+        if not new.keys() <= self._limited:
+            self._limited |= new.keys()
             share_limits.record(self._sysfs, plan, self._number, self._limited)
+        first, begun = lowering.lowered(new, in_force), self._seconds()
+        if first:
+            self._put(first)
+            self._sleep(lowering.SETTLES_S)
+        self._put(lowering.allowed(new, first, self._seconds() - begun))
+
+    def _put(self, limit_mb_s: Mapping[str, float]) -> None:
         for group, mb_s in limit_mb_s.items():
             share_limits.put(self._sysfs, group, self._number, mb_s * self._mixes[group].larger)
 

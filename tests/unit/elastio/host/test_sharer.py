@@ -12,7 +12,7 @@ import pytest
 from elastio.core.lending import LatencyTarget
 from elastio.core.shares import Reserved, SharePlan
 from elastio.errors import HostError
-from elastio.host import share_limits, throttle
+from elastio.host import lowering, share_limits, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.guard import Guard
 from elastio.host.io_max import CGROUPS, FREE, limits_of
@@ -36,7 +36,7 @@ def device(tree: Tree) -> SharedDevice:
 
 @pytest.fixture
 def sharer(tree: Tree, device: SharedDevice, watch: Guard) -> Sharer:
-    return Sharer(tree.kernel, watch, device.now)
+    return Sharer(tree.kernel, watch, device.now, device.sleep)
 
 
 def turns(device: SharedDevice, sharer: Sharer, count: int = 12) -> None:
@@ -162,6 +162,20 @@ def test_a_steady_load_has_no_limit_rewritten(tree: Tree, device: SharedDevice, 
     assert len(tree.kernel.writes) == before
 
 
+def test_a_limit_that_goes_down_is_written_as_it_is_and_then_by_half_at_most(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    share(device, sharer)
+    sharer.begin(SharePlan(12.0), "bcache0")
+    before, written = limits(tree), list[int]()
+    device.on_sleep = lambda: written.append(len(tree.kernel.writes))
+    turns(device, sharer, 1)  # the last sleep is between both
+    assert written[-1] - written[-2] == len(tree.kernel.writes) - written[-1] == len(before)
+    assert limits(tree) == {group: pytest.approx(lowering.LEAST * mb_s, abs=0.6) for group, mb_s in before.items()}
+    turns(device, sharer)
+    assert limits(tree) == {DB: 8, ETL: 4}
+
+
 def test_a_limit_of_an_administrator_stays_and_its_cgroup_counts(
     tree: Tree, device: SharedDevice, sharer: Sharer
 ) -> None:
@@ -256,7 +270,7 @@ def test_what_a_process_left_that_died_with_its_guard_shows_and_is_lifted(
 ) -> None:
     share(device, sharer)
     assert shared_mb_s(tree) == 0.0  # the tree has no process of this ID
-    later = Sharer(tree.kernel, watch, device.now)
+    later = Sharer(tree.kernel, watch, device.now, device.sleep)
     later.begin(PLAN, "bcache0")
     assert limits(tree) == {}
 
