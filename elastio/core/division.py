@@ -9,18 +9,21 @@ queues, and the rule is right. Four things can be wrong with it, and each is set
 
 - *Crowded*: more is used than there is to share. Then somebody is slowed down by the others, and what it uses is not
   what it wants. A satisfied cgroup gets room for twice of what it uses, up to its share, until that is no more than it
-  takes. Who uses as much of its limit as anybody does is hungry.
+  takes. Who uses as much of its limit as anybody does is hungry, and who was hungry remains so: a queue serves one
+  after the other, and limits that followed that would never let it drain.
 - *Short*: less is used than there is, and somebody is hungry. One of the hungry wants just a little less than its
   limit. All of their limits go up by a step (STEP), below which who wants no more cannot hide.
 - *Odd*: a limit differs from what it should be, but by too little to rewrite it. All such go down by a step for one
   turn, from where the next turn writes the right ones.
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
-  after PATIENCE turns in a row. So does that nobody is hungry and the device far from full, where limits end.
+  after PATIENCE turns in a row, of too much or of too little. So does that nobody is hungry and the device far from
+  full, where limits end.
 
 What was in flight before there were limits stands at the volume, and for long: limits leave only 3 % to drain it. Until
 then whoever has most of it gets most, and all wait. So limits that are new are lower (DRAIN) while requests take longer
-than QUEUED_S, for DRAIN_TURNS at most, as large requests take that long by themselves; and for REFILL of the turns
-without limits, as a load that pauses now and then would pay for each pause.
+than QUEUED_S, and then until the device is not full any more: what limits hold back waits for the disk in one thread
+(block/blk-throttle.c), outside of the device. For DRAIN_TURNS at most, as large requests take that long by themselves;
+and for REFILL of the turns without limits, as a load that pauses now and then would pay for each pause.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -61,8 +64,9 @@ class Division:
     """What one turn has to know of those before it.
 
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
-    turns in a row something has been wrong that is not yet set right. `lending`: how much of what others leave is lent.
-    `spare`: for how many turns in a row limits have had no use. `drains`: for how many turns limits may still be lower.
+    turns in a row too much has been used, or (negative) too little, that is not yet set right. `lending`: how much of
+    what others leave is lent. `spare`: for how many turns in a row limits have had no use. `drains`: for how many turns
+    limits may still be lower; `is_draining`: they are. `hungry`: who was so in the last turn.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
@@ -71,6 +75,8 @@ class Division:
     lending: Lending = ALL_LENT
     spare: int = 0
     drains: float = DRAIN_TURNS
+    is_draining: bool = False
+    hungry: frozenset[str] = frozenset()
 
     def turn(
         self,
@@ -88,13 +94,16 @@ class Division:
         they use counts. `waited`: the requests of the device of the kind that cgroups with a latency target had.
         `request_s`: what a request of the device took in this turn, a mean.
         """
-        drains = max(0.0, self.drains - 1) if request_s > QUEUED_S else 0.0
+        is_full = sum(moved_mb_s.values()) >= FULL * plan.capacity_mb_s
+        is_queued = request_s > QUEUED_S or (self.is_draining and is_full)
+        drains = max(0.0, self.drains - 1) if is_queued else 0.0
         if not in_force_mb_s:
             drains = min(DRAIN_TURNS, self.drains + REFILL)
-        elif drains >= 1:
-            plan = replace(plan, capacity_mb_s=(1 - DRAIN) * plan.capacity_mb_s)
+        is_draining = bool(in_force_mb_s) and drains >= 1
+        if is_draining:
+            plan = plan.part(1 - DRAIN)
         division, limits = self._divided(moved_mb_s, weights, plan, in_force_mb_s, untouched, waited or {})
-        return replace(division, drains=drains), limits
+        return replace(division, drains=drains, is_draining=is_draining), limits
 
     def _divided(
         self,
@@ -109,7 +118,7 @@ class Division:
         used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in moved_mb_s.items()}
         there = self.lending.absent.keys() | waits.keys()
         seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there)
-        hungry = seen.hungry()
+        hungry = seen.hungry(self.hungry)
         lending = self._lending(waits, hungry, plan)
         hungry |= seen.borrowers(lending.level, plan)
         if not hungry:
@@ -119,16 +128,18 @@ class Division:
         withheld = sum(allotted.values()) - sum(right.values())
         limits = {**seen.loose(), **{group: _kept(seen.limit.get(group), mb_s) for group, mb_s in right.items()}}
         odd = {group for group, mb_s in right.items() if abs(limits[group] / mb_s - 1) > ODD}
-        is_amiss = bool(odd) or seen.is_crowded() or seen.is_short(withheld)
-        amiss = self.amiss + 1 if is_amiss and not seen.has_changed(limits, right) else 0
-        if amiss >= PATIENCE:
+        is_high, is_low = bool(odd) or seen.is_crowded(), seen.is_short(withheld)
+        amiss = max(self.amiss, 0) + 1 if is_high else min(self.amiss, 0) - 1 if is_low else 0
+        amiss = 0 if seen.has_changed(limits, right) else amiss
+        if abs(amiss) >= PATIENCE:
             too_many = right if seen.is_crowded() else odd
             down = {group: (1 - STEP) * min(limits[group], right[group]) for group in too_many}
             up = {group: (1 + STEP) * limits[group] for group in right}
             limits, amiss = {**limits, **(down or up)}, 0
-        if not seen.has_changed(limits, right):
-            return Division(seen.used, self.turns + 1, amiss, lending), limits
-        return Division({group: limits[group] for group in right}, 0, amiss, lending), limits
+        now = Division(seen.used, self.turns + 1, amiss, lending, hungry=frozenset(hungry))
+        if seen.has_changed(limits, right):
+            now = replace(now, used_mb_s={group: limits[group] for group in right}, turns=0)
+        return now, limits
 
     def _without_need(self, seen: _Seen, lending: Lending) -> tuple[Division, dict[str, float]]:
         """Limits stay for a while, and as long as not all is lent: more was used without them."""
@@ -188,11 +199,13 @@ class _Seen:
     def is_crowded(self) -> bool:
         return self._uses(CROWDED, for_sure=True)
 
-    def hungry(self) -> set[str]:
-        """Who wants more. On a crowded device nobody may reach its limit: then who comes nearest."""
+    def hungry(self, before: Collection[str]) -> set[str]:
+        """Who wants more. On a full device nobody may reach its limit: then those `before`, and who comes nearest."""
         nearest = max((self.used[group] / mb_s for group, mb_s in self.limit.items()), default=1.0)
         near = NEAR_LIMIT * (min(1.0, nearest) if self.is_crowded() else 1.0)
         found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * mb_s}
+        if self._uses(1.0):
+            found |= self.limit.keys() & before
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
 
     def borrowers(self, level: float, plan: SharePlan) -> set[str]:

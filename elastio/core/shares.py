@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from elastio.core.lending import LatencyTarget
@@ -60,6 +60,11 @@ class SharePlan:
     capacity_mb_s: float
     reserve: tuple[Reserved, ...] = ()
     latency: tuple[LatencyTarget, ...] = ()
+
+    def part(self, part: float) -> SharePlan:
+        """This part (0 to 1) of it, in which reservations are the same part as in the whole."""
+        reserve = tuple(replace(each, mb_s=part * each.mb_s) for each in self.reserve)
+        return replace(self, capacity_mb_s=part * self.capacity_mb_s, reserve=reserve)
 
     @property
     def least_target_s(self) -> float | None:

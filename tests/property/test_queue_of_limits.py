@@ -25,10 +25,12 @@ from elastio.units import KIB, MB
 
 SIZE, IN_FLIGHT = 256 * KIB, 8
 VOLUME_MB_S, CAPACITY_MB_S = 16.5, 16.0
-LATE_S = 0.03
-# The first application has two thirds reserved.
+LATE_S, WINDOW_S = 0.03, 4.0
+# The first application is two cgroups, so that it has two thirds of three equal shares; or it has them reserved.
 FIRST, SECOND = ("a.slice/one", "a.slice/two"), "a.slice/three"
+EQUAL = {**dict.fromkeys(FIRST, 16), SECOND: 32}
 RESERVED, IN_ALL = (Reserved(FIRST[0], CAPACITY_MB_S * 2 / 3),), {FIRST[0]: 16, SECOND: 16}
+UNDERLOADED = dict(zip(EQUAL, (0.1, 0.1, 0.65), strict=True))
 
 
 @dataclass
@@ -228,3 +230,30 @@ def test_shares_of_cgroups_that_want_all_are_kept(seed: int, hz: int) -> None:
     print(f"{first:.1f} + {second:.1f} MB/s, {machine.writes} writes")
     assert 1.9 <= first / second <= 2.1
     assert first + second >= 0.95 * VOLUME_MB_S
+
+
+@pytest.mark.parametrize("hz", [100, 250])
+def test_limits_are_seldom_written_while_wishes_do_not_change(hz: int) -> None:
+    writes = 0
+    for seed in range(8):
+        machine = Machine.of(seed, hz, IN_ALL, RESERVED)
+        machine.run(5)
+        before = machine.writes
+        machine.run(20)
+        writes += machine.writes - before
+    print(f"{writes / 8 / 20:.2f} writes a second")
+    assert writes < 8 * 20 * 0.6
+
+
+@pytest.mark.parametrize("hz", [100, 250])
+@pytest.mark.parametrize("seed", range(8))
+def test_they_are_kept_soon_after_each_change_of_wishes(seed: int, hz: int) -> None:
+    machine = Machine.of(seed, hz, EQUAL)
+    for _ in range(4):
+        machine.run(WINDOW_S)
+        first, second = machine.run(2 * WINDOW_S)
+        print(f"{first:.1f} + {second:.1f} MB/s, {machine.writes} writes")
+        assert 1.9 <= first / second <= 2.1
+        assert first + second >= 0.95 * VOLUME_MB_S
+        machine.run(WINDOW_S, UNDERLOADED)
+        assert sum(machine.run(WINDOW_S, UNDERLOADED)) >= 0.97 * sum(UNDERLOADED.values()) * CAPACITY_MB_S

@@ -6,7 +6,7 @@ import pytest
 
 from elastio.core.division import DRAIN, DRAIN_TURNS, PATIENCE, QUEUED_S, REFILL, STEP, Division
 from elastio.core.lending import ABSENT, LatencyTarget, Lending, Requests
-from elastio.core.shares import SharePlan
+from elastio.core.shares import Reserved, SharePlan
 
 DB, ETL = "system.slice/db.service", "system.slice/etl.service"
 WEIGHTS = {"system.slice": 100.0, DB: 200.0, ETL: 100.0}
@@ -83,6 +83,24 @@ def test_new_limits_are_lower_while_a_queue_stands_at_the_volume_for_three_secon
     assert drained(QUEUED_S, 1) == pytest.approx(SHARES)
 
 
+def test_they_are_lower_until_the_device_is_not_full_any_more_though_requests_do_not_take_long() -> None:
+    """What limits hold back waits for the device outside of it."""
+    division, limits = Division().turn({DB: 30.0, ETL: 30.0}, WEIGHTS, SharePlan(60.0), {}, request_s=0.5)
+    sums = []
+    for request_s, moved_mb_s in ((0.5, 62.0), (0.05, 62.0), (0.05, 62.0), (0.05, 42.0), (0.05, 62.0)):
+        moved = {group: mb_s * moved_mb_s / 60 for group, mb_s in SHARES.items()}
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
+        sums.append(sum(limits.values()))
+    assert sums == pytest.approx([42.0, 42.0, 42.0, 60.0, 60.0])
+
+
+def test_a_reservation_is_the_same_part_of_limits_that_are_lower() -> None:
+    plan, division, limits = SharePlan(60.0, (Reserved("db.service", 40.0),)), Division(), dict[str, float]()
+    for moved in ({DB: 30.0, ETL: 30.0}, {DB: 40.0, ETL: 20.0}):
+        division, limits = division.turn(moved, WEIGHTS, plan, limits, request_s=0.5)
+    assert limits == pytest.approx({DB: 28.0, ETL: 14.0})
+
+
 def test_limits_that_begin_again_soon_are_lower_for_a_part_of_the_pause_only() -> None:
     division, limits, free = Division(), dict[str, float](), {DB: 1.0, ETL: 1.0}
     for moved in ({DB: 30.0, ETL: 30.0}, *(SHARES,) * 2 * DRAIN_TURNS, *(free,) * (DRAIN_TURNS + PATIENCE)):
@@ -103,6 +121,21 @@ def test_limits_are_not_lower_again_when_requests_take_long_later() -> None:
     for request_s in (QUEUED_S, 0.5, 0.5):
         division, limits = division.turn(limits, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
     assert limits == SHARES
+
+
+def test_one_that_wanted_more_does_so_while_the_device_is_full_however_little_it_is_served() -> None:
+    division, limits = Division().turn({DB: 40.0, ETL: 20.0}, WEIGHTS, SharePlan(60.0), SHARES)
+    for moved in ({DB: 61.0, ETL: 1.0}, {DB: 1.0, ETL: 61.0}, {DB: 61.0, ETL: 1.0}):
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits)
+        assert limits == SHARES
+
+
+def test_turns_with_too_much_and_with_too_little_are_not_counted_together() -> None:
+    division, limits = Division(), SHARES
+    for turn in range(4 * PATIENCE):
+        moved = {group: mb_s * (1.3 if turn % 2 else 0.7) for group, mb_s in SHARES.items()}
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits)
+        assert limits == SHARES
 
 
 def test_who_is_limited_by_somebody_else_is_left_out_and_counts() -> None:
