@@ -16,6 +16,7 @@ from elastio.setup import adopted_record as records
 from elastio.setup import release_created
 from elastio.setup.adopt import Adopter
 from elastio.setup.adopt_plan import name_of, plan
+from elastio.setup.adopted_again import recorded_again
 from elastio.setup.adopted_record import Record
 from elastio.setup.adopted_volume import describe
 from elastio.setup.format_backing import format_backing, verify
@@ -92,12 +93,21 @@ def _release_created(app: App, target: str, dry_run: bool, yes: bool) -> None:
     click.echo(f"the data is on /dev/{partition} now, without bcache; its agent has no device: disable or remove it")
 
 
-@click.command(hidden=True)
-@click.argument("uuid")
+@click.command()
+@click.argument("uuid", required=False)
+@click.option("--head", "head", metavar="DEVICE", type=click.Path(path_type=Path), help="Write the lost record again.")
 @click.pass_obj
-def compose(app: App, uuid: str) -> None:
-    """For elastio-compose@.service: compose the adopted volume, or end what a crash has left half done."""
-    adaptive = Adopter(app.sysfs(), app.run).assemble(uuid)
+def compose(app: App, uuid: str | None, head: Path | None) -> None:
+    """Compose the adopted volume UUID, or end what a crash has left half done, as elastio-compose@UUID.service does.
+
+    With --head, where /etc/elastio/adopted has no record of it: write the record by what the head says before.
+    """
+    if (uuid is None) == (head is None):
+        raise click.UsageError("give the UUID of the filesystem, or --head DEVICE")
+    adopter = Adopter(app.sysfs(), app.run)
+    if head is not None:
+        _require_root()
+    adaptive = recorded_again(adopter, head) if head is not None else adopter.assemble(uuid or "")
     click.echo(f"/dev/{adaptive} shows the adopted volume" if adaptive else "no adopted volume is composed")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, heads, mapper
 from elastio.host.commands import Run
@@ -29,6 +30,8 @@ UUID_PREFIX = "ELASTIO-"
 LOCK = "run/elastio/adopt.lock"
 DMSETUP_S = 30.0
 STOP_S = 20.0
+# States of a device that has a cache, or waits for it.
+WITH_CACHE = (CacheState.CLEAN, CacheState.DIRTY)
 
 
 def name_of(head: Head) -> str:
@@ -98,16 +101,21 @@ def node_of(sysfs: Sysfs, number: str) -> str:
 
 
 def disk_below(sysfs: Sysfs, device: str) -> str | None:
-    """The one disk of the volume below the composed device `dm-N`; None if there are several, or it is not known.
+    """The one disk of the volume below the composed device `dm-N`; None if there are several, or it is not known."""
+    found = blockdev.disks_below(sysfs, _volume_below(sysfs, device))
+    return found[0] if len(found) == 1 else None
 
-    Only root may ask for a table.
-    """
+
+def _volume_below(sysfs: Sysfs, device: str) -> str:
+    """The volume below `dm-N`. Only root may ask for a table; for others it is the one that is large enough."""
     try:
         rows = mapper.table(sysfs, mapped_name(sysfs, device))
+        return node_of(sysfs, rows[-1].device) if rows else ""
     except HostError:
-        return None
-    found = blockdev.disks_below(sysfs, node_of(sysfs, rows[-1].device)) if rows else ()
-    return found[0] if len(found) == 1 else None
+        least = int(sysfs.read_or(f"sys/block/{device}/size", "0")) - heads.DATA_OFFSET_SECTORS
+        below = sysfs.names(f"sys/block/{device}/slaves")
+        large = [name for name in below if int(sysfs.read_or(f"sys/class/block/{name}/size", "0")) >= least]
+        return large[0] if len(large) == 1 else ""
 
 
 @contextmanager
@@ -138,8 +146,8 @@ def adaptive_of(sysfs: Sysfs, head: Head) -> str | None:
 
 def compose(
     sysfs: Sysfs, head: Head, head_device: str, volume: str, run: Run, wait: Wait, *, has_tombstone: bool
-) -> str:
-    """Make the composed device of two devices of the kernel, and register it. Returns `bcacheN`.
+) -> str | None:
+    """Make the composed device of two devices of the kernel, and register it. Returns `bcacheN`; None if it waits.
 
     What is there already stays. Raises HostError or NotOursError.
     """
@@ -165,12 +173,22 @@ def compose(
     return _registered(sysfs, head, (head_device, volume), wait, has_tombstone=has_tombstone)
 
 
-def _registered(sysfs: Sysfs, head: Head, below: tuple[str, str], wait: Wait, *, has_tombstone: bool) -> str:
-    if adaptive_of(sysfs, head) is None:
+def waits_for_cache(sysfs: Sysfs, head: Head) -> bool:
+    """Whether the composed device is registered, and does not run because its cache is missing."""
+    directory = f"sys/block/{find(sysfs, head)}/bcache"
+    return sysfs.read_or(f"{directory}/state", "") in WITH_CACHE and adaptive_of(sysfs, head) is None
+
+
+def _registered(sysfs: Sysfs, head: Head, below: tuple[str, str], wait: Wait, *, has_tombstone: bool) -> str | None:
+    if adaptive_of(sysfs, head) is None and not waits_for_cache(sysfs, head):
         _require_same_bytes(sysfs, head, *below, has_tombstone=has_tombstone)
         node = sysfs.path(f"dev/{find(sysfs, head)}")
-        blockdev.register(sysfs, node, lambda: adaptive_of(sysfs, head) is not None, wait, blockdev.REGISTER_S)
-    return adaptive_of(sysfs, head) or ""
+        try:
+            blockdev.register(sysfs, node, lambda: adaptive_of(sysfs, head) is not None, wait, blockdev.REGISTER_S)
+        except HostError:
+            if not waits_for_cache(sysfs, head):
+                raise
+    return adaptive_of(sysfs, head)
 
 
 def _require_same_bytes(sysfs: Sysfs, head: Head, head_device: str, volume: str, *, has_tombstone: bool) -> None:

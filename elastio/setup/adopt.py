@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from elastio.config.paths import DEFAULT_STATE_DIR, GUARDS
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import composed, heads, recompose, superblock, tombstone
 from elastio.host.commands import Run
@@ -65,12 +66,12 @@ class Adopter:
                 return self._adopt(plan)
 
     def _adopt(self, plan: AdoptPlan) -> str:
-        record = Record(plan.head, Step.ADOPTING, plan.head_device)
+        record = Record(plan.head, Step.ADOPTING, plan.head_device, plan.head_serials)
         records.save(self.sysfs, record)
         try:
             self._write_head(record, plan)
-            self._announce(plan.device)
-            adaptive = self._compose(record)
+            self.announce(plan.device)
+            adaptive = self.compose(record)
             records.save(self.sysfs, replace(record, step=Step.COMPOSED))
         except ElastioError:
             with contextlib.suppress(ElastioError):  # the first error is the one that matters; `release` does it again
@@ -92,27 +93,42 @@ class Adopter:
             text = f"/dev/{device} {', '.join(map(str, found))} after it was unmounted: nothing was changed"
             raise DeviceBusyError(text, code="adopt.used")
 
-    def _compose(self, record: Record) -> str:
-        device, head_device = self._both(record)
-        if device is None or head_device is None:
-            missing = "head" if device else "volume"
-            text = f"the {missing} of the adopted volume {record.uuid} is not there: attach it"
-            raise HostError(text, code=f"{missing}.missing")
+    def compose(self, record: Record) -> str:
+        """By whoever has the lock. Returns `bcacheN`. Raises HostError that says what is missing, or NotOursError."""
+        device, head_device = self.both_there(record)
         recompose.settle(self.sysfs, composed.name_of(record.head))
-        with self._pair(record, device, head_device) as pair:
+        with self.pair(record, device, head_device) as pair:
             has_tombstone, head = pair.completed(), pair.head
         devices = (head_device, device, self.run, self.wait)
         adaptive = composed.compose(self.sysfs, head, *devices, has_tombstone=has_tombstone)
         self._settle()
+        if adaptive is None:
+            raise HostError(self._waiting(record, head_device), code="cache.missing")
         return adaptive
 
-    def _pair(
+    def both_there(self, record: Record) -> tuple[str, str]:
+        """The volume and the device with the head. Raises HostError for one that is not there."""
+        device, head_device = self.both(record)
+        if device is None or head_device is None:
+            missing, serials = ("head", record.head_serials) if device else ("volume", (record.head.volume.serial,))
+            shown = f" (serial {', '.join(serials)})" if any(serials) else ""
+            text = f"the {missing} of the adopted volume {record.uuid} is not there: attach its disk{shown}"
+            raise HostError(text, code=f"{missing}.missing")
+        return device, head_device
+
+    def _waiting(self, record: Record, head_device: str) -> str:
+        found = superblock.parse(heads.superblock_of(self.sysfs.path(f"dev/{head_device}"), record.head))
+        noted = self.sysfs.read_or(f"{DEFAULT_STATE_DIR}/{GUARDS}/{record.head.backing_uuid}".lstrip("/"), "")
+        needed = f"cache set {found.set_uuid if found else 'unknown'}{f', {noted}' if noted else ''}"
+        return f"the adopted volume {record.uuid} is composed and waits for its cache ({needed}): attach that"
+
+    def pair(
         self, record: Record, device: str, head_device: str, flags: int = os.O_RDWR
     ) -> AbstractContextManager[tombstone.Pair]:
         label = heads.read(self.sysfs.path(f"dev/{head_device}"))
         return tombstone.Pair.opened(self.sysfs, label or record.head, device, head_device, flags)
 
-    def _both(self, record: Record) -> tuple[str | None, str | None]:
+    def both(self, record: Record) -> tuple[str | None, str | None]:
         return find(self.sysfs, record.head.volume, self.run), find_head(self.sysfs, record.head)
 
     # --- at boot -------------------------------------------------------------------------------------------
@@ -134,7 +150,7 @@ class Adopter:
             if record.step is not Step.COMPOSED:
                 self._release(record)
                 return ""
-            return self._compose(record)
+            return self.compose(record)
 
     def _running(self, uuid: str) -> str | None:
         """The adaptive device of a volume that is composed, and not suspended."""
@@ -149,7 +165,7 @@ class Adopter:
         if record is None or record.step is not Step.COMPOSED:
             return True
         try:
-            is_there = None not in self._both(record)
+            is_there = None not in self.both(record)
         except NotOursError:  # the serial may not show yet
             is_there = False
         if not is_there:
@@ -190,7 +206,7 @@ class Adopter:
         composed.take_apart(self.sysfs, record.head, self.run, self.wait)
         if head_device is not None:
             if covered:
-                with self._pair(record, covered, head_device) as pair:
+                with self.pair(record, covered, head_device) as pair:
                     pair.remove()
             node = self.sysfs.path(f"dev/{head_device}")
             heads.erase(node, partial(tombstone.require_node, self.sysfs, head_device))
@@ -198,7 +214,7 @@ class Adopter:
         for device in with_uuid(self.sysfs, record.uuid, self.run):
             # What was read of the volume while it was composed may be older than what was written since.
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
-            self._announce(device)
+            self.announce(device)
 
     def _covered(self, record: Record, head_device: str | None) -> str:
         """The volume, if it has its tombstone; else empty. Raises NotOursError for a copy, HostError without the head.
@@ -207,18 +223,16 @@ class Adopter:
         """
         found = with_uuid(self.sysfs, record.uuid, self.run)
         label = heads.read(self.sysfs.path(f"dev/{head_device}")) if head_device else None
-        if not found and label is not None and label.sequence > 1:
-            text = (
-                f"the head may have the first block of the adopted volume {record.uuid}, which is not there: attach it"
-            )
-            raise HostError(text, code="volume.missing")
+        if label is not None and label.sequence > 1 and find(self.sysfs, record.head.volume, self.run) is None:
+            text = f"the head may have the first block of the adopted volume {record.uuid}, which is not there"
+            raise HostError(f"{text}: attach it", code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
             return ""
         device = find(self.sysfs, record.head.volume, self.run) or ""
         if head_device is None:
             text = f"the first block of /dev/{device} is on the head of the adopted volume {record.uuid}: attach it"
             raise HostError(text, code="head.missing")
-        with self._pair(record, device, head_device, os.O_RDONLY) as pair:
+        with self.pair(record, device, head_device, os.O_RDONLY) as pair:
             return device if pair.has_tombstone() else ""
 
     def _require_one(self, record: Record) -> None:
@@ -248,7 +262,7 @@ class Adopter:
 
     # --- around --------------------------------------------------------------------------------------------
 
-    def _announce(self, device: str) -> None:
+    def announce(self, device: str) -> None:
         """Have udev see the volume as the record says, and wait for it."""
         node = str(self.sysfs.path(f"dev/{device}"))
         self.run(["udevadm", "trigger", "--action=change", f"--name-match={node}"], timeout_s=SETTLE_S)

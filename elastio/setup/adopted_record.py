@@ -28,11 +28,15 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`head_device`: the kernel's name, valid until the next boot. Afterwards the head is found by its label."""
+    """`head_device`: the kernel's name, valid until the next boot. Afterwards the head is found by its label.
+
+    `head_serials`: those of its disks, for whoever has to attach them.
+    """
 
     head: Head
     step: Step
     head_device: str
+    head_serials: tuple[str, ...] = ()
 
     @property
     def uuid(self) -> str:

@@ -92,7 +92,7 @@ def find(sysfs: Sysfs, wanted: Volume, run: Run) -> str | None:
         device, volume = next(iter(found.items()))
         text = (
             f"/dev/{device} has the filesystem of the adopted volume and is not that volume (serial {volume.serial!r}, "
-            f"not {wanted.serial!r}): a restored copy; release the adopted volume to use it as it is"
+            f"not {wanted.serial!r}): a restored copy, see docs/how-to/adopt.md; nothing was changed"
         )
         raise NotOursError(text, code="volume.copy")
     return same[0] if same else None

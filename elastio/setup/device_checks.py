@@ -200,9 +200,12 @@ def _composed(machine: Machine, record: Record) -> CheckResult:
     adaptive = composed.adaptive_of(machine.sysfs, record.head)
     if adaptive is not None and record.step is adopted_record.Step.COMPOSED:
         return ok(ADOPTED, f"{record.uuid} is on /dev/{adaptive}")
+    unit = f"`journalctl -u elastio-compose@{record.uuid}`"
+    if composed.waits_for_cache(machine.sysfs, record.head):
+        return fail(ADOPTED, f"{record.uuid} waits for its cache", f"attach it: {unit} names it", "cache_missing")
     return fail(
         ADOPTED,
         f"{record.uuid} is not composed (recorded step: {record.step})",
-        f"see `journalctl -u elastio-compose@{record.uuid}`, or run `elastio device release {record.uuid}`",
+        f"see {unit}, or run `elastio device release {record.uuid}`",
         "not_composed",
     )

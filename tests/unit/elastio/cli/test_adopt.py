@@ -112,3 +112,20 @@ def test_the_unit_composes_and_without_a_record_it_does_nothing(shell: Shell, ma
     assert "bcache0" in shell("device", "compose", UUID).stdout
     assert shell("device", "compose", UUID[::-1]).exit_code == Exit.OK
     assert isinstance(shell.app.sysfs(), Sysfs)
+
+
+def test_a_lost_record_is_written_again_from_the_head_by_root(
+    shell: Shell, machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert adopt(shell, machine, "--yes") == Exit.OK
+    record = machine.sysfs.path(f"etc/elastio/adopted/{UUID}")
+    before, head = record.read_text(), str(machine.sysfs.path("dev/vdh"))
+    record.unlink()
+    for wrong in ((), (UUID, "--head", head)):
+        assert shell("device", "compose", *wrong).exit_code == 2
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert shell("device", "compose", "--head", head).exit_code == Exit.FAILED
+    assert machine.records == []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "bcache0" in shell("device", "compose", "--head", head).stdout
+    assert record.read_text() == before

@@ -64,6 +64,9 @@ def test_an_idle_agent_makes_the_volume_a_plain_filesystem_again_and_tries_later
     assert decide(before, seen(host(COVERED)), POLICY).actions == (RemoveTombstone(),)
     for view in (BARE, backing(), replace(COVERED, state=CacheState.CLEAN)):
         assert RemoveTombstone() not in decide(before, seen(host(view)), POLICY).actions
+    accepted = replace(before, is_stale_accepted=True)
+    after = decide(accepted, seen(host(replace(COVERED, state=CacheState.INCONSISTENT))), POLICY)
+    assert (after.state.phase, after.actions) == (Phase.IDLE, ()), "the kernel would attach the lost cache by itself"
     stopped = replace(before, phase=Phase.FAULTED, fault=Fault(FaultKind.CACHE_MISSING, "a copy may be there"))
     assert RemoveTombstone() not in decide(stopped, seen(host(COVERED)), POLICY).actions
     assert removed(stopped, seen(host(COVERED))).action is None

@@ -28,7 +28,10 @@ class PowerCutError(BaseException):
 
 @dataclass
 class AdoptMachine:
-    """`found`: what blkid shows of a device. `failing`: programs that fail. `cut_at`: the change that is not made."""
+    """`found`: what blkid shows of a device. `failing`: programs that fail. `cut_at`: the change that is not made.
+
+    `waits`: the cache is missing when the composed device is registered.
+    """
 
     root: Path
     found: dict[str, dict[str, str]] = field(default_factory=lambda: {"vdb": {"TYPE": "ext4", "UUID": UUID}})
@@ -39,6 +42,7 @@ class AdoptMachine:
     changes: int = 0
     slept: list[float] = field(default_factory=list)
     cut_at: int = -1
+    waits: bool = False
 
     def __post_init__(self) -> None:
         self.sysfs = MappedSysfs(self.root)
@@ -142,16 +146,20 @@ class AdoptMachine:
         if self.sysfs.read("sys/fs/bcache/register_quiet") and self.sysfs.exists("sys/block/dm-0"):
             self.change()
             self.lay("sys/fs/bcache/register_quiet", "")
-            self.lay(f"{directory}/state", "no cache")
+            self.lay(f"{directory}/state", "dirty" if self.waits else "no cache")
             self.lay(f"{directory}/stop", "")
-            self.link(f"{directory}/dev", "../../bcache0")
-            self.lay("sys/block/bcache0/dev", "252:0")
+            if not self.waits:
+                self.run_adaptive()
         if self.sysfs.read_or(f"{directory}/stop", ""):
             assert self.sysfs.read("sys/block/dm-0/dm/suspended") == "0", "it would wait"
             self.change()
             shutil.rmtree(self.sysfs.path(directory))
             shutil.rmtree(self.sysfs.path("sys/block/bcache0"))
         return condition()
+
+    def run_adaptive(self) -> None:
+        self.link("sys/block/dm-0/bcache/dev", "../../bcache0")
+        self.lay("sys/block/bcache0/dev", "252:0")
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
         self.ran.append(list(argv))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from elastio.setup.device_checks import device as check
 from elastio.setup.format_backing import verify
 from elastio.setup.plan import Wanted
 from elastio.setup.survey import survey
+from tests.fixtures.device_mapper import STATUS
 from tests.fixtures.errors import refused
 from tests.fixtures.least_configuration import least
 from tests.fixtures.sysfs_tree import (
@@ -101,6 +103,20 @@ def test_the_disk_below_an_adopted_volume_is_the_one_with_the_queue_and_the_seri
     (found,) = find_backings(kernel, BACKING_UUID)
     assert (found.disk, found.device, found.adaptive) == ("vdf", "dm-3", "bcache0")
     assert choose(all_candidates(kernel), "/dev/bcache0").device == "dm-3"
+
+
+def test_whoever_may_not_ask_for_a_table_sees_the_disk_that_is_large_enough(kernel: Kernel) -> None:
+    kernel.block("vdf", BACKING_BYTES, "254:80")
+    kernel.tie("sys/class/block/vdf", "sys/block/vdf")
+    compose(kernel, "vdf")
+    kernel.lay("sys/block/dm-3/size", 2048 + BACKING_BYTES // 512)
+    for name in ("vdf", "vdh"):
+        kernel.tie(f"sys/block/dm-3/slaves/{name}", f"sys/block/{name}")
+    kernel.refused[STATUS] = errno.EACCES
+    (found,) = find_backings(kernel, BACKING_UUID)
+    assert (found.disk, found.why_not) == ("vdf", "")
+    kernel.lay("sys/block/vdh/size", 2048 + BACKING_BYTES // 512)
+    assert find_backings(kernel, BACKING_UUID) == (), "which of the two it is, is not known"
 
 
 def test_an_adopted_volume_on_several_disks_is_not_used(kernel: Kernel) -> None:

@@ -130,11 +130,12 @@ def test_nothing_of_bcache_is_read_while_requests_wait(
     assert bool(of_bcache) == (work == "remove")
 
 
-@pytest.mark.parametrize("file", ["state", "cache"])
-def test_it_stays_while_there_is_a_cache(machine: AdoptMachine, file: str) -> None:
+@pytest.mark.parametrize("shown", ["clean", "dirty", "inconsistent", ""])
+def test_it_stays_while_there_is_a_cache_or_one_may_come_back(machine: AdoptMachine, shown: str) -> None:
+    """After an accepted loss the kernel attaches the lost set by itself, should it appear."""
     write(machine)
-    if file == "state":
-        machine.lay("sys/block/dm-0/bcache/state", "clean")
+    if shown:
+        machine.lay("sys/block/dm-0/bcache/state", shown)
     else:
         machine.link("sys/block/dm-0/bcache/cache", "../../../fs/bcache/set")
     with refused(DeviceBusyError, "tombstone.cache"):
@@ -142,12 +143,13 @@ def test_it_stays_while_there_is_a_cache(machine: AdoptMachine, file: str) -> No
     assert not is_mountable(machine)
 
 
-def test_it_stays_while_the_superblock_names_a_cache(machine: AdoptMachine) -> None:
+@pytest.mark.parametrize("state", [1, 2, 3])
+def test_it_stays_while_the_superblock_names_a_cache(machine: AdoptMachine, state: int) -> None:
     write(machine)
     head = record(machine).head
     with machine.sysfs.path("dev/vdh").open("r+b") as file:
         file.seek(head.content_sector * SECTOR + superblock.OFFSET + superblock.LAYOUT.size - 104)
-        file.write((2 << 61).to_bytes(8, "little"))  # the flags: dirty
+        file.write((state << 61).to_bytes(8, "little"))  # the flags: clean, dirty, stale
     with refused(DeviceBusyError, "tombstone.cache"):
         remove(machine)
     assert (is_mountable(machine), machine.sysfs.is_suspended(name(machine))) == (False, False)

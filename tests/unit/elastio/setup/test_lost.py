@@ -1,0 +1,200 @@
+"""An adopted volume without its cache, head or record, or with a copy in its place: it stays down, and comes up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
+from elastio.host import superblock
+from elastio.host.heads import CONTENT_SECTOR
+from elastio.setup import adopted_record, device_checks
+from elastio.setup.adopted_again import recorded_again
+from elastio.setup.check_result import Machine
+from elastio.units import MIB, SECTOR
+from tests.fixtures.errors import refused
+
+from . import tombstones
+from .adopt_machine import UUID, AdoptMachine
+from .tombstones import record
+
+RECORD = f"etc/elastio/adopted/{UUID}"
+STATE_AT = CONTENT_SECTOR * SECTOR + superblock.OFFSET + superblock.LAYOUT.size - 104
+HEAD_SERIAL, VOLUME_SERIAL = "head0123456789abcdef", "volume0123456789abcd"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> AdoptMachine:
+    return tombstones.adopted(tmp_path)
+
+
+@pytest.fixture
+def boosted(machine: AdoptMachine) -> AdoptMachine:
+    """It has its tombstone, and the head names a dirty cache. The power went."""
+    tombstones.write(machine)
+    put(machine, "vdh", STATE_AT, (2 << superblock.STATE_SHIFT).to_bytes(8, "little"))
+    machine.power_off()
+    return machine
+
+
+def put(machine: AdoptMachine, name: str, at: int, data: bytes) -> None:
+    with machine.sysfs.path(f"dev/{name}").open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def codes(machine: AdoptMachine) -> list[str]:
+    return [result.code for result in device_checks.adopted(Machine(machine.sysfs, machine.run))]
+
+
+# --- at boot -------------------------------------------------------------------------------------------------
+
+
+def test_without_its_cache_it_waits_names_it_and_runs_when_it_is_there(boosted: AdoptMachine) -> None:
+    boosted.waits = True
+    boosted.lay(f"var/lib/elastio/attached/{record(boosted).head.backing_uuid}", "volume vol-1\n")
+    done = []
+    for _ in range(2):  # the unit tries again
+        with refused(HostError, "cache.missing") as caught:
+            boosted.adopter().assemble(UUID)
+        assert "vol-1" in str(caught.value)
+        done.append(boosted.changes)
+    assert done[0] == done[1], "it is made and registered once"
+    assert (codes(boosted), boosted.is_composed) == (["cache_missing"], False)
+    boosted.run_adaptive()
+    assert boosted.adopter().assemble(UUID) == "bcache0"
+    assert codes(boosted) == [""]
+    assert not tombstones.is_mountable(boosted)
+
+
+@pytest.mark.parametrize(("name", "code", "serial"), [("vdh", "head", HEAD_SERIAL), ("vdb", "volume", VOLUME_SERIAL)])
+def test_without_its_head_or_its_volume_it_stays_down_and_names_the_disk(
+    boosted: AdoptMachine, name: str, code: str, serial: str
+) -> None:
+    node = boosted.sysfs.path(f"dev/{name}")
+    content = node.read_bytes()
+    node.write_bytes(bytes(len(content)))
+    boosted.found.clear()
+    with refused(HostError, f"{code}.missing") as caught:
+        boosted.adopter().assemble(UUID)
+    assert serial in str(caught.value)
+    assert (codes(boosted), boosted.is_composed) == (["not_composed"], False)
+    node.write_bytes(content)
+    assert boosted.adopter().assemble(UUID) == "bcache0"
+    assert tombstones.shown(boosted) == boosted.before
+
+
+def _restored(machine: AdoptMachine) -> None:
+    machine.lay("sys/block/vdb/serial", "restored0123456789ab")
+
+
+def _restored_older(machine: AdoptMachine) -> None:
+    """From a snapshot before the boost: a plain filesystem."""
+    _restored(machine)
+    machine.sysfs.path("dev/vdb").write_bytes(machine.before)
+
+
+def _foreign(machine: AdoptMachine) -> None:
+    machine.sysfs.path("dev/vdb").write_bytes(bytes(2 * MIB))
+    machine.found["vdb"] = {"TYPE": "ext4", "UUID": UUID[::-1]}
+
+
+@pytest.mark.parametrize(
+    ("replace", "code"),
+    [(_restored, "volume.copy"), (_restored_older, "volume.copy"), (_foreign, "volume.missing")],
+)
+def test_with_another_volume_in_its_place_it_stays_down_and_nothing_of_it_is_given_up(
+    boosted: AdoptMachine, replace: Callable[[AdoptMachine], None], code: str
+) -> None:
+    volume, head = boosted.volume, boosted.head
+    replace(boosted)
+    for attempt in (
+        lambda: boosted.adopter().assemble(UUID),
+        lambda: boosted.adopter().release(record(boosted), None),
+    ):
+        with pytest.raises(HostError) as caught:
+            attempt()
+        assert caught.value.code in {code, "release.cache"}
+    assert (boosted.head, boosted.records, boosted.is_composed) == (head, ["composed"], False)
+    boosted.lay("sys/block/vdb/serial", VOLUME_SERIAL)
+    boosted.found["vdb"] = {"TYPE": "ext4", "UUID": UUID}
+    boosted.sysfs.path("dev/vdb").write_bytes(volume)
+    assert boosted.adopter().assemble(UUID) == "bcache0"
+
+
+@pytest.mark.parametrize("replace", [_restored, _restored_older, _foreign])
+def test_a_head_that_may_have_the_first_block_of_another_volume_is_not_erased(
+    machine: AdoptMachine, replace: Callable[[AdoptMachine], None]
+) -> None:
+    """The cache has left, and the tombstone is there still: the original has its first block on the head alone."""
+    tombstones.write(machine)
+    machine.power_off()
+    head = machine.head
+    replace(machine)
+    with pytest.raises(HostError) as caught:
+        machine.adopter().release(record(machine), None)
+    assert caught.value.code in {"volume.copy", "volume.missing"}
+    assert (machine.head, machine.records) == (head, ["composed"])
+
+
+# --- the record ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_tombstone", [True, False])
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_lost_record_is_written_again_and_the_volume_composed(
+    machine: AdoptMachine, has_tombstone: bool, is_running: bool
+) -> None:
+    before = record(machine).head
+    if has_tombstone:
+        tombstones.write(machine)
+    if is_running:
+        machine.lay("sys/block/vdb/holders/dm-0", "")
+    else:
+        machine.power_off()
+    machine.sysfs.path(RECORD).unlink()
+    assert recorded_again(machine.adopter(), machine.sysfs.path("dev/vdh")) == "bcache0"
+    found = record(machine)
+    assert (found.head.uuid, found.head.volume, found.head_serials) == (before.uuid, before.volume, (HEAD_SERIAL,))
+    assert found.step is adopted_record.Step.COMPOSED
+    machine.sysfs.path("sys/block/vdb/holders/dm-0").unlink(missing_ok=True)
+    machine.boot()
+    assert tombstones.shown(machine) == machine.before
+    if has_tombstone:
+        tombstones.remove(machine)
+    machine.adopter().release(record(machine), None)
+    assert machine.is_as_before
+
+
+def _erase_head(machine: AdoptMachine) -> None:
+    machine.sysfs.path("dev/vdh").write_bytes(bytes(16 * MIB))
+
+
+REFUSED: dict[str, tuple[Callable[[AdoptMachine], None], type[ElastioError], str]] = {
+    "no head": (_erase_head, NotOursError, "head.none"),
+    "damaged head": (lambda machine: put(machine, "vdh", 60, b"??"), NotOursError, "head.damaged"),
+    "copy": (_restored, NotOursError, "volume.copy"),
+    "no volume": (lambda machine: machine.found.clear(), HostError, "volume.missing"),
+    "mounted": (lambda machine: machine.mount(), DeviceBusyError, "volume.used"),
+    "cache": (lambda machine: put(machine, "vdh", STATE_AT, b"\xff" * 8), NotOursError, "tombstone.missing"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_record_is_not_written_for_what_cannot_be_composed(machine: AdoptMachine, case: str) -> None:
+    machine.power_off()
+    machine.sysfs.path(RECORD).unlink()
+    change, error, code = REFUSED[case]
+    change(machine)
+    with refused(error, code):
+        recorded_again(machine.adopter(), machine.sysfs.path("dev/vdh"))
+    assert (machine.records, machine.is_composed) == ([], False)
+
+
+def test_a_record_that_is_there_is_not_replaced(machine: AdoptMachine) -> None:
+    before = machine.sysfs.read(RECORD)
+    with refused(ConfigError, "record.there"):
+        recorded_again(machine.adopter(), machine.sysfs.path("dev/vdh"))
+    assert machine.sysfs.read(RECORD) == before
