@@ -9,7 +9,7 @@ import pytest
 
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import superblock
-from elastio.host.heads import CONTENT_SECTOR
+from elastio.host.heads import BLOCK_BYTES, CONTENT_SECTOR, SAVED_SECTOR
 from elastio.setup import adopted_record, device_checks
 from elastio.setup.adopted_again import recorded_again
 from elastio.setup.check_result import Machine
@@ -137,6 +137,24 @@ def test_a_head_that_may_have_the_first_block_of_another_volume_is_not_erased(
         machine.adopter().release(record(machine), None)
     assert caught.value.code in {"volume.copy", "volume.missing"}
     assert (machine.head, machine.records) == (head, ["composed"])
+
+
+def test_a_snapshot_of_a_boosting_one_has_no_first_block_and_the_head_of_that_moment_has_it(
+    boosted: AdoptMachine,
+) -> None:
+    """What is dirty in the cache neither of them has. They are restored to disks with other serials."""
+    assert not tombstones.is_mountable(boosted)
+    copy = (boosted.volume, boosted.head)
+    saved = SAVED_SECTOR * SECTOR
+    assert copy[1][saved:][:BLOCK_BYTES] == boosted.before[:BLOCK_BYTES]
+    assert copy[0][BLOCK_BYTES:] == boosted.before[BLOCK_BYTES:]
+    boosted.disk("vdc", 48, "copiedhead0123456789", copy[1])
+    with refused(NotOursError, "head.ambiguous"):
+        boosted.adopter().assemble(UUID)
+    boosted.sysfs.path("dev/vdh").write_bytes(bytes(16 * MIB))
+    _restored(boosted)
+    with refused(NotOursError, "volume.copy"):
+        boosted.adopter().assemble(UUID)
 
 
 # --- the record ----------------------------------------------------------------------------------------------
