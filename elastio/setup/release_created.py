@@ -24,7 +24,8 @@ from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, composed, locks, partition_table, superblock, tombstone
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait, wait_for
-from elastio.host.usage import UseKind, in_use, partitions
+from elastio.host.usage import UseKind, in_use, partitions, unnamed_use
+from elastio.setup import fstab
 from elastio.setup.adopt_plan import name_of
 from elastio.setup.adopted_volume import probe, with_uuid
 from elastio.setup.candidates import Candidate, all_candidates, choose
@@ -77,7 +78,7 @@ def plan(target: str, sysfs: Sysfs, run: Run) -> Created:
     offset, table = _table(found, sysfs)
     content, uuid = _content(found.adaptive, sysfs, run)
     _require_no_copy(found, uuid, sysfs, run)
-    _require_tables(sysfs)
+    _require_tables(place, sysfs)
     size = int(sysfs.read(f"sys/block/{found.device}/size"))
     planned = Created(found.device, found.adaptive, found.uuid, content, offset, size, table, place)
     if place is None:
@@ -182,13 +183,16 @@ def _require_no_copy(found: Candidate, uuid: str, sysfs: Sysfs, run: Run) -> Non
         raise NotOursError(text, code="release.copy")
 
 
-def _require_tables(sysfs: Sysfs) -> None:
-    """Raises ConfigError where a line names an adaptive device by its node, which will not be there."""
+def _require_tables(place: Path | None, sysfs: Sysfs) -> None:
+    """Raises ConfigError where a line names an adaptive device by its node, or none mounts at `place` afterwards."""
     for name in TABLES:
-        text = sysfs.read_or(name, "")
-        if named := BY_NODE.search(text):
+        if named := BY_NODE.search(sysfs.read_or(name, "")):
             text = f"/{name} names {named[1]}: write UUID= and the UUID of what is on it; nothing was changed"
             raise ConfigError(text, code="release.fstab")
+    entries = fstab.entries(fstab.read(sysfs.path(TABLES[0])))
+    if place is not None and all(entry.place != str(place) for entry in entries):
+        text = f"/etc/fstab has no line that mounts at {place}: add it, with the UUID; nothing was changed"
+        raise ConfigError(text, code="release.fstab")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,20 +216,22 @@ class Releaser:
     def _replace(self, found: Created) -> None:
         node = self.sysfs.path(f"dev/{found.device}")
         with locks.locked(node, self.wait):  # udev would register the volume again
-            self._stop(found)
             try:
+                self._stop(found)
                 verify = partial(tombstone.require_node, self.sysfs, found.device)
                 partition_table.replace_superblock(node, found.table, found.uuid, verify)
             except HostError:
-                register(str(node), self.sysfs, self.wait)
+                with suppress(HostError):  # the first error is the one that matters
+                    register(str(node), self.sysfs, self.wait)
                 raise
             with suppress(HostError):  # somebody may have the volume open; udev does it, too
                 self.run(["blockdev", "--rereadpt", str(node)], timeout_s=SETTLE_S)
 
     def _stop(self, found: Created) -> None:
-        directory = f"sys/block/{found.device}/bcache"
+        """bcache shows the volume no more some time before it closes it."""
+        directory, node = f"sys/block/{found.device}/bcache", self.sysfs.path(f"dev/{found.device}")
         self.sysfs.write(f"{directory}/stop", 1)
-        if not self.wait(lambda: not self.sysfs.exists(directory), STOP_S):
+        if not self.wait(lambda: not self.sysfs.exists(directory) and not unnamed_use(node), STOP_S):
             text = f"bcache did not release /dev/{found.device} within {STOP_S:g} s: who uses it?"
             raise DeviceBusyError(text, code="release.stop")
 

@@ -203,6 +203,36 @@ def test_what_cannot_be_proved_is_refused(machine: CreatedMachine, case: str) ->
     assert (machine.volume, machine.changes) == (before, 0)
 
 
+def test_what_no_line_of_fstab_would_mount_again_is_refused(machine: CreatedMachine) -> None:
+    machine.mount("252:0")
+    machine.lay("etc/fstab", "UUID=1 /elsewhere ext4 nofail 0 2\n")
+    with refused(ConfigError, "release.fstab"):
+        machine.released("data")
+    assert (machine.is_as_before, machine.is_mounted) == (True, True)
+
+
+def test_a_volume_that_bcache_still_has_open_is_waited_for(
+    machine: CreatedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel removes bcache's files some time before it closes the device."""
+    answers = ["is in use", ""]
+    monkeypatch.setattr(release_created, "unnamed_use", lambda _: answers.pop(0))
+    wait = machine.wait
+
+    def polled(condition: Callable[[], bool], seconds: float) -> bool:
+        return wait(condition, seconds) or wait(condition, seconds)
+
+    machine.wait = polled  # type: ignore[method-assign]
+    assert (machine.released(), answers) == ("vdb1", [])
+
+
+def test_a_volume_that_stays_in_use_is_started_again(machine: CreatedMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_created, "unnamed_use", lambda _: "is in use")
+    with refused(DeviceBusyError, "release.stop"):
+        machine.released()
+    assert (machine.is_as_before, machine.runs) == (True, True)
+
+
 @pytest.mark.parametrize("kind", [None, "linux_raid_member", "zfs_member", "swap"])
 def test_what_is_not_recognized_by_its_begin_alone_is_refused(machine: CreatedMachine, kind: str | None) -> None:
     machine.found = {"bcache0": {"TYPE": kind, "UUID": BACKING}} if kind else {}
