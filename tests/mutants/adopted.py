@@ -10,6 +10,11 @@ INVARIANTS, HOST = "elastio/core/invariants.py", "elastio/sim/host.py"
 FIRST = "adopted/"
 UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:")
 INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")
+TABLE, ADOPT = "elastio/host/partition_table.py", "elastio/setup/adopt.py"
+AGAIN = "elastio/setup/adopted_again.py"
+SYNCED = "os.pwrite(descriptor, table, 0)\n            os.fsync(descriptor)"
+# Of setup, which the simulator does not have.
+SETUP, WHY = "tests/unit/elastio/setup/", "an operator's command"
 TAKEN = Patch(HOST, "if self._kernel.has_tombstone is False:", "if False:")
 
 ADOPTED = (
@@ -27,5 +32,33 @@ ADOPTED = (
         "without a cache the volume is a plain filesystem",
         (Patch(TOMBSTONE, "if backing is None or not backing.may_lose_tombstone", "if True or backing is None"),),
         first=FIRST,
+    ),
+    by_test(
+        "the superblock goes before the table",
+        "what is released can be used after a power cut",
+        Patch(TABLE, SYNCED, "os.pwrite(descriptor, table, 0)"),
+        f"{SETUP}test_release_created.py::test_the_superblock_goes_only_when_the_table_is_on_the_disk",
+        WHY,
+    ),
+    by_test(
+        "a superblock that names a cache goes",
+        "nothing is released that a cache may be needed for",
+        Patch(TABLE, "if not superblock.is_without_cache(", "if not bool("),
+        f"{SETUP}test_release_created.py::test_a_cache_that_was_attached_just_before_the_stop_is_found_on_the_disk",
+        WHY,
+    ),
+    by_test(
+        "a head is erased beside a copy",
+        "the first block of a volume that is not there is kept",
+        Patch(ADOPT, "find(self.sysfs, record.head.volume, self.run) is None:", "not found:"),
+        f"{SETUP}test_lost.py::test_a_head_that_may_have_the_first_block_of_another_volume_is_not_erased",
+        WHY,
+    ),
+    by_test(
+        "an older copy gets a record",
+        "a volume that may be older than its cache is not composed",
+        Patch(AGAIN, "if not pair.has_tombstone() and not", "if False and not"),
+        f"{SETUP}test_lost.py::test_a_record_is_not_written_for_what_cannot_be_composed",
+        WHY,
     ),
 )
