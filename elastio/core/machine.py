@@ -117,8 +117,8 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     if state.recovered:
         state, inhibited = inhibition.update(state, obs, policy)
     may_buy = state.recovered and boosting.may_begin(state, obs, policy)
-    state, wish = review(state, obs, policy, may_buy=may_buy)
-    state = update.with_writeback_rate(state, obs, wish)
+    memory, wish = review(state, obs, policy, may_buy=may_buy)
+    state = update.with_wish(state, memory, obs, wish)
     if not state.recovered:
         return _waiting_to_recover(state, obs, wish.policy)
     reason = inhibited or reason or _why_failed_clean(before, state) or wish.note

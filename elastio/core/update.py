@@ -50,6 +50,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, next_backoff, shortest_create_s, with_next_poll
 from elastio.core.state import AgentState, Listed, Phase
+from elastio.strategy.memory import Memory
 from elastio.strategy.wish import Wish
 from elastio.units import MB
 
@@ -77,9 +78,13 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     return remember_failed_clean(state, obs.host.backing) if state.recovered else state
 
 
-def with_writeback_rate(state: AgentState, obs: Observation, wish: Wish) -> AgentState:
-    """The state with the writeback rate that the sample asks for, and what was flushed at applications' expense."""
+def with_wish(state: AgentState, memory: Memory, obs: Observation, wish: Wish) -> AgentState:
+    """The state after `review`, with the writeback rate, and with what was flushed at applications' expense."""
     sample, cycle, policy, backing = obs.sample, state.cycle, wish.policy, obs.host.backing if obs.host else None
+    if cycle is not None and wish.choice not in (None, cycle.choice):
+        cycle = replace(cycle, choice=wish.choice)
+    if memory is not state.memory or cycle is not state.cycle:
+        state = replace(state, memory=memory, cycle=cycle)
     if sample is None:
         return state
     if _shows_no_cache_yet(state, sample):

@@ -15,8 +15,8 @@ from elastio.strategy.memory import NO_BOOST, LoadWatch, Memory
 from elastio.strategy.wish import Decline, Release, Reply, Wish
 
 
-def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool) -> tuple[AgentState, Wish]:
-    """The state with what this observation teaches, and what is wanted. Called once in a decision.
+def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool) -> tuple[Memory, Wish]:
+    """The memory with what this observation teaches, and what is wanted. Called once in a decision.
 
     `may_buy` False: no boost can begin now. Before the phase is read from the kernel, only the sample is taken in.
     """
@@ -27,18 +27,20 @@ def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool
     state = backing_credits.update(_with_load(state, obs, policy), obs, policy)
     limit = backing_credits.flush_limit_mb_s(state, obs, policy)
     if not state.recovered:
-        return state, Wish(policy, flush_limit_mb_s=limit, learned=learned)
+        return state.memory, Wish(policy, flush_limit_mb_s=limit, learned=learned)
     state, note = holding.noted(filling.noted(ahead.update(state, obs, policy), obs, policy), obs, policy)
     memory, boost = state.memory, buying.wanted(state, obs, configured) if may_buy else None
     if isinstance(boost, Decline):
         memory = buying.declined(state, is_capped=boost.is_capped)
     if state.cycle is not None and state.phase is Phase.ATTACHING:
         memory = _with_attaching(memory, state.cycle, obs)
-    wish = Wish(policy, release(state, obs, policy), boost, _again(state, obs, policy), limit, note, learned)
+    why, again = release(state, obs, policy), _again(state, obs, policy)
+    choice = None if state.cycle is None else state.cycle.choice
     state = state if memory is state.memory else replace(state, memory=memory)
-    if state.cycle is not None and state.phase is Phase.DETACHING:
-        wish = replace(wish, released=_released(state, state.cycle, obs.wall, policy))
-    return _with_requests(state, obs, settings, wish) if obs.requests else (state, wish)
+    ending = state.cycle if state.phase is Phase.DETACHING else None
+    released = None if ending is None else _released(state, ending, obs.wall, policy)
+    wish = Wish(policy, why, boost, again, limit, note, learned, released=released, choice=choice)
+    return _with_requests(state, obs, settings, wish) if obs.requests else (state.memory, wish)
 
 
 def _with_load(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
@@ -131,16 +133,16 @@ def _with_lesson(memory: Memory, cycle: Cycle, policy: Policy) -> Memory:
 # --- requests --------------------------------------------------------------------------------------------
 
 
-def _with_requests(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> tuple[AgentState, Wish]:
-    """The state after the requests that concern the strategy alone, and the wish with the replies.
+def _with_requests(state: AgentState, obs: Observation, policy: Policy, wish: Wish) -> tuple[Memory, Wish]:
+    """The memory after the requests that concern the strategy alone, and the wish with the replies.
 
     Where the volume of a cycle may be gone now, what is answered follows from the memory after it.
     """
     after, replies = _asked(state, obs, policy)
     if wish.released is None:
-        return after, replace(wish, replies=replies)
+        return after.memory, replace(wish, replies=replies)
     released, replies = _asked(replace(state, memory=wish.released), obs, policy)
-    return after, replace(wish, replies=replies, released=released.memory)
+    return after.memory, replace(wish, replies=replies, released=released.memory)
 
 
 def _asked(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, tuple[Reply, ...]]:

@@ -74,6 +74,7 @@ class Wish:
     to take writes again; empty: it is not. A flush takes no more than `flush_limit_mb_s` (None: no limit). `note` is a
     sentence for people, or empty, and `learned` one for every reason of this decision. `replies` has one for each
     request, in their order. `released` is the memory if the volume of this cycle is gone now; None: it cannot be.
+    `choice` is what was decided by money for the cache that is there, as it is known now; None: as it was.
     """
 
     policy: Policy
@@ -85,3 +86,4 @@ class Wish:
     learned: str = ""
     replies: tuple[Reply, ...] = ()
     released: Memory | None = None
+    choice: Choice | None = None

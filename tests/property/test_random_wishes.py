@@ -15,6 +15,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState
 from elastio.strategy import review
+from elastio.strategy.memory import Memory
 from elastio.strategy.wish import BoostPlan, Release, Wish
 from elastio.units import GIB
 
@@ -35,20 +36,22 @@ class Whim:
     def __init__(self) -> None:
         self.wishes: Counter[str] = Counter()
 
-    def review(self, state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool) -> tuple[AgentState, Wish]:
-        state, wish = review.review(state, obs, policy, may_buy=False)  # its memory goes on
+    def review(self, state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool) -> tuple[Memory, Wish]:
+        memory, wish = review.review(state, obs, policy, may_buy=False)  # its memory goes on
         dice = Random(f"{obs.now} {obs.jitter}")
         if state.cycle is None:
-            return state, replace(wish, boost=self._boost(state, wish.policy, dice) if may_buy else None)
+            return memory, replace(wish, boost=self._boost(memory, wish.policy, dice) if may_buy else None)
         if dice.random() > RELEASES:
-            return state, replace(wish, release=None)
+            return memory, replace(wish, release=None)
         kind = dice.choice(("filled", "unused", "ordered"))
         self.wishes[kind] += 1
-        return state, replace(wish, release=Release("a whim", is_filled=kind == "filled", is_ordered=kind == "ordered"))
+        return memory, replace(
+            wish, release=Release("a whim", is_filled=kind == "filled", is_ordered=kind == "ordered")
+        )
 
-    def _boost(self, state: AgentState, policy: Policy, dice: Random) -> BoostPlan | None:
+    def _boost(self, memory: Memory, policy: Policy, dice: Random) -> BoostPlan | None:
         # What has filled its cache is not bought for again: a promise of the strategy's own.
-        if state.memory.has_filled or state.memory.load.above_since is None or dice.random() > BUYS:
+        if memory.has_filled or memory.load.above_since is None or dice.random() > BUYS:
             return None
         self.wishes["buy"] += 1
         trigger = dice.choice((Trigger.LOAD, Trigger.OPERATOR, Trigger.FORECAST))

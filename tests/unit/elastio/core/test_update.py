@@ -15,7 +15,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
 from elastio.core.state import AgentState, Listed, Phase
-from elastio.core.update import adopt, fold, with_writeback_rate
+from elastio.core.update import adopt, fold, with_wish
 from elastio.strategy.wish import Wish
 from elastio.units import MB
 from tests.values import (
@@ -48,7 +48,7 @@ from tests.values import (
 def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Phase = Phase.BOOSTING) -> Cycle:
     state = AgentState(phase=phase, cycle=before, recovered=True)
     seen = Observation(now=NOW, wall=NOW, host=host(view, disk()), sample=sample)  # type: ignore[arg-type]
-    return present(with_writeback_rate(fold(state, seen, POLICY), seen, Wish(POLICY)).cycle)
+    return present(with_wish(fold(state, seen, POLICY), state.memory, seen, Wish(POLICY)).cycle)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_is_flushed_while_the_cache_is_nearly_full_was_missing(
 
 
 def rated(state: AgentState, seen: Observation, policy: Policy = POLICY) -> AgentState:
-    return with_writeback_rate(state, seen, Wish(policy))
+    return with_wish(state, state.memory, seen, Wish(policy))
 
 
 def test_the_writeback_rate_follows_the_last_sample() -> None:

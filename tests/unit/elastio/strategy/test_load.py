@@ -81,4 +81,4 @@ def test_quiet_is_the_inactivity_delay_without_load() -> None:
 def test_a_device_that_does_not_run_has_no_load(view: BackingView | None, load: LoadWatch) -> None:
     before = AgentState(phase=Phase.FAULTED, memory=Memory(load=HIGH))
     seen = Observation(now=NOW, wall=WALL, host=host(view))
-    assert review(before, seen, POLICY, may_buy=False)[0].memory.load == load
+    assert review(before, seen, POLICY, may_buy=False)[0].load == load
