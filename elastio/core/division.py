@@ -186,7 +186,7 @@ class _Seen:
         return self.part[group] * self.capacity
 
     def _uses(self, share: float, *, for_sure: bool = False) -> bool:
-        """Whether so much of the capacity is used, of late or on the whole; `for_sure`: both."""
+        """Whether this much of the capacity is used, recently or on the whole; `for_sure`: both."""
         both = (self.moved_mb_s, sum(self.used.values()))
         return (min(both) if for_sure else max(both)) >= share * self.capacity
 

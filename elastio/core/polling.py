@@ -118,7 +118,7 @@ def _settling(tries: int, outcome: Outcome, obs: Observation) -> Backoff:
 
 
 def shortest_create_s(state: AgentState, cycle: Cycle) -> float | None:
-    """The shortest time, in seconds, in which the cloud created a volume of late; None: not known yet.
+    """The shortest recent time, in seconds, in which the cloud created a volume; None: not known yet.
 
     A poll shows only that a volume became ready since the last one. One that was ready at the first poll may have been
     so for long, so the next one is polled earlier. The time may also grow, because clouds become slower.

@@ -125,7 +125,7 @@ class AgentState:
     kernel leaves on the backing device.
 
     `machine` identifies this machine without the cloud; empty: not known. `create_s` is the shortest time in which the
-    cloud created a volume of late, and `appear_s` are the last times from a decision until the disk of the cache
+    cloud recently created a volume, and `appear_s` are the last times from a decision until the disk of the cache
     appeared. `others` are volumes that this machine bought for another backing device.
 
     `for_backing` is the last list of volumes that any machine bought for this backing device, see `bought_for`; None:

@@ -4,7 +4,7 @@ A task that waits for such requests is in state S, as if it waited for a network
 sleeps in, the first word of /proc/PID/task/TID/syscall (Documentation/filesystems/proc.rst;
 CONFIG_HAVE_ARCH_TRACEHOOK). The file is for the task's user and root (ptrace(2), PTRACE_MODE_ATTACH), with Yama's scope
 1 for descendants, which a command's tasks are. A task may sleep there without a request: a pool of idle threads, or a
-server on io_uring that waits for its network. So its process must have read or written of late: /proc/PID/io
+server on io_uring that waits for its network. So its process must have read or written recently: /proc/PID/io
 (CONFIG_TASK_IO_ACCOUNTING), to which the kernel adds when a direct request is submitted. In epoll, poll and select a
 task waits for anything; for requests only if its process has such a ring, in /proc/PID/fd or /proc/PID/maps.
 

@@ -5,7 +5,7 @@ late. What counts is the bill at the end of a release that begins now:
 
     spent + bill until (now + release time) > cap
 
-The release takes a flush, and what the detach and the deletion took of late. The flush is predicted at its slowest: as
+The release takes a flush, and what recent detaches and deletions took. The flush is predicted at its slowest: as
 if applications wrote all the time at the rate to which they are limited then, which leaves the rest of the backing
 volume's bandwidth; a volume that has credits moves what they allow. Ending a boost somewhat early costs little; a cap
 is there to be kept.

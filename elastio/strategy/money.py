@@ -76,7 +76,7 @@ def terms_of(market: Market, policy: Policy, late_s: float, met_ahead: float = 0
 
 
 def late_s(attach_s: Sequence[float], policy: Policy) -> float:
-    """Seconds from the beginning of a burst to its cache, as boosts of late took; else the policy's lead."""
+    """Seconds from the beginning of a burst to its cache, as recent boosts took; else the policy's lead."""
     return SEEN_S + median(attach_s) if attach_s else policy.lead_s
 
 
