@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from elastio.core.cycle import FailureKind
-from elastio.core.lending import LatencyTarget
 from elastio.core.policy import Ahead, Model, Policy
+from elastio.core.shares import LatencyTarget
 from elastio.core.state import Phase
 from elastio.ports import Adviser, Forecaster, Reporter
 from elastio.sim.faults import FaultPlan

@@ -12,9 +12,8 @@ from typing import Any
 
 from elastio import codec
 from elastio.core.boost_rights import ALL_MAY
-from elastio.core.lending import LatencyTarget
 from elastio.core.model import Others, Spend, Spent
-from elastio.core.shares import Reserved
+from elastio.core.shares import LatencyTarget, Reserved
 from elastio.errors import ControlError
 
 

@@ -34,14 +34,6 @@ ABSENT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class LatencyTarget:
-    """`group`: the path of a cgroup, or the last part of it, such as `postgresql.service`."""
-
-    group: str
-    ms: float
-
-
-@dataclass(frozen=True, slots=True)
 class Requests:
     """Those that a device has finished, and the seconds that all of them took."""
 

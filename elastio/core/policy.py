@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from elastio.core.boost_rights import ALL_MAY, BoostRights
-from elastio.core.lending import LatencyTarget
-from elastio.core.shares import Reserved
+from elastio.core.shares import LatencyTarget, Reserved
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBucket
 from elastio.strategy.market import Market

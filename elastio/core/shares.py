@@ -22,8 +22,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from elastio.core.lending import LatencyTarget
-
 # From this share of the capacity on, the device counts as full.
 FULL = 0.90
 # A cgroup that uses this share of what it is entitled to wants more.
@@ -51,6 +49,14 @@ class Reserved:
     def is_for(self, group: str) -> bool:
         """Whether this cgroup has the reservation."""
         return is_named(group, self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTarget:
+    """`group`: the path of a cgroup, or the last part of it, such as `postgresql.service`."""
+
+    group: str
+    ms: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,8 @@ from elastio.units import MB, format_duration, format_size
 
 # Bursts that may be announced at the same time.
 MOST_EXPECTED = 64
-# Measured times to attach that are kept, and what is added to the longest: another one may take longer.
+# Measured times to attach that are kept.
 KEPT = 8
-MARGIN, MARGIN_S = 1.1, 1.0
 # Announcements of bursts that begin within this time of each other are one: a timer is announced again and again.
 SAME_S = 2.0
 # An expected burst may begin so much later than was said: an idle cache is paid for, whatever the burst would write.
@@ -148,7 +147,7 @@ def asked(state: AgentState, request: Request, obs: Observation, policy: Policy)
     state = replace(state, memory=expect(memory, burst))
     if memory.missed >= MOST_MISSED:
         return state, Reply(f"the last {memory.missed} announced bursts did not come: this one is only watched")
-    lead = format_duration(min(request.seconds, lead_s(memory, policy)))
+    lead = format_duration(min(request.seconds, memory.lead_s(policy.lead_s)))
     burst_of = f"a burst of {format_size(size)}" if size else "a burst"
     text = f"{burst_of} is expected in {format_duration(request.seconds)}; its cache is bought {lead} before"
     return state, Reply(text)
@@ -167,12 +166,7 @@ def _cancelled(state: AgentState, now: float) -> tuple[AgentState, Reply]:
 
 def lead_of(burst: Forecast, memory: Memory, policy: Policy) -> float:
     """How long before this burst its cache is bought, in seconds."""
-    return lead_s(memory, policy) if burst.lead_s is None else burst.lead_s
-
-
-def lead_s(memory: Memory, policy: Policy) -> float:
-    """How long before a burst its cache is bought, in seconds: from measured boosts, else the policy's."""
-    return MARGIN * max(memory.attach_s) + MARGIN_S if memory.attach_s else policy.lead_s
+    return memory.lead_s(policy.lead_s) if burst.lead_s is None else burst.lead_s
 
 
 def size_for(burst: Forecast, memory: Memory, policy: Policy) -> int:

@@ -39,7 +39,6 @@ from elastio.core.model import Period, Quote, Spend, Spent
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState
-from elastio.strategy import ahead
 from elastio.strategy.memory import Capped, Memory
 from elastio.strategy.spending import Caps, OfPeriod
 from elastio.strategy.statements import Bill
@@ -89,7 +88,7 @@ def _moving_s(moved_bytes: float, memory: Memory, policy: Policy) -> float:
 
 def least_s(memory: Memory, policy: Policy) -> float:
     """Seconds for which the next volume exists at the least: attached, once inactive, and released."""
-    return ahead.lead_s(memory, policy) + policy.inactivity_delay_s + release_s(memory, None, policy)
+    return memory.lead_s(policy.lead_s) + policy.inactivity_delay_s + release_s(memory, None, policy)
 
 
 def with_release_time(memory: Memory, cycle: Cycle) -> Memory:

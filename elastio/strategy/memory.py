@@ -9,6 +9,9 @@ from elastio.core.model import Forecast, Period
 from elastio.strategy.bandwidth import LearnedBandwidth
 from elastio.strategy.credits import CreditBalance
 
+# What is added to the longest of the last times to attach: another one may take longer.
+LEAD_MARGIN, LEAD_MARGIN_S = 1.1, 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class LoadWatch:
@@ -143,6 +146,10 @@ class Memory:
     release_s: Kept[tuple[float, ...]] = ()
     credits: Kept[CreditBalance | None] = None
     credit_limit_mb_s: float | None = None
+
+    def lead_s(self, unmeasured_s: float) -> float:
+        """How long before a burst its cache is bought, in seconds; `unmeasured_s` while no boost was measured."""
+        return LEAD_MARGIN * max(self.attach_s) + LEAD_MARGIN_S if self.attach_s else unmeasured_s
 
     def resumed(self) -> Memory:
         """The memory once an operator has resumed: nothing that it knows of the past forbids to buy."""

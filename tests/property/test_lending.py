@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from elastio.core import shares
 from elastio.core.division import Division
-from elastio.core.lending import ABSENT, CALM, LEAST_STEP, LatencyTarget, Lending, Requests
-from elastio.core.shares import SharePlan
+from elastio.core.lending import ABSENT, CALM, LEAST_STEP, Lending, Requests
+from elastio.core.shares import LatencyTarget, SharePlan
 
 DB, TAR, ETL = "a.slice/db", "a.slice/tar", "a.slice/etl"
 TARGET_S = 0.010

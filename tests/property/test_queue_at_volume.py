@@ -14,8 +14,8 @@ from statistics import quantiles
 import pytest
 
 from elastio.core.division import Division
-from elastio.core.lending import NONE, LatencyTarget, Requests
-from elastio.core.shares import SharePlan
+from elastio.core.lending import NONE, Requests
+from elastio.core.shares import LatencyTarget, SharePlan
 from elastio.units import KIB, MB
 
 DB, TAR = "a.slice/db.service", "a.slice/tar.service"

@@ -11,8 +11,7 @@ import pytest
 from elastio.cli.shares import NO_WEIGHTS
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, Status
-from elastio.core.lending import LatencyTarget
-from elastio.core.shares import Reserved
+from elastio.core.shares import LatencyTarget, Reserved
 from elastio.core.state import AgentState, Phase
 from elastio.host.io_max import CGROUPS
 from elastio.setup.group_sampler import READINGS

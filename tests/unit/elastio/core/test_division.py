@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.division import DRAIN, DRAIN_TURNS, PATIENCE, QUEUED_S, REFILL, STEP, Division
-from elastio.core.lending import ABSENT, LatencyTarget, Lending, Requests
-from elastio.core.shares import Reserved, SharePlan
+from elastio.core.lending import ABSENT, Lending, Requests
+from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 
 DB, ETL = "system.slice/db.service", "system.slice/etl.service"
 WEIGHTS = {"system.slice": 100.0, DB: 200.0, ETL: 100.0}

@@ -11,13 +11,12 @@ from elastio.core.lending import (
     HOLD,
     PATIENCE,
     PATIENCE_UP,
-    LatencyTarget,
     Lending,
     Requests,
     like_its_own,
 )
 from elastio.core.moved import Moved
-from elastio.core.shares import SharePlan
+from elastio.core.shares import LatencyTarget, SharePlan
 
 DB, ETL, TAR = "system.slice/db.service", "system.slice/etl.service", "system.slice/tar.service"
 WEIGHTS = {"system.slice": 100.0, DB: 200.0, ETL: 100.0, TAR: 100.0}

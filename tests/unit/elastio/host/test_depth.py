@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.core.lending import LatencyTarget
 from elastio.core.model import Depth
-from elastio.core.shares import SharePlan
+from elastio.core.shares import LatencyTarget, SharePlan
 from elastio.errors import HostError
 from elastio.host.depth import (
     FEWER_S,

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.lending import LatencyTarget
-from elastio.core.shares import Reserved, SharePlan
+from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 from elastio.errors import HostError
 from elastio.host import lowering, share_limits, throttle
 from elastio.host.bcache import BcacheHost

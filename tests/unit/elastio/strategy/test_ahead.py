@@ -14,7 +14,7 @@ from elastio.core.model import Forecast, Request, RequestKind
 from elastio.core.observation import Decision
 from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState, Phase
-from elastio.strategy.ahead import chance_until, expect, lead_s, size_for, update
+from elastio.strategy.ahead import chance_until, expect, size_for, update
 from elastio.strategy.memory import Lesson, LoadWatch, Memory
 from elastio.strategy.review import release
 from elastio.strategy.wish import Wish
@@ -72,8 +72,8 @@ def test_the_chance_ends_an_inactivity_delay_after_the_burst() -> None:
 
 
 def test_the_lead_is_the_longest_measured_time_and_a_little_more() -> None:
-    assert lead_s(Memory(), policy()) == 30.0
-    assert lead_s(Memory(attach_s=(6.0, 10.0, 5.0)), policy()) == pytest.approx(12.0)
+    assert Memory().lead_s(30.0) == 30.0
+    assert Memory(attach_s=(6.0, 10.0, 5.0)).lead_s(30.0) == pytest.approx(12.0)
 
 
 LESSONS = (Lesson(3 * GIB, 2 * GIB),)
