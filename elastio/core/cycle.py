@@ -18,7 +18,7 @@ from elastio.core.model import (
     VolumeState,
     VolumeTag,
 )
-from elastio.strategy.market import Choice
+from elastio.strategy.memory import Choice
 
 # Codes of a DetachCacheSet that was refused before the kernel was asked.
 NOT_DETACHED = frozenset({"cache.not_drained", "set.other"})

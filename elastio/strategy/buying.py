@@ -13,8 +13,8 @@ from elastio.core.state import AgentState
 from elastio.strategy import ahead, caps, money, waste
 from elastio.strategy.learning import next_size
 from elastio.strategy.load import is_load_high
-from elastio.strategy.market import Advice, Choice, Market
-from elastio.strategy.memory import Memory
+from elastio.strategy.market import Advice, Market
+from elastio.strategy.memory import Choice, Memory
 from elastio.strategy.wish import BoostPlan, Decline, Reply
 from elastio.units import MB, format_duration, format_size
 

@@ -78,5 +78,5 @@ def _until(cycle: Cycle, since: float, policy: Policy) -> float:
         return float("inf")
     kept_s = (1 + market.waiting_per_s / hold_per_s) * flush_s
     age_s = 0.0 if cycle.opened_wall is None else max(0.0, cycle.wall_at(since) - cycle.opened_wall)
-    release_s = choice.release_s + flush_s / governor.LIMITED
+    release_s = choice.billing.release_s + flush_s / governor.LIMITED
     return since + release_in_s(choice.billing, age_s, release_s, kept_s)

@@ -21,8 +21,8 @@ from elastio.core.state import AgentState, Phase
 from elastio.strategy import caps
 from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
-from elastio.strategy.market import Choice, OwnedCache
-from elastio.strategy.memory import Boost
+from elastio.strategy.market import OwnedCache
+from elastio.strategy.memory import Boost, Choice
 from elastio.units import MB, format_duration
 
 # Dirty data of so many seconds of flushing is what an unused filesystem leaves behind.
@@ -125,7 +125,10 @@ def _until(state: AgentState, cycle: Cycle, choice: Choice, obs: Observation, po
     opened = cycle.opened_wall
     age_s = 0.0 if opened is None else max(0.0, cycle.wall_at(clean_at) - opened)
     return clean_at + release_in_s(
-        choice.billing, age_s, choice.release_s, 0.0 if _is_in_vain(state.memory.boost, cycle) else choice.holding_s
+        choice.billing,
+        age_s,
+        choice.billing.release_s,
+        0.0 if _is_in_vain(state.memory.boost, cycle) else choice.holding_s,
     )
 
 

@@ -38,8 +38,7 @@ from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.strategy import forecast as forecasts
 from elastio.strategy.forecast import Burst
-from elastio.strategy.market import RELEASE_IN_STEPS_S, RELEASE_S
-from elastio.strategy.spending import TO_THE_INSTANT, Billing
+from elastio.strategy.spending import RELEASE_IN_STEPS_S, TO_THE_INSTANT, Billing
 from elastio.units import agbs
 
 # Past expectations that must be known before any is acted on.
@@ -160,7 +159,7 @@ def in_vain(burst: Forecast, past: Past, at: Situation) -> float:
     """
     billing, lasts_s = past.billing, (burst.lead_s or 0.0) + (burst.kept_s or 0.0)
     if at.policy.model is Model.MONEY:
-        early_s = RELEASE_IN_STEPS_S if billing.step_s else RELEASE_S
+        early_s = billing.release_s
         lasts_s = max(lasts_s, billing.billed_s(lasts_s + early_s) - early_s)
     lasts_s += at.release_s
     bill, billed_s = (past.agbs, lasts_s) if past.money is None else (past.money, billing.billed_s(lasts_s))

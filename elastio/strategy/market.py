@@ -1,8 +1,7 @@
 """What decisions by a tariff start from, and what they lead to: values only. Pure.
 
 `policy.model = "money"` decides by prices. A `Market` is what is sold and what waiting costs; `Advice` is what the past
-bursts of this device teach for it; a `Choice` is what was decided for one purchase. The choice is a part of the cycle,
-so the journal keeps it: after a restart the same cache is held for the same time, for the same reasons.
+bursts of this device teach for it. What was decided for one purchase is a `memory.Choice`.
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ from dataclasses import dataclass
 
 from elastio.strategy.hindsight import Plan
 from elastio.strategy.speed import UNBOUNDED, Bounds, Offer
-from elastio.strategy.spending import Billing
+from elastio.strategy.spending import RELEASE_S
 from elastio.strategy.tariff import Tariff
 from elastio.strategy.worth import Terms
 
-# From the end of holding to the deletion of the volume, in seconds. Where time is sold in whole steps, a release begins
-# earlier: one that takes longer than expected would pay for another step.
-RELEASE_S, RELEASE_IN_STEPS_S = 15.0, 60.0
 # The longest time for which an unused cache is held, whatever it costs.
 MOST_HELD_S = 6 * 3600.0
 
@@ -71,30 +67,3 @@ class Advice:
     gaps: int = 0
     owned: OwnedCache | None = None
     pays: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What was decided for one purchase; a part of the cycle.
-
-    `cache_mb_s` is for applications, `drain_mb_s` on top of it. A cache that is clean and unused is held to the end of
-    its paid time (`minimum_s`, `step_s`: see `billing`) and for `holding_s` more, and for `quiet_s` after the load in
-    any case. `reason`: a sentence for people.
-    """
-
-    cache_mb_s: float
-    drain_mb_s: float
-    holding_s: float
-    quiet_s: float
-    minimum_s: float = 0.0
-    step_s: float = 0.0
-    reason: str = ""
-
-    @property
-    def billing(self) -> Billing:
-        return Billing(self.minimum_s, self.step_s)
-
-    @property
-    def release_s(self) -> float:
-        """How long before the end of a paid time its release begins, in seconds."""
-        return RELEASE_IN_STEPS_S if self.step_s else RELEASE_S

@@ -8,6 +8,7 @@ from elastio.codec import Kept
 from elastio.core.model import Forecast, Period
 from elastio.strategy.bandwidth import LearnedBandwidth
 from elastio.strategy.credits import CreditBalance
+from elastio.strategy.spending import Billing
 
 # What is added to the longest of the last times to attach: another one may take longer.
 LEAD_MARGIN, LEAD_MARGIN_S = 1.1, 1.0
@@ -64,6 +65,28 @@ class Capped:
     most: float
     period: Period
     has_price: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was decided by money for one purchase; a part of the cycle, so that after a restart it is held as before.
+
+    `cache_mb_s` is for applications, `drain_mb_s` on top of it. A cache that is clean and unused is held to the end of
+    its paid time (`minimum_s`, `step_s`: see `billing`) and for `holding_s` more, and for `quiet_s` after the load in
+    any case. `reason`: a sentence for people.
+    """
+
+    cache_mb_s: float
+    drain_mb_s: float
+    holding_s: float
+    quiet_s: float
+    minimum_s: float = 0.0
+    step_s: float = 0.0
+    reason: str = ""
+
+    @property
+    def billing(self) -> Billing:
+        return Billing(self.minimum_s, self.step_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,10 @@ from typing import TypeAlias
 
 from elastio.units import GIB
 
+# From the end of holding to the deletion of the volume, in seconds. Where time is sold in whole steps, a release begins
+# earlier: one that takes longer than expected would pay for another step.
+RELEASE_S, RELEASE_IN_STEPS_S = 15.0, 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Billing:
@@ -20,6 +24,11 @@ class Billing:
         """The seconds that are billed for a volume that existed for `lasted_s`."""
         least_s = max(lasted_s, self.minimum_s)
         return math.ceil(least_s / self.step_s) * self.step_s if self.step_s else least_s
+
+    @property
+    def release_s(self) -> float:
+        """How long before the end of a paid time its release begins, in seconds."""
+        return RELEASE_IN_STEPS_S if self.step_s else RELEASE_S
 
 
 TO_THE_INSTANT = Billing()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from elastio.core.cycle import Trigger
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
-from elastio.strategy.market import Choice
-from elastio.strategy.memory import NO_BOOST, Boost, Capped, Memory
+from elastio.strategy.memory import NO_BOOST, Boost, Capped, Choice, Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Model
 from elastio.sim.prices import TARIFF
 from elastio.strategy.learned import FREE_CACHES, FREE_S, WASTED_SHARE, Situation, next_burst
-from elastio.strategy.market import RELEASE_IN_STEPS_S, RELEASE_S
+from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.units import GB, GIB, MB
 from tests import values

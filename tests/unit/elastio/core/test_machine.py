@@ -24,7 +24,8 @@ from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
-from elastio.strategy.market import Advice, Choice
+from elastio.strategy.market import Advice
+from elastio.strategy.memory import Choice
 from elastio.strategy.spending import Caps
 from elastio.units import GIB
 from tests.fixtures.errors import refused

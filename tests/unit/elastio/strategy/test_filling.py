@@ -14,8 +14,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import filling
-from elastio.strategy.market import Choice
-from elastio.strategy.memory import LoadWatch
+from elastio.strategy.memory import Choice, LoadWatch
 from elastio.strategy.review import release
 from elastio.strategy.tariff import Tariff
 from elastio.strategy.wish import Wish

@@ -19,8 +19,8 @@ from elastio.strategy import ahead, money
 from elastio.strategy.bursts import PastBurst
 from elastio.strategy.first_guess import first_plan
 from elastio.strategy.hindsight import PastLoad, Pause, Plan
-from elastio.strategy.market import Advice, Choice, OwnedCache
-from elastio.strategy.memory import LoadWatch, UselessBoost, Waste
+from elastio.strategy.market import Advice, OwnedCache
+from elastio.strategy.memory import Choice, LoadWatch, UselessBoost, Waste
 from elastio.strategy.review import review
 from elastio.strategy.spending import Caps
 from elastio.strategy.waste import FREE
