@@ -15,11 +15,11 @@ from elastio.host.usage import mounted_at
 from elastio.setup import adopted_record as records
 from elastio.setup import release_created
 from elastio.setup.adopt import Adopter
-from elastio.setup.adopt_plan import name_of, plan
+from elastio.setup.adopt_plan import plan
 from elastio.setup.adopted_again import recorded_again
 from elastio.setup.adopted_record import Record
 from elastio.setup.adopted_volume import describe
-from elastio.setup.format_backing import format_backing, verify
+from elastio.setup.format_backing import format_backing, name_of, verify
 
 
 @click.command()

@@ -12,7 +12,7 @@ from pathlib import Path
 from elastio.core.model import Serial
 from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import mounts, superblock, tombstone
-from elastio.host.blockdev import Disk, is_block_device, run_wipefs, why_no_backing
+from elastio.host.blockdev import Disk, run_wipefs, why_no_backing
 from elastio.host.commands import Run
 from elastio.host.heads import LEAST_BYTES, Head, Volume
 from elastio.host.sysfs import Sysfs
@@ -21,7 +21,7 @@ from elastio.setup import adopted_record, fstab, kernel_checks
 from elastio.setup.adopted_volume import describe, is_logical, serials, with_uuid
 from elastio.setup.check_result import Machine, Verdict
 from elastio.setup.filesystem import FOLDERS
-from elastio.setup.format_backing import require_blank
+from elastio.setup.format_backing import name_of, require_blank
 from elastio.units import SECTOR, format_size
 
 FILESYSTEMS = ("ext4", "xfs")
@@ -116,18 +116,6 @@ def _target(target: Path, sysfs: Sysfs) -> tuple[str, Path | None]:
             raise NotOursError(text, code="adopt.filesystem")
         return device, Path(mount.place)
     return name_of(target, sysfs), None
-
-
-def name_of(path: Path, sysfs: Sysfs) -> str:
-    """The kernel's name of a node, or of a link to one. Raises HostError."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise HostError(f"{path} cannot be opened: {error.strerror}", code="device.missing") from error
-    name = path.resolve().name
-    if not is_block_device(sysfs, name, mode) or not sysfs.exists(f"sys/class/block/{name}"):
-        raise HostError(f"{path} is not a block device", code="device.type")
-    return name
 
 
 def _disk_of(device: str, sysfs: Sysfs) -> str:

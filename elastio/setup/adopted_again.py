@@ -14,9 +14,9 @@ from elastio.host import composed, heads, superblock
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records
 from elastio.setup.adopt import LOCK_S, Adopter
-from elastio.setup.adopt_plan import name_of
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import serials
+from elastio.setup.format_backing import name_of
 
 
 def recorded_again(adopter: Adopter, path: Path) -> str:

@@ -120,7 +120,7 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool
 
     Raises HostError, DeviceBusyError or NotOursError; the code names the check that failed.
     """
-    name = _name_of(path, sysfs)
+    name = name_of(path, sysfs)
     directory = f"sys/class/block/{name}"
     if not sysfs.exists(directory):
         raise HostError(f"{path} is not known to the kernel as a block device", code="device.unknown")
@@ -147,17 +147,6 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool
     disk = Disk(name, Serial(""), size, node)
     is_blank = require_blank(disk, str(path), "device.not_blank", is_forced=is_forced)
     return VerifiedDevice(path, name, size, int(sysfs.read(f"{directory}/queue/logical_block_size")), is_blank)
-
-
-def _name_of(path: Path, sysfs: Sysfs) -> str:
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise HostError(f"{path} cannot be opened: {error.strerror}", code="device.missing") from error
-    name = path.resolve().name
-    if not is_block_device(sysfs, name, mode):
-        raise HostError(f"{path} is not a block device", code="device.type")
-    return name
 
 
 def _require_unused(path: Path, name: str, directory: str, sysfs: Sysfs) -> None:
@@ -218,3 +207,15 @@ def _wait(
             return False
         sleep(POLL_S)
     return True
+
+
+def name_of(path: Path, sysfs: Sysfs) -> str:
+    """The kernel's name of a node, or of a link to one. Raises HostError."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise HostError(f"{path} cannot be opened: {error.strerror}", code="device.missing") from error
+    name = path.resolve().name
+    if not is_block_device(sysfs, name, mode) or not sysfs.exists(f"sys/class/block/{name}"):
+        raise HostError(f"{path} is not a block device", code="device.type")
+    return name
