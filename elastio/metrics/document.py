@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from elastio.control.status import BackingPart, CapacityPart, CyclePart, LoadPart, Status
 from elastio.core.state import FaultKind, InhibitionReason, Phase
-from elastio.metrics.exposition import Value, render_all
+from elastio.metrics.exposition import Value, render
 from elastio.metrics.ledger_values import Bills, ledger_values
 from elastio.units import MB
 
@@ -130,7 +130,7 @@ def document(devices: Iterable[Known], *, wall: float, version: str) -> str:
 
     `version` is that of the command, which stands in for the agent's while none answers.
     """
-    return render_all((each.device, _values(each.seen, each.bills, wall, version)) for each in devices)
+    return render((each.device, _values(each.seen, each.bills, wall, version)) for each in devices)
 
 
 def _values(seen: Status | None, bills: Bills | None, wall: float, version: str) -> Iterator[Value]:

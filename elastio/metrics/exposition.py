@@ -17,16 +17,12 @@ class Value:
     labels: tuple[str, ...] = ()
 
 
-def render(values: Iterable[Value], device: str) -> str:
-    """The values as text, in the order of the table, each with the label `device`.
+def render(devices: Iterable[tuple[str, Iterable[Value]]]) -> str:
+    """The values of devices as text, in the order of the table: those of one metric stand together.
 
-    Raises KeyError for a metric that is not in the table, ValueError for labels that are not the metric's.
+    Each has the label `device`. Raises KeyError for a metric that is not in the table, ValueError for labels that are
+    not the metric's.
     """
-    return render_all([(device, values)])
-
-
-def render_all(devices: Iterable[tuple[str, Iterable[Value]]]) -> str:
-    """`render` of several devices: the values of one metric stand together, as the format requires."""
     found: dict[str, list[str]] = {}
     for device, values in devices:
         for value in values:

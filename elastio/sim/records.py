@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from elastio.accounting.database import LedgerFile
-from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, MonthToDate, row_of, spend_since, spent_between
 from elastio.accounting.shared_caps import Change, SharedCaps
@@ -55,32 +51,6 @@ class MemoryJournal(Journal):
 
     def remember(self, *, now: float, wall: float) -> Remembered:
         return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id, owner=self.owner)
-
-
-class _LockableFile(LedgerFile):
-    is_locked: Callable[[], bool] = staticmethod(lambda: False)
-
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(":memory:", isolation_level=None)
-
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        if self.is_locked():
-            raise LedgerError("the ledger cannot be used: database is locked (simulated)", code="SQLITE_BUSY")
-        with super().write() as db:
-            yield db
-
-
-class MemoryLedger(Ledger):
-    """A ledger without a disk. It can be read and not written while `is_locked` says so: somebody holds its lock."""
-
-    file: _LockableFile
-
-    def __init__(self) -> None:
-        self.file = _LockableFile(Path("the simulated ledger"))
-
-    def lock_while(self, is_locked: Callable[[], bool]) -> None:
-        self.file.is_locked = is_locked
 
 
 def _never(kind: FaultMode) -> bool:

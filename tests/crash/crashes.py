@@ -15,13 +15,13 @@ from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.config.sections import ProfileSection
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
-from elastio.sim.records import MemoryLedger
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.learned import Situation
 from elastio.units import GIB, agbs
 from tests.beside import Neighbour
+from tests.fixtures.memory_ledger import MemoryLedger
 from tests.moved import Operator, die_dirty
 from tests.simulated import KERNEL, QUIET, edited
 

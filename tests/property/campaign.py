@@ -28,9 +28,9 @@ from elastio.sim.faults import (
     FaultPlan,
     ScheduledFault,
 )
-from elastio.sim.records import MemoryLedger
 from elastio.sim.workload import Segment
 from tests.crash.crashes import FAST
+from tests.fixtures.memory_ledger import MemoryLedger
 from tests.simulated import KERNEL
 from tests.spending import CAP_KINDS, Cap
 

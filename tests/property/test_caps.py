@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 from elastio.accounting.recorder import CostRecorder
-from elastio.sim.records import MemoryLedger
 from elastio.strategy.spending import Caps
+from tests.fixtures.memory_ledger import MemoryLedger
 from tests.simulated import KERNEL
 from tests.spending import CAP_KINDS, Cap
 

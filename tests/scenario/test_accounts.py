@@ -14,13 +14,13 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.config.sections import ProfileSection
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
-from elastio.sim.records import MemoryLedger
 from elastio.sim.run import Simulation
 from elastio.sim.shares import READERS, WRITERS
 from elastio.sim.workload import Segment
 from elastio.strategy.account import account
 from elastio.strategy.inflection import curves_of
 from elastio.strategy.watched_bursts import UNSEEN_S, Watch
+from tests.fixtures.memory_ledger import MemoryLedger
 from tests.simulated import BURST, KERNEL, QUIET, assert_at_rest, machine
 
 SATURATED = (Segment(2, 0), Segment(20, 60), QUIET)
