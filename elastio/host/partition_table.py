@@ -13,9 +13,11 @@ bd_may_claim().
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -61,10 +63,18 @@ def require_replaceable(block: bytes, table: bytes, backing_uuid: str) -> None:
         raise NotOursError("the first sector is not empty: nothing was changed", code="release.first_sector")
 
 
-def replace_superblock(node: Path, table: bytes, backing_uuid: str, verify: Verify) -> None:
-    """Write the table, and erase the superblock. Raises DeviceBusyError, HostError or NotOursError.
+def reread(descriptor: int) -> None:
+    """Have the kernel read the table: BLKRRPART of linux/fs.h. Raises OSError where it refuses."""
+    fcntl.ioctl(descriptor, 0x125F)
 
-    `verify` as in `superblock`; what is on the device is checked once more.
+
+def replace_superblock(
+    node: Path, table: bytes, backing_uuid: str, verify: Verify, show: Callable[[int], None] = reread
+) -> None:
+    """Write the table, and erase the superblock. Raises HostError or NotOursError.
+
+    `verify` as in `superblock`; what is on the device is checked once more. The kernel shows the partition before the
+    superblock goes, where it can: who is killed in between leaves nothing that needs a boot.
     """
     try:
         descriptor = os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -73,6 +83,8 @@ def replace_superblock(node: Path, table: bytes, backing_uuid: str, verify: Veri
             require_replaceable(_read(descriptor), table, backing_uuid)
             os.pwrite(descriptor, table, 0)
             os.fsync(descriptor)
+            with suppress(OSError):
+                show(descriptor)
             os.pwrite(descriptor, bytes(superblock.OFFSET), superblock.OFFSET)
             os.fsync(descriptor)
         finally:

@@ -15,6 +15,7 @@ it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -202,6 +203,7 @@ class Releaser:
     sysfs: Sysfs
     run: Run
     wait: Wait = wait_for
+    show: Callable[[int], None] = partition_table.reread
 
     def release(self, found: Created) -> str:
         """Returns the kernel's name of the partition. Raises ElastioError; it is mounted again in any case."""
@@ -219,13 +221,14 @@ class Releaser:
             try:
                 self._stop(found)
                 verify = partial(tombstone.require_node, self.sysfs, found.device)
-                partition_table.replace_superblock(node, found.table, found.uuid, verify)
+                partition_table.replace_superblock(node, found.table, found.uuid, verify, self.show)
             except HostError:
                 with suppress(HostError):  # the first error is the one that matters
                     register(str(node), self.sysfs, self.wait)
                 raise
-            with suppress(HostError):  # somebody may have the volume open; udev does it, too
-                self.run(["blockdev", "--rereadpt", str(node)], timeout_s=SETTLE_S)
+            if self._shown(found) is None:
+                with suppress(HostError):  # somebody may have the volume open; udev does it, too
+                    self.run(["blockdev", "--rereadpt", str(node)], timeout_s=SETTLE_S)
 
     def _stop(self, found: Created) -> None:
         """bcache shows the volume no more some time before it closes it."""

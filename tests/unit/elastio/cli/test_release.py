@@ -27,7 +27,7 @@ from .conftest import Shell
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CreatedMachine:
     found = CreatedMachine(tmp_path / "root")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(release_created.Releaser.__init__, "__defaults__", (found.wait,))
+    monkeypatch.setattr(release_created.Releaser.__init__, "__defaults__", (found.wait, found.show))
     monkeypatch.setattr(release_created.register, "__defaults__", (found.wait,))
     return found
 

@@ -94,6 +94,13 @@ class CreatedMachine(AdoptMachine):
                 self.lay(f"sys/block/vdb/vdb1/{file}", str(text))
             self.link("sys/class/block/vdb1", "../../block/vdb/vdb1")
 
+    def show(self, descriptor: int) -> None:
+        """The kernel reads the partition table."""
+        if "ioctl" in self.failing:
+            raise OSError(16, "Device or resource busy")
+        self.change()
+        self.scan_partitions()
+
     def power_off(self) -> None:
         self.cut_at = -1
         self.stop()
@@ -138,7 +145,7 @@ class CreatedMachine(AdoptMachine):
     def released(self, target: str = "dev/vdb") -> str:
         """As the command does it."""
         release_created.register(str(self.sysfs.path(target)), self.sysfs, self.wait)
-        return Releaser(self.sysfs, self.run, self.wait).release(self.planned(target))
+        return Releaser(self.sysfs, self.run, self.wait, self.show).release(self.planned(target))
 
     def is_cut(self, point: int) -> bool:
         """Whether the power was cut, or the command killed, before the change with this number."""

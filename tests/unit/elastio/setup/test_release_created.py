@@ -82,7 +82,13 @@ def test_a_killed_release_goes_on_without_a_boot(machine: CreatedMachine, point:
     assert machine.is_usable
     if machine.has_superblock:
         assert machine.released() == "vdb1"
-    assert machine.is_released
+    assert (machine.is_released, machine.sysfs.exists("sys/block/vdb/vdb1")) == (True, True), "no boot is needed"
+
+
+def test_a_kernel_that_reads_no_table_of_a_claimed_volume_is_asked_again(machine: CreatedMachine) -> None:
+    machine.failing.add("ioctl")
+    assert machine.released() == "vdb1"
+    assert ["blockdev", "--rereadpt", str(machine.sysfs.path("dev/vdb"))] in machine.ran
 
 
 @pytest.mark.parametrize("survivors", [(), (0,), (superblock.OFFSET,), (0, superblock.OFFSET)])
@@ -130,7 +136,7 @@ def test_a_failed_write_starts_the_adaptive_device_again(
 
 
 def test_the_partition_shows_although_the_table_could_not_be_read_at_once(machine: CreatedMachine) -> None:
-    machine.failing.add("blockdev")
+    machine.failing |= {"ioctl", "blockdev"}
     with refused(HostError, "release.unread"):
         machine.released()
     machine.boot()
@@ -258,7 +264,7 @@ def test_what_has_changed_since_the_question_is_refused(machine: CreatedMachine,
     change(machine)
     before = machine.volume
     with refused(error, code):
-        release_created.Releaser(machine.sysfs, machine.run, machine.wait).release(found)
+        release_created.Releaser(machine.sysfs, machine.run, machine.wait, machine.show).release(found)
     assert (machine.volume, machine.runs) == (before, True)
 
 
@@ -267,5 +273,5 @@ def test_a_cache_that_was_attached_just_before_the_stop_is_found_on_the_disk(mac
     _state(1)(machine)
     before = machine.volume
     with refused(NotOursError, "release.cache"):
-        release_created.Releaser(machine.sysfs, machine.run, machine.wait).release(found)
+        release_created.Releaser(machine.sysfs, machine.run, machine.wait, machine.show).release(found)
     assert (machine.volume, machine.runs) == (before, True)
