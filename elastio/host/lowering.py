@@ -11,6 +11,10 @@ all of that. What has passed stands in a queue, and who has most in it gets most
 So a limit that is to go down is first written as it is. That is always safe, and the slice begins at a known time.
 SETTLES_S later, near the end of it, most of what has passed has been allowed by then, and the lower limit is written.
 It may be LEAST of the one before; if it is to be lower, the next turn goes on.
+
+Each limit has a time of its own for this, as many take long to write. After it the next slice may have begun, and the
+limit stays for a turn. After LATE_TURNS such turns in a row it is written even so: all that waits may pass for a slice,
+which is better than a share that is never kept.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Mapping
 # With a jiffy of 10 ms at least 60 % of the slice have passed then, so what has passed too early is LEAST at most.
 SETTLES_S, LATEST_S = 0.07, 0.09
 LEAST = 0.5
+LATE_TURNS = 2
 
 
 def lowered(limits_mb_s: Mapping[str, float], in_force_mb_s: Mapping[str, float]) -> dict[str, float]:
@@ -27,10 +32,11 @@ def lowered(limits_mb_s: Mapping[str, float], in_force_mb_s: Mapping[str, float]
     return {g: before for g, mb_s in limits_mb_s.items() if (before := in_force_mb_s.get(g, 0.0)) > mb_s}
 
 
-def allowed(limits_mb_s: Mapping[str, float], first_mb_s: Mapping[str, float], settled_s: float) -> dict[str, float]:
-    """What to write `settled_s` after the first: all limits, none too low. Too late, those to be lower have to stay."""
-    return {
-        group: max(mb_s, LEAST * first_mb_s.get(group, 0.0))
-        for group, mb_s in limits_mb_s.items()
-        if group not in first_mb_s or settled_s <= LATEST_S
-    }
+def allowed(limits_mb_s: Mapping[str, float], first_mb_s: Mapping[str, float]) -> dict[str, float]:
+    """What to write once the first have settled, none too low; those that go down come first, in the same order."""
+    return {g: max(limits_mb_s[g], LEAST * first_mb_s.get(g, 0.0)) for g in {**first_mb_s, **limits_mb_s}}
+
+
+def window(begun_s: float, ended_s: float) -> tuple[float, float]:
+    """From when until when a lower limit may be written, whose first step was written between these two."""
+    return ended_s + SETTLES_S, begun_s + LATEST_S

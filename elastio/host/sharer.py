@@ -19,7 +19,8 @@ that does as much of both. Where that changes, the limits follow within some tur
 
 A limit that goes down is written in two steps, in one turn; why: `lowering`.
 
-A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts.
+A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts. So a limit is read again
+right before each writing: a turn waits between the two steps.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Sharer:
         self._finished = NO_REQUESTS
         self._division = Division()
         self._limited: set[str] = set()  # may have a limit
+        self._late_turns, self._has_warned = 0, False
         self._listed_at = self._turned_at = float("-inf")
 
     @property
@@ -170,7 +172,7 @@ class Sharer:
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):
             if share_limits.is_shared_here(self._sysfs):
-                self._write(plan, wanted, in_force)
+                self._write(plan, wanted, in_force, shown)
                 self._lift(self._limited - wanted.keys())
             else:
                 self._lift(self._limited)
@@ -189,20 +191,48 @@ class Sharer:
         known = [group for group in self._groups if group in before and group in self._moved] if seconds > 0 else []
         return {group: self._moved[group].since(before[group]) for group in known}, seconds
 
-    def _write(self, plan: SharePlan, wanted: Mapping[str, float], in_force: Mapping[str, float]) -> None:
+    def _write(
+        self,
+        plan: SharePlan,
+        wanted: Mapping[str, float],
+        in_force: Mapping[str, float],
+        shown: Mapping[str, str | None],
+    ) -> None:
         """Write those that are new; see `lowering`."""
         new = {group: mb_s for group, mb_s in wanted.items() if mb_s != in_force.get(group)}
         if not new.keys() <= self._limited:
             self._limited |= new.keys()
             share_limits.record(self._sysfs, plan, self._number, self._limited)
-        first, begun = lowering.lowered(new, in_force), self._seconds()
+        first, is_late = lowering.lowered(new, in_force), False
+        windows = {group: self._first_step(group, mb_s, shown[group]) for group, mb_s in first.items()}
+        is_patient = self._late_turns < lowering.LATE_TURNS
+        for group, mb_s in lowering.allowed(new, first).items():
+            if group in windows and not self._is_in(windows[group]):
+                is_late = True
+                if is_patient:
+                    continue
+            self._put(group, mb_s, shown[group])
         if first:
-            self._put(first)
-            self._sleep(lowering.SETTLES_S)
-        self._put(lowering.allowed(new, first, self._seconds() - begun))
+            self._late_turns = self._late_turns + 1 if is_late else 0
+        if is_late and not is_patient and not self._has_warned:
+            self._has_warned = True
+            _log.warning("limits are lowered too late, so shares are kept less exactly: this machine is very busy")
 
-    def _put(self, limit_mb_s: Mapping[str, float]) -> None:
-        for group, mb_s in limit_mb_s.items():
+    def _first_step(self, group: str, mb_s: float, shown: str | None) -> tuple[float, float]:
+        begun = self._seconds()
+        self._put(group, mb_s, shown)
+        return lowering.window(begun, self._seconds())
+
+    def _is_in(self, window: tuple[float, float]) -> bool:
+        """Wait until it begins; whether it is not over then."""
+        begins, ends = window
+        if (rest_s := begins - self._seconds()) > 0:
+            self._sleep(rest_s)
+        return self._seconds() <= ends
+
+    def _put(self, group: str, mb_s: float, shown: str | None) -> None:
+        """If the cgroup still has the limit that this turn has seen; a first step does not change it."""
+        if limits_of(self._sysfs, group).get(self._number) == shown:
             share_limits.put(self._sysfs, group, self._number, mb_s * self._mixes[group].larger)
 
     def _lift(self, groups: Iterable[str]) -> None:

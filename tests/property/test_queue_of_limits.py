@@ -182,10 +182,9 @@ class Machine:
 
     def _turn(self) -> None:
         if self.then is not None and self.now >= self.then[0]:
-            at, new, first = self.then
-            settled_s = lowering.SETTLES_S + (self.now - at) / self.hz
+            _at, new, first = self.then
             self.then = None
-            self._write(lowering.allowed(new, first, settled_s))
+            self._write(lowering.allowed(new, first))
         if self.then is not None or self.now < self.turns_at * self.hz:
             return
         seconds, self.turned = (self.now - self.turned) / self.hz, self.now

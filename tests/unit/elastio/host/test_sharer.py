@@ -24,20 +24,6 @@ PLAN = SharePlan(58.0)
 ADMINISTRATOR = f"{NUMBER} rbps=max wbps=10000000 riops=max wiops=max"
 
 
-@pytest.fixture
-def device(tree: Tree) -> SharedDevice:
-    """DB (weight 200) reads 30 MB/s, and ETL (100) writes 28."""
-    tree.kernel.path("run/elastio").mkdir(parents=True)
-    made = SharedDevice(tree)
-    made.loads[DB] = (30.0, 0.0)
-    return made
-
-
-@pytest.fixture
-def sharer(tree: Tree, device: SharedDevice, watch: Guard) -> Sharer:
-    return Sharer(tree.kernel, watch, device.now, device.sleep)
-
-
 def turns(device: SharedDevice, sharer: Sharer, count: int = 12) -> None:
     for _ in range(count):
         device.sleep(TURN_S)
