@@ -4,8 +4,8 @@ SHELL := /bin/bash
 
 # The distribution's own: it is the one that the package runs on, and it is built for speed, which takes a fifth from the
 # time of the tests.
-PYTHON := $(shell for p in /usr/bin/python3 python3; do \
-            $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PYTHON := $(or $(shell for p in /usr/bin/python3 python3; do \
+            $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done),python3)
 VENV := .venv
 BIN := $(VENV)/bin
 # What cloud-init accepts as user data.
@@ -59,7 +59,7 @@ packages:
 	fi
 
 $(VENV)/.installed: $(LOCKS) pyproject.toml testbed/pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./testbed

@@ -125,8 +125,11 @@ class Parts:
 
 
 def main(names: Sequence[str]) -> int:
-    """Exit code: that of the first part that failed."""
+    """Exit code: that of the first part that failed; 2 if there is no such part."""
     known, began = budgets(), time.monotonic()
+    if unknown := set(names) - known.seconds.keys():
+        print(f"no such part: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
     parts = Parts(known)
     parts.run_all([part for part in known.seconds if part in names or not names])
     print(*table(parts.took, known.seconds, time.monotonic() - began), sep="\n")

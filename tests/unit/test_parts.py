@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts import ROOT, Budgets, Parts, budgets, counted, table, too_few
+from tests.parts import ROOT, Budgets, Parts, budgets, counted, main, table, too_few
 
 SECONDS = {"lint": 5, "long": 300}
 
@@ -78,6 +78,10 @@ def test_a_part_that_fails_beside_another_ends_all(
     assert not (tmp_path / "two").exists()
     assert not (tmp_path / "last").exists()
     assert "why" in capfd.readouterr().out
+
+
+def test_a_part_that_does_not_exist_is_refused() -> None:
+    assert main(["lint", "unti"]) == 2
 
 
 def test_every_part_is_a_target_and_all_of_them_are_what_ci_runs() -> None:
