@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from elastio.cli.app import App
-from elastio.cli.state import require_no_cycle
+from elastio.cli.state import without_agent
 from elastio.errors import HostError
 from elastio.host import composed
 from elastio.host.usage import mounted_at
@@ -64,15 +64,15 @@ def release(app: App, target: str, dry_run: bool, yes: bool) -> None:
         return
     (record, place), adopter = adopted, Adopter(app.sysfs(), app.run)
     around = f", unmounting {place} meanwhile" if place else ""
-    require_no_cycle(app, record.head.backing_uuid)
     if dry_run:
-        adopter.require_releasable(record, place)
+        with without_agent(app, record.head.backing_uuid):
+            adopter.require_releasable(record, place)
         click.echo(f"would release the adopted volume {record.uuid}{around}")
         return
     if not yes:
         click.confirm(f"release the adopted volume {record.uuid}{around}?", abort=True)
-        require_no_cycle(app, record.head.backing_uuid)
-    adopter.release(record, place)
+    with without_agent(app, record.head.backing_uuid):
+        adopter.release(record, place)
     click.echo(f"the filesystem {record.uuid} is on its own volume again")
 
 
@@ -80,16 +80,16 @@ def _release_created(app: App, target: str, dry_run: bool, yes: bool) -> None:
     sysfs = app.sysfs()
     if not dry_run:
         release_created.register(target, sysfs)
-    found = release_created.plan(target, sysfs, app.run)
-    require_no_cycle(app, found.uuid)
+    uuid = release_created.plan(target, sysfs, app.run).uuid
+    with without_agent(app, uuid):
+        found = release_created.plan(target, sysfs, app.run)
     click.echo(found.shown)
     if dry_run:
         return
     if not yes:
         click.confirm("release it?", abort=True)
-        found = release_created.plan(target, sysfs, app.run)
-        require_no_cycle(app, found.uuid)
-    partition = release_created.Releaser(sysfs, app.run).release(found)
+    with without_agent(app, uuid):
+        partition = release_created.Releaser(sysfs, app.run).release(release_created.plan(target, sysfs, app.run))
     click.echo(f"the data is on /dev/{partition} now, without bcache; its agent has no device: disable or remove it")
 
 

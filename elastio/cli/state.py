@@ -10,19 +10,23 @@ need their cache. Both are kept until the agent has seen the volume deleted.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from elastio.agent.journal import open_cycle, read
 from elastio.cli.app import App
 from elastio.cli.ledger import state_dir
-from elastio.cli.which_device import all_devices
-from elastio.config.paths import DEVICES, GUARDS, JOURNAL, common_dir
+from elastio.cli.which_device import all_devices, chosen
+from elastio.config.paths import DEVICES, GUARDS, JOURNAL, RUNTIME_DIR, common_dir
 from elastio.control.exit_codes import Exit, sentence
-from elastio.errors import ConfigError, DeviceBusyError, JournalError
+from elastio.core.state import Phase
+from elastio.errors import ConfigError, DeviceBusyError, JournalError, LockedError
+from elastio.host.locks import lock_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +63,44 @@ def _guarded(folder: Path) -> tuple[str, ...]:
 
 
 def require_no_cycle(app: App, uuid: str) -> None:
-    """Raises NotOursError while the cache of this backing device is not released, by what its agent has recorded.
+    """Raises DeviceBusyError while the cache of this backing device is not released, by what its agent has recorded.
 
-    The kernel may show none: after a power cut a superblock does not have what was written seconds before.
+    The kernel may show none: after a power cut a superblock does not have what was written seconds before. Journals of
+    all devices are read, whichever was named.
     """
-    folders, unknown = _folders(app)
+    folders, unknown = _folders(chosen(replace(app, wanted=None), None))
     if unknown:
         raise unknown[0]
     for folder in folders:
-        own = (record for record in read(folder / JOURNAL) if (record.get("backing") or uuid) == uuid)
+        own = [record for record in read(folder / JOURNAL) if (record.get("backing") or uuid) == uuid]
         if open_cycle(own) is not None or uuid in _guarded(common_dir(folder) / GUARDS):
             text = f"{Needed(guarded=(uuid,))}: run `elastio pause` and `elastio flush --wait`; nothing was changed"
             raise DeviceBusyError(text, code="release.cycle")
+        if _last_phase(own) == Phase.FAULTED:
+            text = f"the agent of backing device {uuid} is faulted, and `elastio recover` says why; nothing was changed"
+            raise DeviceBusyError(text, code="release.faulted")
+
+
+def _last_phase(records: Iterable[Mapping[str, Any]]) -> object:
+    return next((record["to"] for record in reversed([*records]) if "to" in record), None)
+
+
+@contextmanager
+def without_agent(app: App, uuid: str) -> Iterator[None]:
+    """The agent of this backing device does not run meanwhile, and has released its cache.
+
+    Raises DeviceBusyError, or what `require_no_cycle` raises.
+    """
+    try:
+        lock = lock_device(app.sysfs().path(str(RUNTIME_DIR).lstrip("/")), uuid)
+    except LockedError as error:
+        text = f"the agent of backing device {uuid} runs: stop it first, as with `systemctl stop elastiod`"
+        raise DeviceBusyError(f"{text}; nothing was changed", code="release.agent") from error
+    try:
+        require_no_cycle(app, uuid)
+        yield
+    finally:
+        os.close(lock)
 
 
 @click.command()

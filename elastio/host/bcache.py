@@ -90,7 +90,7 @@ class BcacheHost:
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         view = scan(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id, seen=self._seen)
-        view = replace(view, unsupported=self._unsupported or cache_disk.why_no_memory(self.sysfs))
+        view = replace(view, unsupported=self._unsupported or view.unsupported or cache_disk.why_no_memory(self.sysfs))
         if view.backing is not None or view.duplicates:
             return view
         return replace(
@@ -237,8 +237,8 @@ class BcacheHost:
 
     def _format_cache(self, disk: blockdev.Disk, backing: Backing, size_bytes: int) -> CacheSetUuid:
         self._require_not_the_last_cache(backing, disk)
-        if self._unsupported:
-            raise NotOursError(f"no cache is attached: {self._unsupported}", code="kernel.unsupported")
+        if why := self._unsupported or self._seen.why_released(self.sysfs, backing.disk):
+            raise NotOursError(f"no cache is attached: {why}", code="cache.unsupported")
         recompose.require_tombstone(self.sysfs, backing.device)
         registered = cache_disk.registered_set(self.sysfs, disk)
         if registered is not None:  # a repeated format

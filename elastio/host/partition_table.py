@@ -8,21 +8,24 @@ GPT would need sectors at the end of the volume, and these are data.
 The table is written first and the superblock is erased after it, each durably, through one descriptor that has claimed
 the device. Whatever a power cut leaves in between, the kernel lets one user have the volume as a backing device or as
 the partition, never both, and without a cache both show the same bytes. Source: block/partitions/msdos.c,
-bd_may_claim().
+bd_may_claim(). libblkid before 2.39 takes such a volume for a backing device, and a later one for the partition alone.
+So no cache may be attached while the table is there (`is_left`), and it is taken back before bcache gets the volume.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
-from elastio.errors import HostError, NotOursError
+from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import superblock
+from elastio.host.sysfs import Sysfs
 from elastio.units import SECTOR
 
 # The disk's identity, two zeros, and the first of four entries: not bootable, no cylinders, Linux, begin and length.
@@ -32,6 +35,7 @@ MOST_BLOCKS = 2**32 - 1
 BEFORE_DATA = 2 * superblock.OFFSET  # the first sector, zeros, and bcache's superblock
 
 Verify = Callable[[int], None]
+Show = Callable[[int], None]  # see `reread`
 
 
 def render(backing_uuid: str, *, offset_sectors: int, size_sectors: int, block_bytes: int) -> bytes:
@@ -44,8 +48,7 @@ def render(backing_uuid: str, *, offset_sectors: int, size_sectors: int, block_b
     if offset_sectors % per_block or not 0 < length <= MOST_BLOCKS:
         text = f"no partition table can name the data: it takes {length} blocks from {begin} on, and 2 TiB is the most"
         raise NotOursError(f"{text}; nothing was changed", code="release.large")
-    identity = UUID(backing_uuid).fields[0] or 1
-    return TABLE.pack(identity, 0, NO_CYLINDER, LINUX, NO_CYLINDER, begin, length, MAGIC)
+    return TABLE.pack(_identity(backing_uuid), 0, NO_CYLINDER, LINUX, NO_CYLINDER, begin, length, MAGIC)
 
 
 def require_replaceable(block: bytes, table: bytes, backing_uuid: str) -> None:
@@ -63,35 +66,86 @@ def require_replaceable(block: bytes, table: bytes, backing_uuid: str) -> None:
         raise NotOursError("the first sector is not empty: nothing was changed", code="release.first_sector")
 
 
+def is_left(block: bytes, block_bytes: int) -> bool:
+    """Whether the first sector names the data as a partition, while there is a superblock: a release was interrupted.
+
+    `block` is what lies before the data.
+    """
+    found = superblock.parse(block[superblock.OFFSET :])
+    if found is None or found.role is not superblock.Role.BACKING:
+        return False
+    identity, _, _, _, _, begin, _, magic = TABLE.unpack_from(block)
+    return (identity, magic) == (_identity(found.uuid), MAGIC) and begin * block_bytes == SECTOR * (
+        superblock.data_offset(block[superblock.OFFSET :])
+    )
+
+
+def why_no_cache(sysfs: Sysfs, disk: str) -> str:
+    """Why what is on this disk gets no cache now; empty: the table does not forbid it."""
+    try:
+        block_bytes = int(sysfs.read(f"sys/block/{disk}/queue/logical_block_size"))
+        if not is_left(read(sysfs.path(f"dev/{disk}")), block_bytes):
+            return ""
+    except ElastioError:  # the superblock is not whole, or cannot be read: there is no release either
+        return ""
+    return f"`elastio device release /dev/{disk}` was interrupted, and its data would be shown without the cache"
+
+
+def _identity(backing_uuid: str) -> int:
+    return UUID(backing_uuid).fields[0] or 1
+
+
+def take_back(node: Path, block_bytes: int, verify: Verify, show: Show) -> None:
+    """Zeros in place of a table that an interrupted release has left; else nothing is written.
+
+    Raises DeviceBusyError while the partition is in use, HostError or NotOursError.
+    """
+    if is_left(read(node), block_bytes):
+        with _claimed(node, verify) as descriptor:
+            if is_left(_read(descriptor), block_bytes):
+                os.pwrite(descriptor, bytes(SECTOR), 0)
+                os.fsync(descriptor)
+                with suppress(OSError):
+                    show(descriptor)
+
+
+@contextmanager
+def _claimed(node: Path, verify: Verify) -> Iterator[int]:
+    """A descriptor that nobody else shares. Raises DeviceBusyError, or HostError also for what fails inside."""
+    try:
+        descriptor = os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            verify(descriptor)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            text = f"{node} or its partition is in use: unmount it, and give the command again"
+            raise DeviceBusyError(text, code="release.busy") from error
+        text = f"the partition table of {node} cannot be written: {error.strerror}"
+        raise HostError(text, code="release.write") from error
+
+
 def reread(descriptor: int) -> None:
     """Have the kernel read the table: BLKRRPART of linux/fs.h. Raises OSError where it refuses."""
     fcntl.ioctl(descriptor, 0x125F)
 
 
-def replace_superblock(
-    node: Path, table: bytes, backing_uuid: str, verify: Verify, show: Callable[[int], None] = reread
-) -> None:
-    """Write the table, and erase the superblock. Raises HostError or NotOursError.
+def replace_superblock(node: Path, table: bytes, backing_uuid: str, verify: Verify, show: Show) -> None:
+    """Write the table, and erase the superblock. Raises DeviceBusyError, HostError or NotOursError.
 
     `verify` as in `superblock`; what is on the device is checked once more. The kernel shows the partition before the
     superblock goes, where it can: who is killed in between leaves nothing that needs a boot.
     """
-    try:
-        descriptor = os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            verify(descriptor)
-            require_replaceable(_read(descriptor), table, backing_uuid)
-            os.pwrite(descriptor, table, 0)
-            os.fsync(descriptor)
-            with suppress(OSError):
-                show(descriptor)
-            os.pwrite(descriptor, bytes(superblock.OFFSET), superblock.OFFSET)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        text = f"the partition table of {node} cannot be written: {error.strerror}"
-        raise HostError(text, code="release.write") from error
+    with _claimed(node, verify) as descriptor:
+        require_replaceable(_read(descriptor), table, backing_uuid)
+        os.pwrite(descriptor, table, 0)
+        os.fsync(descriptor)
+        with suppress(OSError):
+            show(descriptor)
+        os.pwrite(descriptor, bytes(superblock.OFFSET), superblock.OFFSET)
+        os.fsync(descriptor)
 
 
 def read(node: Path) -> bytes:

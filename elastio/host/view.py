@@ -24,6 +24,7 @@ from elastio.errors import HostError, NotOursError
 from elastio.host import (
     blockdev,
     composed,
+    partition_table,
     recompose,
     share_limits,
     superblock,
@@ -76,6 +77,13 @@ class Seen:
     depths: Depths = field(default_factory=lambda: Depths(SLOWEST_MB_S))
     may_be_limited: bool = True
     is_disk_awaited: bool = False
+    released: dict[str, str] = field(default_factory=dict)
+
+    def why_released(self, sysfs: Sysfs, disk: str) -> str:
+        """Why this backing disk gets no cache. While its agent runs nobody releases it: one look is enough."""
+        if disk not in self.released:
+            self.released = {disk: partition_table.why_no_cache(sysfs, disk)}
+        return self.released[disk]
 
 
 def find_backing(sysfs: Sysfs, uuid: str) -> Backing | None:
@@ -135,7 +143,9 @@ def scan(
     view = _backing_view(sysfs, found[0], seen, now) if len(found) == 1 else None
     wanted = view.cache_set if view else None
     duplicates = tuple(b.device for b in found) if len(found) > 1 else ()
-    return HostView(now, boot_id, view, _disks(sysfs, serials, wanted), sets, duplicates=duplicates)
+    unsupported = seen.why_released(sysfs, view.disk_name) if view else ""
+    disks = _disks(sysfs, serials, wanted)
+    return HostView(now, boot_id, view, disks, sets, duplicates=duplicates, unsupported=unsupported)
 
 
 def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> BackingView:

@@ -3,10 +3,11 @@
 Theory of operation. Nothing has to be recorded, because each state on the disk can be used as it is:
 
     superblock                 the adaptive device, as before; what was begun has changed nothing
-    superblock and table       the adaptive device or the partition, whichever is used first (`partition_table`)
+    superblock and table       the adaptive device or the partition, whichever is used first; it gets no cache
     table                      the partition: released
 
-A command that was interrupted is given once more, or the machine is booted. What is proved: no cache is attached, and
+A command that was interrupted is given once more, or the machine is booted. What fails takes the table back before
+bcache gets the volume again. The agent of the device does not run meanwhile. What is proved: no cache is attached, and
 the superblock names none, also when bcache has stopped; the adaptive device shows the bytes that the partition will
 show, to the end of the volume; what is on it is recognized by its begin alone, so nothing takes the whole volume for
 it.
@@ -15,13 +16,13 @@ it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
+from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import blockdev, composed, locks, partition_table, superblock, tombstone
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait, wait_for
@@ -77,9 +78,9 @@ def plan(target: str, sysfs: Sysfs, run: Run) -> Created:
     _require_uses(found.adaptive, place, sysfs)
     _require_no_cache(found.device, sysfs)
     offset, table = _table(found, sysfs)
-    content, uuid = _content(found.adaptive, sysfs, run)
+    content, uuid, label = _content(found.adaptive, sysfs, run)
     _require_no_copy(found, uuid, sysfs, run)
-    _require_tables(place, sysfs)
+    _require_tables(place, (f"UUID={uuid}", f"/dev/disk/by-uuid/{uuid}", f"LABEL={label}"), sysfs)
     size = int(sysfs.read(f"sys/block/{found.device}/size"))
     planned = Created(found.device, found.adaptive, found.uuid, content, offset, size, table, place)
     if place is None:
@@ -87,16 +88,28 @@ def plan(target: str, sysfs: Sysfs, run: Run) -> Created:
     return planned
 
 
-def register(target: str, sysfs: Sysfs, wait: Wait = wait_for) -> None:
+def register(
+    target: str, sysfs: Sysfs, wait: Wait = wait_for, show: partition_table.Show = partition_table.reread
+) -> None:
     """A command that was interrupted may have stopped the adaptive device: start it. Raises HostError."""
     try:
         device = name_of(Path(target), sysfs)
     except HostError:  # a mount point, or a UUID
         return
-    node, directory = sysfs.path(f"dev/{device}"), f"sys/class/block/{device}/bcache"
+    node = sysfs.path(f"dev/{device}")
     written = superblock.read(node)
-    if written is not None and written.role is superblock.Role.BACKING and not sysfs.exists(directory):
-        blockdev.register(sysfs, node, lambda: sysfs.exists(f"{directory}/dev"), wait, blockdev.REGISTER_S)
+    is_backing = written is not None and written.role is superblock.Role.BACKING
+    if is_backing and not sysfs.exists(f"sys/class/block/{device}/bcache"):
+        with locks.locked(node, wait):
+            _start(device, sysfs, wait, show)
+
+
+def _start(device: str, sysfs: Sysfs, wait: Wait, show: partition_table.Show) -> None:
+    """Register the volume again, without a table that was written meanwhile. Raises HostError."""
+    node, directory = sysfs.path(f"dev/{device}"), f"sys/class/block/{device}/bcache"
+    block_bytes = int(sysfs.read(f"sys/class/block/{device}/queue/logical_block_size"))
+    partition_table.take_back(node, block_bytes, partial(tombstone.require_node, sysfs, device), show)
+    blockdev.register(sysfs, node, lambda: sysfs.exists(f"{directory}/dev"), wait, blockdev.REGISTER_S)
 
 
 def _named(target: str, sysfs: Sysfs) -> Candidate:
@@ -162,14 +175,14 @@ def _require_same_bytes(found: Created, sysfs: Sysfs) -> None:
             raise NotOursError(text, code="release.differs")
 
 
-def _content(adaptive: str, sysfs: Sysfs, run: Run) -> tuple[str, str]:
-    """What is on the device, and its UUID. Raises NotOursError."""
+def _content(adaptive: str, sysfs: Sysfs, run: Run) -> tuple[str, str, str]:
+    """What is on the device, its UUID, and its label or nothing. Raises NotOursError."""
     found = probe(sysfs, adaptive, run)
     kind, uuid = found.get("TYPE", ""), found.get("UUID", "")
     if kind not in CONTENTS or not uuid:
         text = f"/dev/{adaptive} has {kind or 'nothing known'} on it, and only {', '.join(CONTENTS)} can be released"
         raise NotOursError(f"{text}: nothing was changed", code="release.content")
-    return kind, uuid
+    return kind, uuid, found.get("LABEL", "")
 
 
 def _require_no_copy(found: Candidate, uuid: str, sysfs: Sysfs, run: Run) -> None:
@@ -184,15 +197,16 @@ def _require_no_copy(found: Candidate, uuid: str, sysfs: Sysfs, run: Run) -> Non
         raise NotOursError(text, code="release.copy")
 
 
-def _require_tables(place: Path | None, sysfs: Sysfs) -> None:
+def _require_tables(place: Path | None, names: Collection[str], sysfs: Sysfs) -> None:
     """Raises ConfigError where a line names an adaptive device by its node, or none mounts at `place` afterwards."""
     for name in TABLES:
         if named := BY_NODE.search(sysfs.read_or(name, "")):
             text = f"/{name} names {named[1]}: write UUID= and the UUID of what is on it; nothing was changed"
             raise ConfigError(text, code="release.fstab")
     entries = fstab.entries(fstab.read(sysfs.path(TABLES[0])))
-    if place is not None and all(entry.place != str(place) for entry in entries):
-        text = f"/etc/fstab has no line that mounts at {place}: add it, with the UUID; nothing was changed"
+    found = {entry.source.replace('"', "") for entry in entries if entry.place == str(place)}
+    if place is not None and (not found or not found <= set(names)):
+        text = f"/etc/fstab has to mount this filesystem at {place}, by its UUID; nothing was changed"
         raise ConfigError(text, code="release.fstab")
 
 
@@ -203,7 +217,7 @@ class Releaser:
     sysfs: Sysfs
     run: Run
     wait: Wait = wait_for
-    show: Callable[[int], None] = partition_table.reread
+    show: partition_table.Show = partition_table.reread
 
     def release(self, found: Created) -> str:
         """Returns the kernel's name of the partition. Raises ElastioError; it is mounted again in any case."""
@@ -222,9 +236,9 @@ class Releaser:
                 self._stop(found)
                 verify = partial(tombstone.require_node, self.sysfs, found.device)
                 partition_table.replace_superblock(node, found.table, found.uuid, verify, self.show)
-            except HostError:
-                with suppress(HostError):  # the first error is the one that matters
-                    register(str(node), self.sysfs, self.wait)
+            except (ElastioError, KeyboardInterrupt):
+                with suppress(ElastioError):  # the first error is the one that matters
+                    _start(found.device, self.sysfs, self.wait, self.show)
                 raise
             if self._shown(found) is None:
                 with suppress(HostError):  # somebody may have the volume open; udev does it, too
@@ -235,8 +249,8 @@ class Releaser:
         directory, node = f"sys/block/{found.device}/bcache", self.sysfs.path(f"dev/{found.device}")
         self.sysfs.write(f"{directory}/stop", 1)
         if not self.wait(lambda: not self.sysfs.exists(directory) and not unnamed_use(node), STOP_S):
-            text = f"bcache did not release /dev/{found.device} within {STOP_S:g} s: who uses it?"
-            raise DeviceBusyError(text, code="release.stop")
+            text = f"/dev/{found.adaptive} is in use, and stops when it is not any more: who uses it?"
+            raise DeviceBusyError(f"{text} Then give the command again, or boot", code="release.stop")
 
     def _partition(self, found: Created) -> str:
         """What the kernel has read of the table. Raises HostError: then a boot shows the partition."""

@@ -13,9 +13,12 @@ from elastio.agent.mount_guard import MountGuard
 from elastio.config.paths import JOURNAL
 from elastio.control.exit_codes import Exit
 from elastio.core.state import AgentState, Phase
+from elastio.errors import LockedError
+from elastio.host import locks
 from elastio.host.sysfs import Sysfs
 from elastio.setup import adopt, release_created
 from tests.fixtures.least_configuration import LEAST_TOML
+from tests.fixtures.least_configuration import UUID as DEVICE_UUID
 from tests.unit.elastio.setup.adopt_machine import UUID, AdoptMachine
 from tests.unit.elastio.setup.created_machine import BACKING, CreatedMachine
 from tests.values import cycle
@@ -28,7 +31,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CreatedMachine:
     found = CreatedMachine(tmp_path / "root")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(release_created.Releaser.__init__, "__defaults__", (found.wait, found.show))
-    monkeypatch.setattr(release_created.register, "__defaults__", (found.wait,))
+    monkeypatch.setattr(release_created.register, "__defaults__", (found.wait, found.show))
     return found
 
 
@@ -87,6 +90,55 @@ def test_an_open_cycle_of_this_device_refuses_it_whatever_the_kernel_shows(
     journal.close()
     assert shell("device", "release", node(machine), "--yes").exit_code == code
     assert machine.is_released == (code == Exit.OK)
+
+
+@pytest.mark.parametrize("wanted", [None, "elastio"])
+def test_an_agent_that_is_faulted_refuses_it_although_no_cycle_is_open(
+    elastio: Shell, machine: CreatedMachine, tmp_path: Path, wanted: str | None
+) -> None:
+    """Whichever device was named before the command, and wherever its agent keeps its state."""
+    shell, _ = configured(elastio, machine, tmp_path)
+    state_dir = tmp_path / "elsewhere"
+    text = LEAST_TOML.replace(DEVICE_UUID, BACKING)
+    (tmp_path / "second.toml").write_text(f'{text}[agent]\nstate_dir = "{state_dir}"\n')
+    journal = Journal(state_dir / JOURNAL, "boot", Owner(BACKING))
+    journal.open()
+    for before, after in ((Phase.FLUSHING, Phase.IDLE), (Phase.IDLE, Phase.FAULTED)):
+        journal.decision(before, AgentState(phase=after), "because", now=1.0, wall=1.0)
+    journal.close()
+    shell = Shell(replace(shell.app, wanted=wanted))
+    assert shell("device", "release", node(machine), "--yes").exit_code == Exit.FAILED
+    assert machine.is_as_before
+
+
+def test_an_agent_that_runs_refuses_it(shell: Shell, machine: CreatedMachine) -> None:
+    lock = locks.lock_device(machine.sysfs.path("run/elastio"), BACKING)
+    for options in (("--yes",), ("--dry-run",)):
+        assert shell("device", "release", node(machine), *options).exit_code == Exit.FAILED
+        assert (machine.is_as_before, machine.runs) == (True, True)
+    os.close(lock)
+    assert shell("device", "release", node(machine), "--yes").exit_code == Exit.OK
+
+
+def test_no_agent_can_start_meanwhile(shell: Shell, machine: CreatedMachine) -> None:
+    refusals = list[LockedError]()
+
+    def start() -> None:
+        with pytest.raises(LockedError) as refused:
+            locks.lock_device(machine.sysfs.path("run/elastio"), BACKING)
+        refusals.append(refused.value)
+
+    machine.on_settle = start
+    assert shell("device", "release", node(machine), "--yes").exit_code == Exit.OK
+    assert refusals
+    os.close(locks.lock_device(machine.sysfs.path("run/elastio"), BACKING))
+
+
+def test_a_no_leaves_no_table_of_an_interrupted_release(shell: Shell, machine: CreatedMachine) -> None:
+    machine.put(0, machine.planned().table)
+    machine.power_off()
+    assert shell("device", "release", node(machine), stdin="n\n").exit_code == Exit.FAILED
+    assert (machine.is_as_before, machine.runs) == (True, True)
 
 
 @pytest.mark.parametrize("guarded", [BACKING, UUID])

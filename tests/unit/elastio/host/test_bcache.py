@@ -233,7 +233,7 @@ def test_a_kernel_that_loses_dirty_data_gets_no_cache(tree: Tree, is_registered:
     tree.cache_disk()
     if is_registered:
         tree.registered()
-    with refused(NotOursError, "kernel.unsupported"):
+    with refused(NotOursError, "cache.unsupported"):
         install(host)
     assert tree.kernel.writes == []
 

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
 from elastio.core.actions import Effect
-from elastio.errors import HostError
+from elastio.errors import HostError, NotOursError
+from elastio.host import partition_table
 from elastio.host.bcache import BcacheHost
-from elastio.host.superblock import Role, read
+from elastio.host.superblock import OFFSET, Role, read, render_backing
 from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused
-from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_bytes, superblock_on
+from tests.fixtures.sysfs_tree import (
+    BACKING_UUID,
+    CACHE_BYTES,
+    OTHER_SET,
+    SERIAL,
+    SET_UUID,
+    Tree,
+    superblock_bytes,
+    superblock_on,
+)
 from tests.values import present
 
 from . import refusals
@@ -30,6 +41,19 @@ def test_formats_with_the_block_size_of_the_backing_device(tree: Tree, host: Bca
     install(host)
     made = present(read(tree.kernel.path("dev/vdc")))
     assert (made.role, made.set_uuid, made.block_size_bytes) == (Role.CACHE, SET_UUID, 4096)
+
+
+def test_no_disk_becomes_a_cache_of_a_device_whose_release_was_interrupted(tree: Tree, host: BcacheHost) -> None:
+    tree.cache_disk(content=superblock_bytes(3, OTHER_SET))
+    before = tree.kernel.path("dev/vdc").read_bytes()
+    tree.kernel.lay("sys/block/vdb/queue/logical_block_size", 512)
+    block = render_backing(UUID(BACKING_UUID), UUID(OTHER_SET), block_bytes=512, data_offset_sectors=16)
+    table = partition_table.render(BACKING_UUID, offset_sectors=16, size_sectors=2048, block_bytes=512)
+    tree.kernel.path("dev/vdb").write_bytes(table.ljust(OFFSET, b"\0") + block.ljust(OFFSET, b"\0"))
+    assert host.scan(()).unsupported
+    with refused(NotOursError, "cache.unsupported"):
+        install(host)
+    assert (tree.kernel.path("dev/vdc").read_bytes(), tree.programs.changing) == (before, [])
 
 
 def test_wipes_what_an_earlier_try_of_ours_left(tree: Tree, host: BcacheHost) -> None:

@@ -144,7 +144,7 @@ class CreatedMachine(AdoptMachine):
 
     def released(self, target: str = "dev/vdb") -> str:
         """As the command does it."""
-        release_created.register(str(self.sysfs.path(target)), self.sysfs, self.wait)
+        release_created.register(str(self.sysfs.path(target)), self.sysfs, self.wait, self.show)
         return Releaser(self.sysfs, self.run, self.wait, self.show).release(self.planned(target))
 
     def is_cut(self, point: int) -> bool:

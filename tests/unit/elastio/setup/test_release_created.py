@@ -10,11 +10,12 @@ from uuid import UUID
 import pytest
 
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import partition_table, superblock
+from elastio.host import locks, partition_table, superblock
 from elastio.setup import release_created
 from elastio.units import SECTOR
 from tests.fixtures.errors import refused
 
+from .adopt_machine import UUID as FILESYSTEM
 from .created_machine import BACKING, SET, STATE_AT, CreatedMachine
 
 # More than a release has.
@@ -135,6 +136,117 @@ def test_a_failed_write_starts_the_adaptive_device_again(
     assert (machine.is_as_before, machine.runs, machine.is_mounted) == (True, True, True)
 
 
+def test_a_superblock_that_cannot_be_erased_keeps_its_volume_and_the_table_goes(
+    machine: CreatedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+
+    def write(descriptor: int, data: bytes, offset: int) -> int:
+        if offset == superblock.OFFSET:
+            raise OSError(5, "Input/output error")
+        return pwrite(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    with refused(HostError, "release.write"):
+        machine.released()
+    assert (machine.is_as_before, machine.runs) == (True, True)
+    assert not machine.sysfs.exists("sys/block/vdb/vdb1")
+
+
+def test_a_table_that_cannot_be_taken_back_leaves_the_volume_to_nobody(
+    machine: CreatedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite, table = os.pwrite, machine.planned().table
+
+    def write(descriptor: int, data: bytes, offset: int) -> int:
+        if data != table:
+            raise OSError(5, "Input/output error")
+        return pwrite(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    with refused(HostError, "release.write"):
+        machine.released()
+    assert (machine.is_usable, machine.runs) == (True, False)
+
+
+def test_who_gives_up_waiting_has_the_device_again(machine: CreatedMachine) -> None:
+    wait, found = machine.wait, machine.planned()
+
+    def interrupted(condition: Callable[[], bool], seconds: float) -> bool:
+        if seconds == release_created.STOP_S:
+            wait(condition, seconds)
+            raise KeyboardInterrupt
+        return wait(condition, seconds)
+
+    with pytest.raises(KeyboardInterrupt):
+        release_created.Releaser(machine.sysfs, machine.run, interrupted, machine.show).release(found)
+    assert (machine.is_as_before, machine.runs) == (True, True)
+
+
+def _interrupted(machine: CreatedMachine) -> None:
+    """The power is cut between the two writes, and bcache has not been given the volume."""
+    machine.put(0, machine.planned().table)
+    machine.power_off()
+    machine.scan_partitions()
+
+
+def test_a_device_that_is_started_again_has_no_table(machine: CreatedMachine) -> None:
+    _interrupted(machine)
+    release_created.register(str(machine.sysfs.path("dev/vdb")), machine.sysfs, machine.wait, machine.show)
+    assert (machine.is_as_before, machine.runs) == (True, True)
+    assert not machine.sysfs.exists("sys/block/vdb/vdb1")
+
+
+def test_one_whose_partition_is_in_use_is_not_started(machine: CreatedMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    _interrupted(machine)
+    before, opened = machine.volume, os.open
+
+    def claimed(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_EXCL and path == machine.sysfs.path("dev/vdb"):
+            raise OSError(16, "Device or resource busy")
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", claimed)
+    with refused(DeviceBusyError, "release.busy"):
+        release_created.register(str(machine.sysfs.path("dev/vdb")), machine.sysfs, machine.wait, machine.show)
+    assert (machine.volume, machine.runs) == (before, False)
+
+
+def test_udev_does_not_look_while_it_is_started_again(machine: CreatedMachine) -> None:
+    machine.power_off()
+    node, wait, could_lock = machine.sysfs.path("dev/vdb"), machine.wait, []
+
+    def looked(condition: Callable[[], bool], seconds: float) -> bool:
+        if machine.sysfs.read("sys/fs/bcache/register_quiet"):
+            descriptor = os.open(node, os.O_RDONLY)
+            could_lock.append(locks.try_lock(descriptor))
+            os.close(descriptor)
+        return wait(condition, seconds)
+
+    release_created.register(str(node), machine.sysfs, looked, machine.show)
+    assert (could_lock, machine.runs) == ([False], True)
+
+
+@pytest.mark.parametrize("first", ["empty", "boot sector", "another's table"])
+def test_what_no_release_has_written_is_not_taken_back(machine: CreatedMachine, first: str) -> None:
+    size = machine.offset + len(machine.data) // SECTOR
+    table = partition_table.render(SET, offset_sectors=machine.offset, size_sectors=size, block_bytes=512)
+    machine.put(0, {"empty": b"", "boot sector": b"\xeb" * 510 + b"\x55\xaa", "another's table": table}[first])
+    before = machine.volume
+    assert partition_table.why_no_cache(machine.sysfs, "vdb") == ""
+    machine.power_off()
+    release_created.register(str(machine.sysfs.path("dev/vdb")), machine.sysfs, machine.wait, machine.show)
+    assert (machine.volume, machine.runs) == (before, True)
+
+
+def test_a_volume_with_the_table_gets_no_cache(machine: CreatedMachine) -> None:
+    assert partition_table.why_no_cache(machine.sysfs, "vdb") == ""
+    machine.put(0, machine.planned().table)
+    assert partition_table.why_no_cache(machine.sysfs, "vdb")
+    machine.released()
+    assert partition_table.why_no_cache(machine.sysfs, "vdb") == ""
+
+
 def test_the_partition_shows_although_the_table_could_not_be_read_at_once(machine: CreatedMachine) -> None:
     machine.failing |= {"ioctl", "blockdev"}
     with refused(HostError, "release.unread"):
@@ -209,12 +321,23 @@ def test_what_cannot_be_proved_is_refused(machine: CreatedMachine, case: str) ->
     assert (machine.volume, machine.changes) == (before, 0)
 
 
-def test_what_no_line_of_fstab_would_mount_again_is_refused(machine: CreatedMachine) -> None:
+@pytest.mark.parametrize("source", ["UUID=1", "LABEL=", "LABEL=other", "/dev/vdc"])
+def test_what_no_line_of_fstab_would_mount_again_is_refused(machine: CreatedMachine, source: str) -> None:
     machine.mount("252:0")
-    machine.lay("etc/fstab", "UUID=1 /elsewhere ext4 nofail 0 2\n")
+    machine.found["bcache0"]["LABEL"] = "data"
+    machine.lay(
+        "etc/fstab", f"UUID={FILESYSTEM} /elsewhere ext4 nofail 0 2\n{source} {machine.place} ext4 nofail 0 2\n"
+    )
     with refused(ConfigError, "release.fstab"):
         machine.released("data")
     assert (machine.is_as_before, machine.is_mounted) == (True, True)
+
+
+def test_a_line_of_fstab_may_name_its_label(machine: CreatedMachine) -> None:
+    machine.mount("252:0")
+    machine.found["bcache0"]["LABEL"] = "data"
+    machine.lay("etc/fstab", f'LABEL="data" {machine.place} ext4 defaults 0 2\n')
+    assert machine.released("data") == "vdb1"
 
 
 def test_a_volume_that_bcache_still_has_open_is_waited_for(
