@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from elastio.errors import HostError
 from elastio.host.heads import CONTENT_SECTOR, DATA_OFFSET_SECTORS, LEAST_BYTES
@@ -19,6 +19,8 @@ from tests.fixtures.device_mapper import MappedSysfs
 
 UUID = "6d0c4a57-9d55-4f3a-8b1c-2d3e0b6f4c1e"
 VOLUME_BYTES = 2 * MIB
+# What is on a volume. Always the same: a test that changes a byte changes it.
+NOISE = Random(5).randbytes(64)
 ROOT = "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n"
 
 
@@ -46,7 +48,7 @@ class AdoptMachine:
 
     def __post_init__(self) -> None:
         self.sysfs = MappedSysfs(self.root)
-        self.disk("vdb", 16, "volume0123456789abcd", os.urandom(64) * (VOLUME_BYTES // 64))
+        self.disk("vdb", 16, "volume0123456789abcd", NOISE * (VOLUME_BYTES // 64))
         self.disk("vdh", 32, "head0123456789abcdef", bytes(LEAST_BYTES))
         self.lay("proc/self/mountinfo", ROOT)
         self.place.mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from elastio.setup import release_created
 from elastio.setup.release_created import Created, Releaser
 from elastio.units import MIB, SECTOR
 
-from .adopt_machine import ROOT, UUID, AdoptMachine, PowerCutError
+from .adopt_machine import NOISE, ROOT, UUID, AdoptMachine, PowerCutError
 
 BACKING, SET = "2f1c7b9e-6d1a-4c1b-9d0e-0a1b2c3d4e5f", "7b0c4f1e-2222-4333-8444-555566667777"
 DATA_BYTES = 3 * MIB
@@ -29,7 +28,7 @@ class CreatedMachine(AdoptMachine):
         self.offset = offset
         self.on_settle: Callable[[], None] = lambda: None
         block = superblock.render_backing(Uuid(BACKING), Uuid(SET), block_bytes=512, data_offset_sectors=offset)
-        self.data = os.urandom(64) * (DATA_BYTES // 64)
+        self.data = NOISE * (DATA_BYTES // 64)
         front = bytearray(offset * SECTOR)
         front[superblock.OFFSET : superblock.OFFSET + len(block)] = block
         self.disk("vdb", 16, "volume0123456789abcd", bytes(front) + self.data)
