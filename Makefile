@@ -198,7 +198,7 @@ deb-test: packages $(VENV)/.installed ## Install, use and purge the package of o
 # --- the laboratory ----------------------------------------------------------------------------------------
 
 demo: prepared ## Three storage set-ups on real bcache, compared; result and picture in out/demo
-	$(BIN)/elastio-testbed run demo --setup all --scale 0.1 --json out/demo/result.json \
+	$(BIN)/elastio-testbed run demo --setup all --scale 0.1 --side-by-side --json out/demo/result.json \
 	  --png out/demo/result.png --html out/demo/result.html
 
 bench: prepared ## What the daemon costs at rest
