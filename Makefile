@@ -1,5 +1,7 @@
 # One door: what the hooks run and what CI runs is what these targets run.
 SHELL := /bin/bash
+# Whatever the environment says: most programs of the tests would be compiled each time they start.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 # The distribution's own: it is the one that the package runs on, and it is built for speed, which takes a fifth from the
