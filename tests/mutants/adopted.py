@@ -12,7 +12,7 @@ UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:
 INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")
 TABLE, ADOPT = "elastio/host/partition_table.py", "elastio/setup/adopt.py"
 AGAIN = "elastio/setup/adopted_again.py"
-SYNCED = "os.pwrite(descriptor, table, 0)\n            os.fsync(descriptor)"
+SYNCED = "os.pwrite(descriptor, table, 0)\n        os.fsync(descriptor)"
 # Of setup, which the simulator does not have.
 SETUP, WHY = "tests/unit/elastio/setup/", "an operator's command"
 TAKEN = Patch(HOST, "if self._kernel.has_tombstone is False:", "if False:")
