@@ -45,7 +45,7 @@ def test_formats_with_the_block_size_of_the_backing_device(tree: Tree, host: Bca
 
 def test_no_disk_becomes_a_cache_of_a_device_whose_release_was_interrupted(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk(content=superblock_bytes(3, OTHER_SET))
-    before = tree.kernel.path("dev/vdc").read_bytes()
+    before = superblock_on(tree.kernel.path("dev/vdc"))
     tree.kernel.lay("sys/block/vdb/queue/logical_block_size", 512)
     block = render_backing(UUID(BACKING_UUID), UUID(OTHER_SET), block_bytes=512, data_offset_sectors=16)
     table = partition_table.render(BACKING_UUID, offset_sectors=16, size_sectors=2048, block_bytes=512)
@@ -53,7 +53,7 @@ def test_no_disk_becomes_a_cache_of_a_device_whose_release_was_interrupted(tree:
     assert host.scan(()).unsupported
     with refused(NotOursError, "cache.unsupported"):
         install(host)
-    assert (tree.kernel.path("dev/vdc").read_bytes(), tree.programs.changing) == (before, [])
+    assert (superblock_on(tree.kernel.path("dev/vdc")), tree.programs.changing) == (before, [])
 
 
 def test_wipes_what_an_earlier_try_of_ours_left(tree: Tree, host: BcacheHost) -> None:
