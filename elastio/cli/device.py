@@ -80,16 +80,16 @@ def _release_created(app: App, target: str, dry_run: bool, yes: bool) -> None:
     sysfs = app.sysfs()
     if not dry_run:
         release_created.register(target, sysfs)
-    uuid = release_created.plan(target, sysfs, app.run).uuid
-    with without_agent(app, uuid):
-        found = release_created.plan(target, sysfs, app.run)
-    click.echo(found.shown)
+    found = release_created.plan(target, sysfs, app.run)
+    with without_agent(app, found.uuid):
+        click.echo(found.shown)
     if dry_run:
         return
     if not yes:
         click.confirm("release it?", abort=True)
-    with without_agent(app, uuid):
-        partition = release_created.Releaser(sysfs, app.run).release(release_created.plan(target, sysfs, app.run))
+    with without_agent(app, found.uuid):
+        found = release_created.plan(target, sysfs, app.run)  # the question may have waited for an hour
+        partition = release_created.Releaser(sysfs, app.run).release(found)
     click.echo(f"the data is on /dev/{partition} now, without bcache; its agent has no device: disable or remove it")
 
 

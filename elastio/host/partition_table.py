@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
-from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
+from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import superblock
 from elastio.host.sysfs import Sysfs
 from elastio.units import SECTOR
@@ -72,21 +72,19 @@ def is_left(block: bytes, block_bytes: int) -> bool:
     `block` is what lies before the data.
     """
     found = superblock.parse(block[superblock.OFFSET :])
-    if found is None or found.role is not superblock.Role.BACKING:
-        return False
     identity, _, _, _, _, begin, _, magic = TABLE.unpack_from(block)
-    return (identity, magic) == (_identity(found.uuid), MAGIC) and begin * block_bytes == SECTOR * (
-        superblock.data_offset(block[superblock.OFFSET :])
-    )
+    if found is None or (identity, magic) != (_identity(found.uuid), MAGIC):
+        return False
+    try:
+        return bool(begin * block_bytes == SECTOR * superblock.data_offset(block[superblock.OFFSET :]))
+    except NotOursError:  # of a cache, or not whole: no release has written before it
+        return False
 
 
 def why_no_cache(sysfs: Sysfs, disk: str) -> str:
-    """Why what is on this disk gets no cache now; empty: the table does not forbid it."""
-    try:
-        block_bytes = int(sysfs.read(f"sys/block/{disk}/queue/logical_block_size"))
-        if not is_left(read(sysfs.path(f"dev/{disk}")), block_bytes):
-            return ""
-    except ElastioError:  # the superblock is not whole, or cannot be read: there is no release either
+    """Why what is on this disk gets no cache now; empty: the table does not forbid it. Raises HostError."""
+    block_bytes = int(sysfs.read_or(f"sys/block/{disk}/queue/logical_block_size", "512"))
+    if not is_left(read(sysfs.path(f"dev/{disk}")), block_bytes):
         return ""
     return f"`elastio device release /dev/{disk}` was interrupted, and its data would be shown without the cache"
 

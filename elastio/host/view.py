@@ -81,8 +81,12 @@ class Seen:
 
     def why_released(self, sysfs: Sysfs, disk: str) -> str:
         """Why this backing disk gets no cache. While its agent runs nobody releases it: one look is enough."""
-        if disk not in self.released:
+        if disk in self.released:
+            return self.released[disk]
+        try:
             self.released = {disk: partition_table.why_no_cache(sysfs, disk)}
+        except HostError as error:  # it is looked at again
+            return str(error)
         return self.released[disk]
 
 

@@ -146,7 +146,7 @@ def _with_requests(state: AgentState, obs: Observation, policy: Policy, wish: Wi
 
 
 def _asked(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, tuple[Reply, ...]]:
-    """The state after the requests that the mechanism refuses never, and a reply to each request, in their order."""
+    """The state after the requests that the mechanism never refuses, and a reply to each request, in their order."""
     replies = []
     is_resumed = False
     for request in obs.requests:
