@@ -56,6 +56,14 @@ def test_no_disk_becomes_a_cache_of_a_device_whose_release_was_interrupted(tree:
     assert (superblock_on(tree.kernel.path("dev/vdc")), tree.programs.changing) == (before, [])
 
 
+def test_what_cannot_be_read_gets_no_cache_until_it_is_read(tree: Tree, host: BcacheHost) -> None:
+    node = tree.kernel.path("dev/vdb")
+    hidden = node.rename(node.with_name("hidden"))
+    assert host.scan(()).unsupported
+    hidden.rename(node)
+    assert not host.scan(()).unsupported
+
+
 def test_wipes_what_an_earlier_try_of_ours_left(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk(content=superblock_bytes(3, OTHER_SET))
     install(host)
