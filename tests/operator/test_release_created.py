@@ -45,7 +45,7 @@ class Created(Adopted):
         self.shell("mountpoint -q /data || mount /data")
         self.files = self.sums()
         self.image = self.shell(f"{BCACHE}; umount /data; dd if=$B bs=1M iflag=direct status=none | sha256sum")
-        self.shell("mountpoint -q /data || mount /data; dd if=$V of=/root/front bs=8k count=1 status=none")
+        self.shell("mountpoint -q /data || mount /data; dd if=$V of=/root/front bs=8k count=1 status=none && sync")
 
     def restore(self) -> None:
         """The state before the release."""
