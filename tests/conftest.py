@@ -7,6 +7,7 @@ nothing lifts the other two.
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import sys
@@ -24,6 +25,8 @@ PEER_EVENTS = {"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg
 NAME_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname"}
 GOLDEN = Path(__file__).parent / "golden"
 MEMORY, ROOM_BYTES = "/dev/shm", 1 << 30
+# More than Python's own 700, since little of what tests make has cycles.
+NEW_OBJECTS = 20_000
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -91,6 +94,14 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str
         assert text == path.read_text()
 
     return compare
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare the garbage collector what stays to the end: it went through all collected tests again and again, and in
+    copies of the process (tests/crash/branches.py), where each page that it looks at has to be copied."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS)
 
 
 def pytest_configure(config: pytest.Config) -> None:
