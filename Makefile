@@ -18,10 +18,10 @@ PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf
 # Programs that build and check the Debian package.
 DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt
-# Guests, the longest files first: each process gets the first two, and then the next one.
-SLOW_TESTS := $(addprefix tests/,$(addsuffix .py,faults/test_faults e2e/test_elastic_cycle e2e/test_machine \
-              e2e/test_stored_state e2e/test_operator e2e/test_interrupted_cycle e2e/test_qemu_boots e2e/test_commands \
-              e2e/test_uml))
+# Guests, the longest files first: each process gets the next one when two tests of its last are left.
+SLOW_TESTS := $(addprefix tests/,$(addsuffix .py,e2e/test_machine faults/test_faults e2e/test_operator \
+              e2e/test_interrupted_cycle e2e/test_elastic_cycle e2e/test_stored_state e2e/test_qemu_boots \
+              e2e/test_commands e2e/test_uml))
 FAST_TESTS := tests/scenario tests/unit tests/contract
 QUICK_TESTS := $(addprefix tests/unit/elastio/,core strategy agent host setup metrics)
 LONG_TESTS := tests/crash tests/mutants tests/property

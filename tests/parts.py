@@ -1,9 +1,10 @@
 """Run parts of `make test`: `python -m tests.parts [PART ...]`, all of them without a name.
 
-They run one after the other, except those that `budgets.toml` puts beside another one, which keep one processor busy
-while that one waits now and then; what they print appears when they have ended. The first that fails ends it, with what
-runs beside it. The time of each is printed beside its budget, and what is above it is told; nothing fails for a time. A
-part fails that played fewer cases than it has to. It needs no virtual environment.
+They run one after the other, except those that `budgets.toml` puts beside another one: they have the processors while
+that one waits, and what they print appears when they have ended. Those that would take all processors for long yield to
+it (nice(1)). After the first that fails no other is begun; what runs beside it is waited for. The time of each is
+printed beside its budget, and what is above it is told; nothing fails for a time. A part fails that played fewer cases
+than it has to. It needs no virtual environment.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ ROOT = Path(__file__).parents[1]
 BUDGETS = Path(__file__).with_name("budgets.toml")
 # What the items of the part with counts have recorded, as pytest writes it.
 COUNTED, PLAYED = "long", ROOT / "build" / "long.xml"
+YIELD = ("nice", "-n", "19")
 
 
 class Budgets(NamedTuple):
-    """The seconds of each part, in the order in which they run; the least counts; what runs beside which part."""
+    """The seconds of each part, in the order in which they run; the least counts; what runs beside which part, and
+    which of those yield to it."""
 
     seconds: dict[str, int]
     counts: dict[str, int]
     beside: dict[str, str]
+    yielding: list[str]
 
 
 def budgets() -> Budgets:
@@ -65,30 +69,6 @@ def table(took: Mapping[str, float], seconds: Mapping[str, int], together_s: flo
             yield f"ABOVE ITS BUDGET: {part} took {took_s:.0f} s, {seconds[part]} s are meant (tests/budgets.toml)"
 
 
-def run(part: str, least: Mapping[str, int], output: IO[str] | None = None) -> int:
-    """The exit code of a part, which prints to `output`, else as it runs."""
-    if part == COUNTED:
-        PLAYED.unlink(missing_ok=True)
-    make = ["make", "--no-print-directory", part]
-    code = subprocess.run(make, cwd=ROOT, check=False, stdout=output, stderr=output).returncode
-    if code or part != COUNTED:
-        return code
-    found = counted(PLAYED)
-    print(*(f"{found[name]} {name}" for name in least), sep=", ")
-    few = too_few(found, least)
-    print(*few, sep="\n", end="\n" if few else "")
-    return 1 if few else 0
-
-
-def run_quietly(part: str) -> int:
-    """The exit code of a part; what it printed appears at its end."""
-    with TemporaryFile("w+") as output:
-        code = run(part, {}, output)
-        output.seek(0)
-        print(f"\n--- {part}", output.read().rstrip(), sep="\n", flush=True)
-    return code
-
-
 class Parts:
     """Runs parts, and keeps the seconds that each `took`, and the exit code of the first that failed."""
 
@@ -115,13 +95,34 @@ class Parts:
         for part in parts:
             if part not in beside:
                 with ThreadPoolExecutor(1) as pool:
-                    others = pool.submit(self.run, [p for p in beside if beside[p] == part], run_quietly)
+                    others = pool.submit(self.run, [p for p in beside if beside[p] == part], self._run_quietly)
                     self.run([part], self._run_aloud)
                 others.result()
 
     def _run_aloud(self, part: str) -> int:
         print(f"--- {part}", flush=True)
-        return run(part, self._known.counts)
+        return self._make([], part)
+
+    def _run_quietly(self, part: str) -> int:
+        """What it printed appears at its end."""
+        with TemporaryFile("w+") as output:
+            code = self._make(YIELD if part in self._known.yielding else [], part, output)
+            output.seek(0)
+            print(f"\n--- {part}", output.read().rstrip(), sep="\n", flush=True)
+        return code
+
+    def _make(self, before: Sequence[str], part: str, output: IO[str] | None = None) -> int:
+        """The exit code of a part, which prints to `output`, else as it runs. `before`: how it is started."""
+        if part == COUNTED:
+            PLAYED.unlink(missing_ok=True)
+        make = [*before, "make", "--no-print-directory", part]
+        code = subprocess.run(make, cwd=ROOT, check=False, stdout=output, stderr=output).returncode
+        if code or part != COUNTED:
+            return code
+        found, least = counted(PLAYED), self._known.counts
+        few = too_few(found, least)
+        print(", ".join(f"{found[name]} {name}" for name in least), *few, sep="\n", file=output, flush=True)
+        return 1 if few else 0
 
 
 def main(names: Sequence[str]) -> int:

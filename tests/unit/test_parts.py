@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +43,10 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Par
     def played(makefile: str) -> Parts:
         (tmp_path / "Makefile").write_text(makefile)
         monkeypatch.setattr("tests.parts.ROOT", tmp_path)
-        known = Budgets({"first": 1, "one": 1, "two": 1, "main": 1, "last": 1}, {}, {"one": "main", "two": "main"})
+        seconds = dict.fromkeys(("first", "one", "two", "main", "long", "last"), 1)
+        beside = {"one": "main", "two": "main", "long": "last"}
+        monkeypatch.setattr("tests.parts.PLAYED", tmp_path / "long.xml")
+        known = Budgets(seconds, {"cases": 10}, beside, ["two"])
         parts = Parts(known)
         parts.run_all([*known.seconds])
         return parts
@@ -53,26 +57,44 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Par
 # `main` ends only after `one`, which therefore has to run at the same time.
 MAKEFILE = """
 first: ; @true
-one: ; @touch one; {one}
-two: ; @touch two
+one: ; @nice > one; {one}
+two: ; @nice > two
 main: ; @for i in $$(seq 600); do test -e one && exit 0; sleep 0.05; done; exit 1
+long: ; @echo '<a><property name="cases" value="{cases}"/></a>' > long.xml
 last: ; @touch last
 """
 
 
 @pytest.mark.runs_programs
 def test_parts_run_beside_the_one_they_belong_to(play: Callable[[str], Parts], tmp_path: Path) -> None:
-    parts = play(MAKEFILE.format(one="true"))
+    parts = play(MAKEFILE.format(one="true", cases=10))
     assert parts.code == 0
-    assert parts.took.keys() == {"first", "one", "two", "main", "last"}
+    assert parts.took.keys() == {"first", "one", "two", "main", "long", "last"}
     assert (tmp_path / "last").exists()
+
+
+@pytest.mark.runs_programs
+def test_a_part_yields_to_the_one_beside_which_it_runs_if_it_is_named(
+    play: Callable[[str], Parts], tmp_path: Path
+) -> None:
+    play(MAKEFILE.format(one="true", cases=10))
+    assert [int((tmp_path / part).read_text()) for part in ("one", "two")] == [os.nice(0), 19]
+
+
+@pytest.mark.runs_programs
+def test_a_part_beside_another_fails_that_played_too_few_cases(
+    play: Callable[[str], Parts], capfd: pytest.CaptureFixture[str]
+) -> None:
+    parts = play(MAKEFILE.format(one="true", cases=9))
+    assert parts.code != 0
+    assert "TOO FEW: 9 cases" in capfd.readouterr().out
 
 
 @pytest.mark.runs_programs
 def test_a_part_that_fails_beside_another_ends_all(
     play: Callable[[str], Parts], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    parts = play(MAKEFILE.format(one="echo why; false"))
+    parts = play(MAKEFILE.format(one="echo why; false", cases=10))
     assert parts.code != 0
     assert parts.took.keys() == {"first", "one", "main"}
     assert not (tmp_path / "two").exists()
@@ -89,6 +111,7 @@ def test_every_part_is_a_target_and_all_of_them_are_what_ci_runs() -> None:
     seconds, beside = budgets().seconds, budgets().beside
     assert seconds.keys() <= set(targets)
     assert beside.keys() | set(beside.values()) <= seconds.keys()
+    assert set(budgets().yielding) <= beside.keys()
     assert sum(seconds[part] for part in seconds if part not in beside) <= 960
     assert (ROOT / ".ci/run").read_text().splitlines()[-1] == "make test"
     assert re.search(r"^test: .*\n\t\$\(PYTHON\) -m tests\.parts$", (ROOT / "Makefile").read_text(), re.MULTILINE)
