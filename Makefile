@@ -21,7 +21,7 @@ LOCKS := requirements/dev.txt requirements/guest.txt
 # Guests, the longest files first: each process gets the next one when two tests of its last are left.
 SLOW_TESTS := $(addprefix tests/,$(addsuffix .py,e2e/test_machine faults/test_faults e2e/test_operator \
               e2e/test_interrupted_cycle e2e/test_elastic_cycle e2e/test_stored_state e2e/test_qemu_boots \
-              e2e/test_commands e2e/test_uml))
+              e2e/test_commands e2e/test_cache_host e2e/test_uml))
 FAST_TESTS := tests/scenario tests/unit tests/contract
 QUICK_TESTS := $(addprefix tests/unit/elastio/,core strategy agent host setup metrics)
 LONG_TESTS := tests/crash tests/mutants tests/property

@@ -92,6 +92,7 @@ class CacheHost(Protocol):
     """The kernel's side of one adaptive device. Methods that change something verify first, and may be repeated.
 
     Those that may find their work done return an `Effect`. Errors: `HostError`, `DeviceBusyError`, `NotOursError`.
+    tests/contract/cache_host.py is the contract, which real bcache and its simulation both keep.
     """
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:

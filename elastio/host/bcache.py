@@ -272,7 +272,7 @@ class BcacheHost:
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
         disk = self._require_disk(serial)
-        cache_disk.require_memory(self.sysfs, disk)
+        cache_disk.require_registrable(self.sysfs, disk, cache_set)
         return cache_disk.register(self.sysfs, disk, cache_set, self._wait, blockdev.REGISTER_S)
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:

@@ -47,10 +47,13 @@ def why_no_memory(sysfs: Sysfs) -> str:
     return "" if has_memory else "the kernel has no contiguous memory for a cache: see `elastio doctor`"
 
 
-def require_memory(sysfs: Sysfs, disk: Disk) -> None:
-    """Raises HostError where the kernel would die of the registration of this set: see `contiguous`."""
-    written = superblock.read(disk.node)
-    if written is not None and registered_set(sysfs, disk) is None:
+def require_registrable(sysfs: Sysfs, disk: Disk, wanted: CacheSetUuid) -> None:
+    """Raises HostError where the kernel would show another set than this one, or would die of it: see `contiguous`."""
+    written, registered = superblock.read(disk.node), registered_set(sysfs, disk)
+    if written is not None and wanted not in (registered, written.set_uuid):
+        text = f"disk {disk.name} carries cache set {written.set_uuid}, not {wanted}: it was not registered"
+        raise HostError(text, code="disk.other_set")
+    if written is not None and registered is None:
         contiguous.affordable_bucket(sysfs, (written.bucket_size_bytes,))
 
 

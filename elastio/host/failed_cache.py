@@ -69,7 +69,8 @@ def start_without_cache(sysfs: Sysfs, backing: Backing, wait: Wait) -> Effect:
     directory = backing.directory
     state = sysfs.read(f"{directory}/state")
     if sysfs.link(f"{directory}/cache") is not None:
-        raise DeviceBusyError(f"a cache set is attached to {backing.device}: it was not started without it")
+        text = f"a cache set is attached to {backing.device}: it was not started without it"
+        raise DeviceBusyError(text, code="set.attached")
     if sysfs.read(f"{directory}/running") == "1":
         return Effect.ALREADY
     if state not in (CacheState.CLEAN, CacheState.DIRTY):

@@ -118,8 +118,9 @@ class SimDisk:
     def check_free(self, size_bytes: int) -> None:
         """Raises NotOursError or DeviceBusyError unless it may be written to as a cache of `size_bytes`."""
         if self.size_bytes != size_bytes:
-            raise NotOursError(f"disk {self.name} has {self.size_bytes} bytes, {size_bytes} were bought: left alone")
+            text = f"disk {self.name} has {self.size_bytes} bytes, {size_bytes} were bought: left alone"
+            raise NotOursError(text, code="disk.size")
         if self.signature is not None:
-            raise NotOursError(f"disk {self.name} carries {self.signature}: left alone")
+            raise NotOursError(f"disk {self.name} carries {self.signature}: left alone", code="disk.signature")
         if self.holder is not None:
-            raise DeviceBusyError(f"disk {self.name} is in use by {self.holder}")
+            raise DeviceBusyError(f"disk {self.name} is in use by {self.holder}", code="disk.held")

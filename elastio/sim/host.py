@@ -198,7 +198,7 @@ class SimHost:
             size_bytes=disk.size_bytes,
             cache_set=registered,
             superblock=disk.superblock,
-            held=self._kernel.holds(disk.serial),
+            held=disk.holder is not None or (registered is not None and registered == self._kernel.bcache.cache_set),
         )
 
     def _tune(self) -> None:
@@ -213,7 +213,7 @@ class SimHost:
         disk.check_free(size_bytes)
         backing = self._backing_device()
         if disk.registered and disk.superblock == backing.cache_set:
-            raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
+            raise DeviceBusyError(f"disk {disk.name} serves as a cache already", code="disk.serves")
         self._require_not_the_last_cache(disk)
         if self._kernel.has_tombstone is False:
             raise DeviceBusyError("the volume could be mounted without its cache", code="tombstone.missing")
@@ -253,7 +253,7 @@ class SimHost:
         if not disk.registered or disk.superblock != cache_set:
             raise NotOursError(f"disk {disk.name} is not cache set {cache_set}")
         if bcache.cache_set not in (None, cache_set):
-            raise NotOursError(f"cache set {bcache.cache_set} is attached already")
+            raise NotOursError(f"cache set {bcache.cache_set} is attached already", code="set.other")
         self._require_not_the_last_cache(disk)
         if bcache.cache is None:
             bcache.writeback_mode = WritebackMode.IDLE
@@ -270,7 +270,7 @@ class SimHost:
 
     def _require_absorbing(self, bcache: Bcache) -> None:
         if bcache.mode is not CacheMode.WRITEBACK:
-            raise DeviceBusyError(f"writes bypass the cache (mode {bcache.mode}): it has to be detached")
+            raise DeviceBusyError(f"writes bypass the cache (mode {bcache.mode})", code="cache.bypassed")
 
     def _phase2(self) -> None:
         bcache = self._attached_device()
@@ -329,8 +329,7 @@ class SimHost:
         if bcache.cache_set is None:
             return Effect.ALREADY
         if bcache.cache_set != cache_set:
-            text = f"cache set {bcache.cache_set} is attached, not {cache_set}: left alone"
-            raise NotOursError(text, code="set.other")
+            raise NotOursError(f"cache set {bcache.cache_set} is attached: left alone", code="set.other")
         if bcache.state is CacheState.DIRTY or bcache.mode is not CacheMode.NONE:
             text = f"the device is {bcache.state} in mode {bcache.mode}: drain it before a detach"
             raise DeviceBusyError(text, code="cache.not_drained")
@@ -346,16 +345,16 @@ class SimHost:
 
     def _help_detach(self) -> None:
         if not self._attached_device().detach_written:
-            raise DeviceBusyError("no detach is under way: applications were not held back")
+            raise DeviceBusyError("no detach is under way: applications were not held back", code="detach.none")
         self._lift_limits()
         self._kernel.hold_back(self._times.help)
 
     def _start_without_cache(self) -> Effect:
         bcache = self._backing_device()
         if bcache.cache_set is not None:
-            raise DeviceBusyError("a cache set is attached: the device was not started by force")
+            raise DeviceBusyError("a cache set is attached: not started by force", code="set.attached")
         if not bcache.running and bcache.state not in (CacheState.CLEAN, CacheState.DIRTY):
-            raise HostError(f"the backing device is {bcache.state} and waits for no cache: not started by force")
+            raise HostError(f"the backing device is {bcache.state} and waits for no cache", code="backing.state")
         if bcache.running:
             return Effect.ALREADY
         self._kernel.force_run()
@@ -368,9 +367,9 @@ class SimHost:
             return Effect.ALREADY
         disk.check_free(size_bytes)
         if disk.registered and disk.superblock == backing.cache_set:
-            raise DeviceBusyError(f"cache set {disk.superblock} still serves the backing device")
+            raise DeviceBusyError(f"cache set {disk.superblock} serves the backing device", code="set.attached")
         if None not in (cache_set, disk.superblock) and disk.superblock != cache_set:
-            raise NotOursError(f"disk {disk.name} carries cache set {disk.superblock}, not {cache_set}")
+            raise NotOursError(f"disk {disk.name} carries cache set {disk.superblock}", code="disk.other_set")
         self._require_not_the_last_cache(disk)
         if disk.superblock is None:
             self._kernel.fsync()
@@ -386,15 +385,16 @@ class SimHost:
         bcache = self._backing_device()
         waits = bcache.state is CacheState.DIRTY or (bcache.state is CacheState.CLEAN and not bcache.running)
         if bcache.cache_set is None and waits:
-            raise NotOursError(f"the backing device is {bcache.state} and disk {disk.name} may be its cache")
+            text = f"the device is {bcache.state} and disk {disk.name} may be its cache"
+            raise NotOursError(text, code="backing.waits")
 
     def _attached_device(self) -> Bcache:
         bcache = self._backing_device()
         if bcache.cache_set is None:
-            raise HostError("no cache set is attached to the backing device", code="cache.missing")
+            raise HostError("no cache set is attached to the backing device", code="set.none")
         return bcache
 
     def _backing_device(self) -> Bcache:
         if not self._kernel.registered:
-            raise HostError("the backing device is not registered with bcache", code="backing.missing")
+            raise HostError("the backing device is not registered with bcache", code="backing.unregistered")
         return self._kernel.bcache

@@ -78,7 +78,8 @@ def test_a_part_yields_to_the_one_beside_which_it_runs_if_it_is_named(
     play: Callable[[str], Parts], tmp_path: Path
 ) -> None:
     play(MAKEFILE.format(one="true", cases=10))
-    assert [int((tmp_path / part).read_text()) for part in ("one", "two")] == [os.nice(0), 19]
+    own = os.nice(0)
+    assert [int((tmp_path / part).read_text()) for part in ("one", "two")] == [own, min(own + 19, 19)]
 
 
 @pytest.mark.runs_programs

@@ -94,6 +94,13 @@ def _registered_meanwhile(tree: Tree, condition: Callable[[], bool]) -> bool:
     return condition()
 
 
+def test_a_disk_of_another_set_is_not_registered(tree: Tree, host: BcacheHost) -> None:
+    tree.cache_disk(content=superblock_bytes(3, OTHER_SET))
+    with refused(HostError, "disk.other_set"):
+        host.register_cache(SERIAL, SET_UUID)
+    assert not refusals.leaf_writes(tree.kernel)
+
+
 def test_a_set_that_does_not_appear_is_an_error(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
     tree.kernel.refuses.add("register_quiet")

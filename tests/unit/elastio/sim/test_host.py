@@ -182,7 +182,7 @@ def test_phases_ask_for_an_attached_cache(machine: Any) -> None:
         lambda: machine.host.enter_phase1(flush_mb_s=None),
         lambda: machine.host.set_flush(None),
     ):
-        with refused(HostError, "cache.missing"):
+        with refused(HostError, "set.none"):
             change()
 
 
@@ -210,7 +210,7 @@ def test_the_whole_cycle_leaves_a_blank_disk_and_durable_data(machine: Any) -> N
 def test_a_backing_device_that_is_not_registered_shows_as_none(machine: Any) -> None:
     machine.kernel.registered = False
     assert machine.host.scan(()).backing is None
-    with refused(HostError, "backing.missing"):
+    with refused(HostError, "backing.unregistered"):
         machine.host.tune_backing()
 
 
