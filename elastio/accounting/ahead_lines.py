@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from elastio.accounting.history import CycleLoad
-from elastio.accounting.past_bursts import early_s, is_wrong
+from elastio.accounting.history import CycleLoad, early_s, is_wrong
 from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import Trigger
 from elastio.strategy.learned import allowance

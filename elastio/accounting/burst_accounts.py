@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from elastio.accounting.tables import Table
 from elastio.core.moved import Moved
 from elastio.strategy.account import PARTS, Account, Totals, account, seconds_of
-from elastio.strategy.inflection import curves_of
+from elastio.strategy.bandwidth import curves_of
 
 Parts = Mapping[str, float]
 # Cgroups that are added up one by one, and the name of all others together: services come and go for years.

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from elastio.accounting.account_store import write_accounts
 from elastio.accounting.burst_accounts import AccountRow, Moves
-from elastio.accounting.history import SampleRun
+from elastio.accounting.history import PAST_S, SampleRun, past_of
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples, read_loads
 from elastio.accounting.ledger import DAY_S, Ledger
-from elastio.accounting.past_bursts import PAST_S, past_of
 from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, DevicePrices, MonthToDate, row_of
 from elastio.accounting.zone import local_zone

@@ -63,8 +63,8 @@ from elastio.host.clock import SystemClock
 from elastio.host.counted_load import CountedLoad
 from elastio.host.counters import DiskCounters
 from elastio.host.group_watch import GroupWatch
+from elastio.host.guard import LimitRemovers
 from elastio.host.identity import machine_id
-from elastio.host.limit_removers import LimitRemovers
 from elastio.host.locks import lock_device, lock_state
 from elastio.host.mlock import stay_in_memory
 from elastio.host.sysfs import Sysfs

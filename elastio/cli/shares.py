@@ -13,10 +13,9 @@ from elastio import codec
 from elastio.accounting.tables import table
 from elastio.cli.app import App
 from elastio.control.status import CapacityPart
-from elastio.core.boost_rights import BoostRights
-from elastio.core.shares import Share, SharePlan, Use, divide, is_overloaded
+from elastio.core.shares import BoostRights, Share, SharePlan, Use, divide, is_overloaded
 from elastio.host import cgroups
-from elastio.host.io_max import limits_of
+from elastio.host.cgroups import limits_of
 from elastio.host.share_limits import share_mb_s
 from elastio.host.sysfs import Sysfs
 from elastio.setup.group_sampler import Adaptive, GroupSample, find_adaptive, sample_groups

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from elastio.config.paths import DEFAULT_SOCKET, DEFAULT_STATE_DIR
 from elastio.config.rules import Amounts, Flag, Number, Patterns, Text, key, refuse, whole
-from elastio.core.boost_rights import EVERYBODY, BoostRights
 from elastio.core.capacity import OF_BACKING
 from elastio.core.policy import Model
-from elastio.core.shares import MOST_RESERVED, LatencyTarget, Reserved
+from elastio.core.shares import EVERYBODY, MOST_RESERVED, BoostRights, LatencyTarget, Reserved
 from elastio.errors import ConfigError
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBucket

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio import codec
-from elastio.core.boost_rights import ALL_MAY
 from elastio.core.model import Others, Spend, Spent
-from elastio.core.shares import LatencyTarget, Reserved
+from elastio.core.shares import ALL_MAY, LatencyTarget, Reserved
 from elastio.errors import ControlError
 
 

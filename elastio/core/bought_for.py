@@ -17,9 +17,8 @@ from dataclasses import replace
 from elastio.core.actions import ListForBacking, OutcomeKind
 from elastio.core.cycle import NO_BACKOFF, Backoff
 from elastio.core.model import BackingView, CacheState, Volume, VolumeState, VolumeTag
-from elastio.core.next_action import NextAction, ask
 from elastio.core.observation import Observation
-from elastio.core.polling import next_backoff
+from elastio.core.polling import NextAction, ask, next_backoff
 from elastio.core.state import AgentState, Phase
 from elastio.units import format_duration, format_size
 

@@ -30,9 +30,9 @@ from elastio.core.actions import (
 )
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
-from elastio.core.next_action import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
+from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.release import detaching
 from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastio.core.boost_rights import ALL_MAY, BoostRights
-from elastio.core.shares import LatencyTarget, Reserved
+from elastio.core.shares import ALL_MAY, BoostRights, LatencyTarget, Reserved
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBucket
 from elastio.strategy.market import Market

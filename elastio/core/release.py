@@ -25,9 +25,9 @@ from elastio.core.actions import (
 )
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
-from elastio.core.next_action import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
+from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.state import AgentState
 
 

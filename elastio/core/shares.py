@@ -1,4 +1,4 @@
-"""How the cgroups of a machine share the capacity of the adaptive device, by their weights. Pure.
+"""How the cgroups of a machine share the capacity of the adaptive device, by weight; and whose load counts. Pure.
 
 `elastio shares` shows it (`divide`); where shares are switched on, `division` says which limits put it in force.
 
@@ -18,8 +18,9 @@ never sees the volume as full, so the weights of its cgroups have no effect. Thi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import accumulate
 
 # From this share of the capacity on, the device counts as full.
@@ -199,3 +200,73 @@ def _parent(group: str) -> str:
 def is_overloaded(shares: Iterable[Share]) -> bool:
     """Whether somebody wants more than there is."""
     return any(share.wants_more for share in shares)
+
+
+EVERYBODY = ("*",)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Cgroups whose bytes are added, and those whose bytes are subtracted, each with all that is below it.
+
+    None of the first is above another of them, and so for the second. `everybody`: the first are the whole device,
+    with what the kernel attributes to no cgroup.
+    """
+
+    everybody: bool
+    added: tuple[str, ...]
+    subtracted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoostRights:
+    """Whose load counts towards a boost: the cgroups that may cause one.
+
+    A pattern is that of a shell. It names a cgroup if it matches its path below the root
+    (`system.slice/backup.service`) or the last part of that (`backup.service`), and everything below the cgroup with
+    it. What `no` names has no right, whatever `may` says.
+    """
+
+    may: tuple[str, ...] = EVERYBODY
+    no: tuple[str, ...] = ()
+
+    @property
+    def is_everybody(self) -> bool:
+        """Nobody is left out, so no cgroup has to be read."""
+        return self.may == EVERYBODY and not self.no
+
+    def includes(self, group: str) -> bool:
+        """Whether what this cgroup moves counts."""
+        nodes = path(group)
+        return any(_matches(n, self.may) for n in nodes) and not any(_matches(n, self.no) for n in nodes)
+
+    def counted(self, groups: Sequence[str]) -> Counted:
+        """Whose bytes count, of cgroups that are given by their paths, parents first."""
+        everybody = EVERYBODY[0] in self.may
+        added = () if everybody else _topmost([group for group in groups if _matches(group, self.may)])
+        refused = dict.fromkeys(_topmost([group for group in groups if _matches(group, self.no)]))
+        # One that is refused as a whole is not added in part.
+        kept = dict.fromkeys(group for group in added if not _is_in(group, refused))
+        return Counted(everybody, tuple(kept), tuple(group for group in refused if everybody or _is_in(group, kept)))
+
+
+ALL_MAY = BoostRights()
+
+
+def _matches(group: str, patterns: Sequence[str]) -> bool:
+    name = group.rpartition("/")[2]
+    return any(fnmatchcase(group, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _topmost(groups: Sequence[str]) -> tuple[str, ...]:
+    """Those that are in no other of them; parents come first."""
+    found: dict[str, None] = {}
+    for group in groups:
+        if not _is_in(group, found):
+            found[group] = None
+    return tuple(found)
+
+
+def _is_in(group: str, above: Container[str]) -> bool:
+    """Whether the cgroup is one of these, or below one."""
+    return any(node in above for node in path(group))

@@ -13,9 +13,9 @@ from elastio.core.actions import SetShares
 from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import NO_BACKOFF
 from elastio.core.model import BackingView
-from elastio.core.next_action import NextAction, ask
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
+from elastio.core.polling import NextAction, ask
 from elastio.core.shares import HYSTERESIS, SharePlan
 from elastio.core.state import AgentState, Phase
 

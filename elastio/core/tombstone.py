@@ -9,8 +9,8 @@ from __future__ import annotations
 from elastio.core.actions import RemoveTombstone, WriteTombstone
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView
-from elastio.core.next_action import NextAction, ask
 from elastio.core.observation import Observation
+from elastio.core.polling import NextAction, ask
 from elastio.core.state import AgentState, Phase
 
 

@@ -1,9 +1,9 @@
 """The cgroups of version 2: whose I/O the kernel counts, their weights and limits. Reads only; takes no lock of bcache.
 
-Sources: Documentation/admin-guide/cgroup-v2.rst, `io.stat`, `io.weight`, and the format "nested keyed". Only a cgroup
-without children with controllers has processes, so these are the ones that share a device. Where the io controller is
-not enabled for the children of a cgroup, the cgroup counts for them. A name that is no text, which whoever owns a part
-of the tree may make, could neither be written nor found again: the cgroup is left out.
+Sources: Documentation/admin-guide/cgroup-v2.rst, `io.stat`, `io.weight`, `io.max`, and the format "nested keyed". Only
+a cgroup without children with controllers has processes, so these are the ones that share a device. Where the io
+controller is not enabled for the children of a cgroup, the cgroup counts for them. A name that is no text, which
+whoever owns a part of the tree may make, could neither be written nor found again: the cgroup is left out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ from fnmatch import fnmatchcase
 from elastio.core.moved import Moved
 from elastio.core.shares import path
 from elastio.errors import HostError
-from elastio.host.io_max import CGROUPS
 from elastio.host.sysfs import Sysfs
+
+CGROUPS = "sys/fs/cgroup"
+FREE = "rbps=max wbps=max riops=max wiops=max"
+
+
+def limits_of(sysfs: Sysfs, group: str) -> dict[str, str]:
+    """The limits of each device, by its MAJOR:MINOR, as the kernel shows them."""
+    lines = (line.split(None, 1) for line in sysfs.read_or(f"{CGROUPS}/{group}/io.max", "").splitlines())
+    return {words[0]: words[1].strip() for words in lines if len(words) > 1}
+
 
 # The kernel's, and systemd's.
 DEFAULT_WEIGHT = 100.0

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add, sub
 
-from elastio.core.boost_rights import BoostRights, Counted
 from elastio.core.moved import Moved
+from elastio.core.shares import BoostRights, Counted
 from elastio.errors import HostError
 from elastio.host import cgroups
-from elastio.host.io_max import CGROUPS
+from elastio.host.cgroups import CGROUPS
 from elastio.host.sysfs import Sysfs
 from elastio.units import MIB
 

@@ -21,7 +21,7 @@ open. No limit is written before the guard has acknowledged the order to watch i
 
 A guard does one thing at a time: one that has begun to remove limits acknowledges no order, but ends. So it never
 removes a limit that was set after its own order. Nor does one whose holder was killed remove those of the next holder,
-which starts no guard before that one has ended: see `limit_removers`.
+which starts no guard before that one has ended: see `LimitRemovers`.
 
 One guard serves all limits of a boost, because the boost waits for its holder: to start and to end a process for each
 limit takes some hundredths of a second on a small machine. It closes every descriptor that it inherited, the instance
@@ -30,6 +30,7 @@ lock and the pipes of workers too: a new agent need not wait for it.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import select
@@ -38,12 +39,67 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from elastio.errors import HostError
-from elastio.host.limit_removers import LimitRemovers
-from elastio.host.sysfs import close_all_but
+from elastio.host.locks import try_lock
+from elastio.host.sysfs import close_all_but, wait_for
+
+
+class LimitRemovers:
+    """Who may still remove limits on applications: nobody sets one before all of them have ended.
+
+    A guard outlives its holder, and so does the process that frees applications after an action was lost. What they
+    remove are all limits of this agent: also one that the next holder has set meanwhile, for a moment in which no
+    request may pass. So each of them has a lock, shared, from before it is forked until it ends, and a holder starts a
+    guard only when nobody has it. The lock is on a pipe: every process that is forked later has it, and no file is
+    left behind.
+    """
+
+    def __init__(self) -> None:
+        self._pipe, writer = os.pipe()
+        os.close(writer)
+
+    def close(self) -> None:
+        """Nobody joins any more."""
+        os.close(self._pipe)
+
+    @contextmanager
+    def joined(self) -> Iterator[int]:
+        """A descriptor with the lock: whoever is forked inside has it until it ends, or closes the descriptor.
+
+        Never waits. Raises OSError where a holder has just begun to start a guard.
+        """
+        with self._opened() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            yield lock
+
+    @contextmanager
+    def joined_alone(self, seconds: float) -> Iterator[int]:
+        """Like `joined`, once nobody else has the lock. Raises HostError if somebody has it for so long."""
+        with ExitStack() as stack:
+            try:
+                lock = stack.enter_context(self._opened())
+                is_alone = wait_for(lambda: try_lock(lock), seconds)
+                if is_alone:
+                    fcntl.flock(lock, fcntl.LOCK_SH)
+            except OSError as error:
+                raise HostError(f"cannot start a guard: {error.strerror}", code="limit.removers") from error
+            if not is_alone:
+                text = "an earlier process of the agent still removes limits on applications; none was held back"
+                raise HostError(text, code="limit.removers")
+            yield lock
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """Another open file each time, because a lock belongs to one."""
+        lock = os.open(f"/proc/self/fd/{self._pipe}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            yield lock
+        finally:
+            os.close(lock)
+
 
 HELD_S = 10.0
 STALE_S = 8.0

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from elastio import whole_file
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
-from elastio.host.io_max import CGROUPS, FREE, limits_of
+from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.limit_claims import DIRECTORY
 from elastio.host.locks import try_lock
 from elastio.host.sysfs import Sysfs, wait_for

@@ -35,9 +35,9 @@ from elastio.core.moved import Mix, Moved
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
 from elastio.host import cgroups, lowering, share_limits
+from elastio.host.cgroups import limits_of
 from elastio.host.counters import finished
 from elastio.host.guard import Guard
-from elastio.host.io_max import limits_of
 from elastio.host.limit_claims import claim
 from elastio.host.sysfs import Sysfs
 from elastio.host.throttle import stacked

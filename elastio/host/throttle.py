@@ -38,8 +38,8 @@ from enum import Enum
 
 from elastio.errors import DeviceBusyError, HostError
 from elastio.host import usage
+from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
-from elastio.host.io_max import CGROUPS, FREE, limits_of
 from elastio.host.limit_claims import claim, claimed_by_others
 from elastio.host.share_limits import is_share, release_shares
 from elastio.host.sysfs import Sysfs, Wait

@@ -1,4 +1,4 @@
-"""Every metric, declared once: name, type, labels, source and meaning. Pure.
+"""Every metric, declared once: name, type, labels, source and meaning; and their values as text. Pure.
 
 Names follow the conventions of Prometheus (prometheus.io/docs/practices/naming): base units (seconds, bytes, ratios
 from 0 to 1) as a suffix, `_total` for counters. A state is one series for each value, 1 for the one that holds and 0
@@ -7,6 +7,7 @@ for the others. The reference page, the rules and the dashboard are compared wit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -146,3 +147,46 @@ METRICS = (
 )
 
 BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of one series, in base units; `labels` in the order of the metric's own."""
+
+    name: str
+    value: float
+    labels: tuple[str, ...] = ()
+
+
+def render(devices: Iterable[tuple[str, Iterable[Value]]]) -> str:
+    """The values of devices in Prometheus' text format, version 0.0.4: those of one metric stand together.
+
+    Source: prometheus.io/docs/instrumenting/exposition_formats. The order is that of the table. Each has the label
+    `device`. Raises KeyError for a metric that is not in the table, ValueError for labels that are not the metric's.
+    """
+    found: dict[str, list[str]] = {}
+    for device, values in devices:
+        for value in values:
+            found.setdefault(value.name, []).append(_line(BY_NAME[value.name], value, device))
+    blocks = ("".join([_head(metric), *found[metric.name]]) for metric in METRICS if metric.name in found)
+    return "".join(blocks)
+
+
+def _head(metric: Metric) -> str:
+    meaning = metric.help.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {metric.name} {meaning}\n# TYPE {metric.name} {metric.kind}\n"
+
+
+def _line(metric: Metric, value: Value, device: str) -> str:
+    named = zip((DEVICE, *metric.labels), (device, *value.labels), strict=True)
+    labels = ",".join(f'{name}="{_escaped(text)}"' for name, text in named)
+    return f"{metric.name}{{{labels}}} {_number(value.value)}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    # All digits of a float: a timestamp of today has ten before the point.
+    return str(int(value)) if value == int(value) else repr(float(value))

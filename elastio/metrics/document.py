@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from elastio.control.status import BackingPart, CapacityPart, CyclePart, LoadPart, Status
 from elastio.core.state import FaultKind, InhibitionReason, Phase
-from elastio.metrics.exposition import Value, render
+from elastio.metrics.catalogue import Value, render
 from elastio.metrics.ledger_values import Bills, ledger_values
 from elastio.units import MB
 

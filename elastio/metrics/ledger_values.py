@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from elastio.accounting.ahead_lines import ahead_lines
 from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS, Parts
 from elastio.accounting.group_costs import Moves, boost_costs
-from elastio.accounting.history import CycleLoad
-from elastio.accounting.past_bursts import PAST_S
+from elastio.accounting.history import PAST_S, CycleLoad
 from elastio.accounting.rows import CycleRow, spend_since
 from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.model import NO_OTHERS, Others, Period, Spend, Spent
-from elastio.metrics.exposition import Value
+from elastio.metrics.catalogue import Value
 from elastio.strategy.account import COMPUTING, PARTS
 from elastio.strategy.spending import Caps
 

@@ -7,7 +7,7 @@ from datetime import date
 
 from elastio.errors import HostError
 from elastio.host import contiguous
-from elastio.host.io_max import CGROUPS
+from elastio.host.cgroups import CGROUPS
 from elastio.host.kernel import FIRST_SAFE, Version, version_of
 from elastio.host.superblock import SMALLEST_BUCKET_BYTES
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn

@@ -38,8 +38,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState
-from elastio.sim.block_versions import CUTOFF_BYPASS, BackingContent, CacheContent
-from elastio.sim.disk import Superblock
+from elastio.sim.disk import CUTOFF_BYPASS, BackingContent, CacheContent, Superblock
 from elastio.units import MB, MIB
 
 

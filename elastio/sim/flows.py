@@ -30,8 +30,7 @@ from typing import NamedTuple, Protocol
 
 from elastio.core.model import CacheMode
 from elastio.sim.bcache import Bcache, Route, WritebackMode
-from elastio.sim.block_versions import CacheContent
-from elastio.sim.disk import Traffics
+from elastio.sim.disk import CacheContent, Traffics
 from elastio.sim.shares import READERS, WRITERS, SimShares
 from elastio.units import MB
 

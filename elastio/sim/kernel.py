@@ -33,11 +33,9 @@ import sys
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, HostError
 from elastio.sim.bcache import WritebackMode
-from elastio.sim.block_versions import CacheContent
-from elastio.sim.disk import SimDisk, Traffic
+from elastio.sim.disk import CacheContent, SimDisk, Traffic
 from elastio.sim.flows import Budget, Load
-from elastio.sim.link import SMOOTHING_S, KernelSettings, Link
-from elastio.sim.loss import BackingDisk, content_of
+from elastio.sim.link import SMOOTHING_S, BackingDisk, KernelSettings, Link, content_of
 from elastio.units import MB
 
 COPY_SERIAL = Serial("vol0backingcopy0001")

@@ -1,8 +1,12 @@
-"""How a cache set is attached to the simulated device and detached, and which requests are held back meanwhile."""
+"""How a cache set is attached to the simulated device and detached; which requests are held back, and what is lost.
+
+Lost are blocks whose newest acknowledged version no longer exists.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -10,12 +14,56 @@ from elastio.core.model import CacheMode, CacheSetUuid, Serial
 from elastio.errors import HostError
 from elastio.sim.bcache import Bcache
 from elastio.sim.clock import SimClock, Timers
-from elastio.sim.disk import SimDisk, SuperblockOnDisk, Traffics
+from elastio.sim.disk import BackingContent, CacheContent, SimDisk, Superblock, SuperblockOnDisk, Traffics
 from elastio.sim.flows import FlushFlow, ReadFlow, WriteFlow
-from elastio.sim.loss import BackingDisk
 from elastio.sim.shares import SimShares
 from elastio.strategy.credits import CreditBucket, constant
 from elastio.units import GB, MIB
+
+
+@dataclass(frozen=True, slots=True)
+class BackingDisk:
+    """A backing disk, and what applications know of it: `acked` is the newest version that was acknowledged."""
+
+    serial: Serial | None
+    content: BackingContent
+    acked: dict[int, int]
+    unsettled: set[int]
+    superblock: Superblock
+
+    @classmethod
+    def of(cls, bcache: Bcache, serial: Serial | None) -> BackingDisk:
+        """The disk that is plugged now, as the kernel knows it."""
+        return cls(serial, bcache.backing, bcache.acked, bcache.unsettled, bcache.superblock)
+
+    def older_copy(self, serial: Serial | None) -> BackingDisk:
+        """A copy restored from a snapshot of what had reached the disk. Its superblock names no cache."""
+        content = BackingContent()
+        content.durable = dict(self.content.durable)
+        return BackingDisk(serial, content, dict(content.durable), set(), Superblock(mode=self.superblock.mode))
+
+    def put_into(self, bcache: Bcache) -> None:
+        """Make it the backing disk of the device."""
+        bcache.backing, bcache.acked, bcache.unsettled = self.content, self.acked, self.unsettled
+        bcache.sb_set, bcache.sb_dirty, bcache.stale, bcache.mode = self.superblock
+        bcache.passed, bcache.running = None, self.superblock.cache_set is None
+
+    def lost(self, cached: CacheContent | None, *, power_cut: bool = False) -> frozenset[int]:
+        """The lost blocks. `cached`: the content of the set that the superblock names. `power_cut`: as after one."""
+        shown = {} if power_cut else self.content.volatile
+        dirty, clean = (cached.dirty, cached.clean) if cached else ({}, {})
+        gone = self.unsettled
+        for place in (dirty, clean, shown, self.content.durable):
+            gone = {block for block in gone if place.get(block) != self.acked[block]}
+        return frozenset(gone)
+
+
+def content_of(cache_set: CacheSetUuid | None, disks: Iterable[SimDisk], without: Serial | None) -> CacheContent | None:
+    """The content of the disk of this set, if it exists."""
+    if cache_set is None:
+        return None
+    return next((d.content for d in disks if d.superblock == cache_set and d.serial != without), None)
+
 
 # Share of the cap above which the queue of a disk is full. It is compared with a smoothed value, which never reaches 1.
 SATURATED = 0.8

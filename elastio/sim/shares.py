@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import reduce
 
-from elastio.core.boost_rights import BoostRights
 from elastio.core.division import Division
 from elastio.core.lending import Requests
-from elastio.core.shares import SharePlan
+from elastio.core.shares import BoostRights, SharePlan
 from elastio.sim.disk import Traffic
 from elastio.units import MB
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.model import CacheMode, HostView, Serial, VolumeId
+from elastio.core.shares import ALL_MAY, BoostRights
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CallTiming, CloudTimes, KernelSlots, SimAccount
 from elastio.sim.faults import MODES, FaultMode, FaultPlan, Meter, ScheduledFault

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from elastio.host.io_max import FREE
+from elastio.host.cgroups import FREE
 from elastio.host.throttle import STOP
 from elastio_testbed.faults import in_flight
 from elastio_testbed.faults.checker import DIRECT_AT, Checker, wait_for_reads

@@ -14,8 +14,7 @@ from random import Random
 
 import pytest
 
-from elastio.accounting.history import CycleLoad
-from elastio.accounting.past_bursts import past_of
+from elastio.accounting.history import CycleLoad, past_of
 from elastio.accounting.rows import CycleRow, StepDurations
 from elastio.core.cycle import Trigger
 from elastio.core.model import Forecast, VolumeSpec

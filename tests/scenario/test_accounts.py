@@ -18,7 +18,7 @@ from elastio.sim.run import Simulation
 from elastio.sim.shares import READERS, WRITERS
 from elastio.sim.workload import Segment
 from elastio.strategy.account import account
-from elastio.strategy.inflection import curves_of
+from elastio.strategy.bandwidth import curves_of
 from elastio.strategy.watched_bursts import UNSEEN_S, Watch
 from tests.fixtures.memory_ledger import MemoryLedger
 from tests.simulated import BURST, KERNEL, QUIET, assert_at_rest, machine

@@ -12,8 +12,7 @@ from elastio.core.model import RequestKind
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
-from elastio.strategy.bandwidth import SpeedBounds
-from elastio.strategy.inflection import STEP
+from elastio.strategy.bandwidth import STEP, SpeedBounds
 from elastio.strategy.learning import in_force
 from elastio.strategy.spending import Caps
 from tests.crash.watches import SpeedWatch

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from elastio.accounting.history import is_wrong
 from elastio.accounting.history_store import read_loads
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.past_bursts import is_wrong
 from elastio.accounting.recorder import CostRecorder
 from elastio.core.cycle import Trigger
 from elastio.core.policy import Ahead

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from elastio.agent.request_handler import RequestHandler
-from elastio.core.boost_rights import BoostRights
 from elastio.core.model import RequestKind, Sample
 from elastio.core.policy import Policy
-from elastio.core.shares import LatencyTarget, Reserved
+from elastio.core.shares import BoostRights, LatencyTarget, Reserved
 from elastio.core.state import AgentState, Phase
 from elastio.sim.faults import FaultMode, ScheduledFault
 from elastio.sim.records import IN_MEMORY, MemoryRecorder

@@ -16,8 +16,7 @@ import pytest
 from elastio.core.model import RequestKind, Serial, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Answer
 from elastio.core.state import FaultKind, Phase
-from elastio.sim.block_versions import CacheContent
-from elastio.sim.disk import SimDisk
+from elastio.sim.disk import CacheContent, SimDisk
 from elastio.sim.faults import Fault, FaultMode, FaultPlan
 from elastio.sim.run import Simulation, ignore
 from elastio.sim.workload import Segment

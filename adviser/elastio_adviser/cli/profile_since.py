@@ -16,7 +16,7 @@ from elastio.accounting.tables import iso, table
 from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import begin_of, open_ledgers
-from elastio.strategy.inflection import curves_of
+from elastio.strategy.bandwidth import curves_of
 from elastio_adviser.bandwidth_advice import advise
 from elastio_adviser.cli.profile_view import (
     FEW_READINGS,

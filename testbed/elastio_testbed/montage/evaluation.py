@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from elastio.strategy.inflection import STEP, Curve
+from elastio.strategy.bandwidth import STEP, Curve
 from elastio.units import MB
 from elastio_testbed.bars import Bar
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from elastio.strategy.inflection import Curve
+from elastio.strategy.bandwidth import Curve
 from elastio.units import MB
 from elastio_testbed.bars import Asked
 from elastio_testbed.conditions import observe

@@ -9,8 +9,7 @@ import pytest
 
 from elastio.config.schema import parse
 from elastio.config.text import render
-from elastio.core.boost_rights import BoostRights
-from elastio.core.shares import Reserved
+from elastio.core.shares import BoostRights, Reserved
 from elastio.errors import ConfigError
 from tests.fixtures.least_configuration import least
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.accounting.history import CycleLoad
-from elastio.accounting.past_bursts import is_wrong, past_of
+from elastio.accounting.history import CycleLoad, is_wrong, past_of
 from elastio.accounting.rows import CycleRow, StepDurations
 from elastio.core.model import VolumeSpec
 from elastio.strategy.learned import NOTHING_KNOWN

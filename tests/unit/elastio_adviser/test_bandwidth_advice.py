@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from elastio.strategy.inflection import FARTHEST, Curve, curves_of
+from elastio.strategy.bandwidth import FARTHEST, Curve, curves_of
 from elastio_adviser.bandwidth_advice import MOST_STEPS, Why, advise, steps_mb_s
 from tests.unit.elastio.strategy.wait_runs import Stretch, job, undelayed
 

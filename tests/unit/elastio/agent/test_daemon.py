@@ -35,13 +35,13 @@ from elastio.core.actions import (
     TuneBacking,
     WriteTombstone,
 )
-from elastio.core.boost_rights import ALL_MAY, BoostRights
 from elastio.core.model import CacheSetUuid, Serial
+from elastio.core.shares import ALL_MAY, BoostRights
 from elastio.core.state import Phase
 from elastio.errors import ConfigError, HostError, LockedError
-from elastio.host import guard, io_max, throttle
+from elastio.host import cgroups, guard, throttle
 from elastio.host.counters import DiskCounters
-from elastio.host.limit_removers import LimitRemovers
+from elastio.host.guard import LimitRemovers
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Segment
@@ -105,7 +105,7 @@ def test_a_cap_that_ends_a_boost_is_logged_once(caplog: pytest.LogCaptureFixture
 @pytest.fixture
 def held_back(tmp_path: Path) -> Path:
     """The limit of a predecessor that was killed while it held applications back."""
-    limit = tmp_path / io_max.CGROUPS / "user.slice/io.max"
+    limit = tmp_path / cgroups.CGROUPS / "user.slice/io.max"
     limit.parent.mkdir(parents=True)
     limit.write_text("250:0 rbps=2 wbps=2 riops=max wiops=max\n")
     return limit
@@ -119,7 +119,7 @@ def test_whatever_keeps_the_agent_from_starting_io_limits_are_cleared(
     path = tmp_path / "elastio.toml"
     path.write_text(written)
     assert CliRunner().invoke(elastiod.main, ["--config", str(path)]).exit_code == Exit.CONFIG
-    assert held_back.read_text().startswith(f"250:0 {io_max.FREE}")
+    assert held_back.read_text().startswith(f"250:0 {cgroups.FREE}")
 
 
 class Ended(Daemon):
@@ -180,7 +180,7 @@ def test_whose_load_counts_is_what_is_in_force(alone: Callable[[str], Path]) -> 
 def test_an_agent_that_ends_leaves_nobody_held_back(alone: Callable[[str], Path], held_back: Path) -> None:
     with pytest.raises(HostError):
         Ended(alone("01234567-89ab-cdef-0123-456789abcdef")).run()
-    assert held_back.read_text().startswith(f"250:0 {io_max.FREE}")
+    assert held_back.read_text().startswith(f"250:0 {cgroups.FREE}")
 
 
 def is_there(worker: ForkWorker[Action, Outcome]) -> bool:
@@ -244,20 +244,20 @@ DETACH = DetachCacheSet(CacheSetUuid("set"))
 def test_an_action_that_was_lost_leaves_no_application_held_back(
     action: Action, freed: bool, held: str, tmp_path: Path
 ) -> None:
-    limit = tmp_path / io_max.CGROUPS / "system.slice/io.max"
+    limit = tmp_path / cgroups.CGROUPS / "system.slice/io.max"
     limit.parent.mkdir(parents=True)
     limit.write_text(f"250:0 {held}\n")
     outcome = lost_on(Sysfs(tmp_path), LimitRemovers())(action, 30.0)
     assert outcome == lost(action, 30.0)
     for helper in multiprocessing.active_children():
         helper.join(LONG_S)
-    assert limit.read_text().startswith(f"250:0 {io_max.FREE}") is freed
+    assert limit.read_text().startswith(f"250:0 {cgroups.FREE}") is freed
 
 
 def test_no_limit_is_set_before_that_of_a_lost_action_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = tmp_path / io_max.CGROUPS / "system.slice/io.max"
+    limits = tmp_path / cgroups.CGROUPS / "system.slice/io.max"
     limits.parent.mkdir(parents=True)
     os.mkfifo(limits)  # whoever reads it waits for this test
     watch = guard.Guard(lambda: None)

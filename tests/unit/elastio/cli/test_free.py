@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from elastio.cli.app import App
 from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
-from elastio.host import io_max
+from elastio.host import cgroups
 
 from .conftest import Golden
 
@@ -26,14 +26,14 @@ def test_limits_are_removed_without_configuration_lock_journal_or_agent(tmp_path
         "system.slice": "250:0 rbps=max wbps=8250111 riops=max wiops=max",
         "machine.slice": "250:0 rbps=max wbps=5000000 riops=max wiops=max",  # an administrator's
     }
-    files = {group: tmp_path / io_max.CGROUPS / group / "io.max" for group in limits}
+    files = {group: tmp_path / cgroups.CGROUPS / group / "io.max" for group in limits}
     for group, file in files.items():
         file.parent.mkdir(parents=True)
         file.write_text(f"{limits[group]}\n")
     code, printed = free(tmp_path)
     assert code == Exit.OK
     golden("free.txt", printed)
-    assert [files[g].read_text().startswith(f"250:0 {io_max.FREE}") for g in limits] == [True, True, False]
+    assert [files[g].read_text().startswith(f"250:0 {cgroups.FREE}") for g in limits] == [True, True, False]
 
 
 def test_without_limits_nothing_is_written(tmp_path: Path) -> None:

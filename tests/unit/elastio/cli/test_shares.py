@@ -13,7 +13,7 @@ from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, Status
 from elastio.core.shares import LatencyTarget, Reserved
 from elastio.core.state import AgentState, Phase
-from elastio.host.io_max import CGROUPS
+from elastio.host.cgroups import CGROUPS
 from elastio.setup.group_sampler import READINGS
 from tests.fixtures.shared_device import DB, ETL, SharedDevice
 from tests.fixtures.sysfs_tree import BACKING_UUID, Tree, build

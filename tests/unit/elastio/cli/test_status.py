@@ -15,7 +15,6 @@ from elastio.cli.main import main
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
 from elastio.control.status import CapacityPart, CreditsPart, MonthPart, OthersPart, Status
-from elastio.core.boost_rights import BoostRights
 from elastio.core.capacity import Unknown
 from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.model import (
@@ -35,6 +34,7 @@ from elastio.core.model import (
     VolumeState,
 )
 from elastio.core.observation import Observation
+from elastio.core.shares import BoostRights
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Phase
 from elastio.errors import ControlError
 from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds

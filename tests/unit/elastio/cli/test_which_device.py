@@ -15,7 +15,7 @@ from elastio.control.protocol import accepted, refused
 from elastio.control.status import Status
 from elastio.core.model import Serial, Volume, VolumeId, VolumeState, VolumeTag
 from elastio.core.state import Inhibition, InhibitionReason, Listed, Phase
-from elastio.host import io_max, throttle
+from elastio.host import cgroups, throttle
 from tests.values import NOW, cycle
 
 from .conftest import FakeAgent, Golden, Shell, published, standing
@@ -223,14 +223,14 @@ def test_a_device_without_a_ledger_yet_leaves_the_report_of_the_others(shell: Sh
 
 def test_free_leaves_the_limits_of_other_devices(shell: Shell, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    limit = root / io_max.CGROUPS / "user.slice/io.max"
-    lay(root, run__elastio__elastio_limits="", **{f"{io_max.CGROUPS}/user.slice/io.max": ""})
+    limit = root / cgroups.CGROUPS / "user.slice/io.max"
+    lay(root, run__elastio__elastio_limits="", **{f"{cgroups.CGROUPS}/user.slice/io.max": ""})
     (root / "run/elastio/data.limits").write_text("250:1\n")
     for named, freed in ((), "250:0"), (("--device", "data"), "250:1"):
         held = [f"250:{number} {throttle.STOP} riops=max wiops=max" for number in (0, 1)]
         limit.write_text("\n".join(held) + "\n")
         assert shell("free", *named).exit_code == Exit.OK
-        assert limit.read_text().startswith(f"{freed} {io_max.FREE}"), named
+        assert limit.read_text().startswith(f"{freed} {cgroups.FREE}"), named
 
 
 def test_a_volume_of_a_device_beside_is_neither_kept_nor_an_orphan(

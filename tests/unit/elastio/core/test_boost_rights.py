@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.core.boost_rights import ALL_MAY, BoostRights
-from elastio.core.shares import path
+from elastio.core.shares import ALL_MAY, BoostRights, path
 
 DB, CRON, TAR = "system.slice/db.service", "system.slice/cron.service", "backup.slice/tar.service"
 GROUPS = ("backup.slice", TAR, "system.slice", CRON, DB, f"{DB}/worker", "user.slice")

@@ -11,7 +11,7 @@ import pytest
 from elastio.core.moved import Moved
 from elastio.errors import HostError
 from elastio.host import cgroups
-from elastio.host.io_max import CGROUPS
+from elastio.host.cgroups import CGROUPS
 from tests.fixtures.sysfs_tree import Kernel
 
 DB, CRON = "system.slice/db.service", "system.slice/cron.service"

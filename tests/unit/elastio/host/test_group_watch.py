@@ -9,8 +9,8 @@ import pytest
 
 from elastio.agent.daemon import REST_S
 from elastio.core.moved import Moved
+from elastio.host.cgroups import CGROUPS
 from elastio.host.group_watch import CREDIT_S, FIRST_GROUPS, LIST_S, MOST_GROUPS, MOST_THREADS, SHARE, GroupWatch
-from elastio.host.io_max import CGROUPS
 from elastio.strategy.account import account
 from elastio.strategy.watched_bursts import Seen, Watch
 from tests.fixtures.sysfs_tree import Kernel

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastio.errors import HostError
-from elastio.host import io_max, throttle
+from elastio.host import cgroups, throttle
 from elastio.host.guard import Guard
 from elastio.host.limit_claims import claim, claimed_by_others
 from elastio.host.sysfs import Sysfs
@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
         (tmp_path / "sys/block" / disk).mkdir(parents=True)
         (tmp_path / "sys/block" / disk / "dev").write_text(number)
     (tmp_path / "run/elastio").mkdir(parents=True)
-    group = tmp_path / io_max.CGROUPS / "user.slice"
+    group = tmp_path / cgroups.CGROUPS / "user.slice"
     group.mkdir(parents=True)
     (group / "io.max").write_text("")
     return tmp_path
@@ -43,32 +43,32 @@ def limited(sysfs: Sysfs, device: str) -> Iterator[None]:
 
 
 def limits(root: Path) -> str:
-    return (root / io_max.CGROUPS / "user.slice/io.max").read_text()
+    return (root / cgroups.CGROUPS / "user.slice/io.max").read_text()
 
 
 def test_an_agent_that_ends_its_limits_leaves_those_of_another(root: Path) -> None:
     ours, others = Sysfs(root, "elastio"), Sysfs(root, "data")
     with limited(others, "bcache1"):
-        (root / io_max.CGROUPS / "user.slice/io.max").write_text(f"251:128 {HELD}\n")
+        (root / cgroups.CGROUPS / "user.slice/io.max").write_text(f"251:128 {HELD}\n")
         assert throttle.release(ours) == ()
         with limited(ours, "bcache0"):
             pass
         assert limits(root).startswith(f"251:0 {throttle.STOP}"), "its own is written"
-        (root / io_max.CGROUPS / "user.slice/io.max").write_text(f"251:0 {HELD}\n251:128 {HELD}\n")
+        (root / cgroups.CGROUPS / "user.slice/io.max").write_text(f"251:0 {HELD}\n251:128 {HELD}\n")
         assert throttle.release(ours) == ("user.slice",)
-        assert limits(root).startswith(f"251:0 {io_max.FREE}")
+        assert limits(root).startswith(f"251:0 {cgroups.FREE}")
 
 
 def test_what_a_killed_agent_left_is_removed_by_its_next_run_and_by_nobody_else(root: Path) -> None:
     claim(Sysfs(root, "data"), ["251:128"])
-    (root / io_max.CGROUPS / "user.slice/io.max").write_text(f"251:128 {HELD}\n")
+    (root / cgroups.CGROUPS / "user.slice/io.max").write_text(f"251:128 {HELD}\n")
     assert throttle.release(Sysfs(root, "elastio")) == ()
     assert throttle.release(Sysfs(root, "data")) == ("user.slice",)
 
 
 def test_a_limit_that_nobody_has_claimed_is_removed_by_anybody(root: Path) -> None:
     """That of a release before claims, or of the only agent of a machine."""
-    (root / io_max.CGROUPS / "user.slice/io.max").write_text(f"251:7 {HELD}\n")
+    (root / cgroups.CGROUPS / "user.slice/io.max").write_text(f"251:7 {HELD}\n")
     assert throttle.release(Sysfs(root, "elastio")) == ("user.slice",)
 
 
@@ -93,7 +93,7 @@ def test_a_claim_ends_with_its_device_and_is_not_one_to_the_next_of_that_number(
     registered(root, "251:0", 8)
     assert claimed_by_others(second) == frozenset()
     claim(second, ["251:0"])
-    (root / io_max.CGROUPS / "user.slice/io.max").write_text(f"251:0 {HELD}\n")
+    (root / cgroups.CGROUPS / "user.slice/io.max").write_text(f"251:0 {HELD}\n")
     assert throttle.release(first) == ()
     assert throttle.release(second) == ("user.slice",)
     claim(first, ["251:0"])

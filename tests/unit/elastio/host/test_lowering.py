@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.shares import Reserved, SharePlan
+from elastio.host.cgroups import CGROUPS
 from elastio.host.guard import Guard
-from elastio.host.io_max import CGROUPS
 from elastio.host.lowering import LATE_TURNS, LATEST_S, LEAST, SETTLES_S, allowed, lowered, window
 from elastio.host.sharer import TURN_S, Sharer
 from tests.fixtures.shared_device import DB, ETL, SharedDevice

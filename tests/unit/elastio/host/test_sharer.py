@@ -13,8 +13,8 @@ from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 from elastio.errors import HostError
 from elastio.host import lowering, share_limits, throttle
 from elastio.host.bcache import BcacheHost
+from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
-from elastio.host.io_max import CGROUPS, FREE, limits_of
 from elastio.host.sharer import TURN_S, Sharer
 from tests.fixtures.errors import refused
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice

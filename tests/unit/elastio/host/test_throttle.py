@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from elastio.errors import DeviceBusyError, HostError
-from elastio.host import io_max, throttle
+from elastio.host import cgroups, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.guard import Guard
 from tests.fixtures.errors import refused
@@ -21,7 +21,7 @@ DISK = "bcache0"
 NUMBER = "251:0"
 HELD = f"{NUMBER} {throttle.TRICKLE}"
 NO_WRITES = f"{NUMBER} {throttle.NO_WRITES}"
-FREE = f"{NUMBER} {io_max.FREE}"
+FREE = f"{NUMBER} {cgroups.FREE}"
 SHOWN = f"{NUMBER} rbps=max wbps=max {throttle.TRICKLE}"
 STOP = f"{NUMBER} {throttle.STOP}"
 STOP_SHOWN = f"{NUMBER} {throttle.STOP} riops=max wiops=max"
@@ -257,7 +257,7 @@ def test_no_write_passes_between_two_limits_or_between_a_limit_and_the_attach(gr
         "wbps=1111",
         "wbps=8250111",
         throttle.NO_WRITES,
-        io_max.FREE,
+        cgroups.FREE,
     ]
     names = [name.rsplit("/", 1)[1] for name, _ in groups.kernel.writes]
     assert names.index("attach") < len(names) - 1 - names[::-1].index("io.max")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.metrics.exposition import Value, render
+from elastio.metrics.catalogue import Value, render
 
 
 def test_each_metric_has_its_head_once_in_the_order_of_the_table() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elastio.errors import HostError
-from elastio.host.io_max import CGROUPS
+from elastio.host.cgroups import CGROUPS
 from elastio.setup.group_sampler import READINGS, Adaptive, GroupSample, find_adaptive, sample_groups
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
 from tests.fixtures.sysfs_tree import BACKING_UUID, Tree, build

@@ -8,7 +8,7 @@ import pytest
 
 from elastio.config.schema import parse
 from elastio.host import throttle
-from elastio.host.io_max import CGROUPS
+from elastio.host.cgroups import CGROUPS
 from elastio.setup.check_result import CheckResult, Machine, Verdict
 from elastio.setup.share_checks import check_shares
 from tests.fixtures.least_configuration import least

@@ -6,7 +6,7 @@ import pytest
 
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState
 from elastio.sim.bcache import Bcache, Route, WritebackMode
-from elastio.sim.block_versions import CacheContent
+from elastio.sim.disk import CacheContent
 from elastio.units import MIB
 
 SET = CacheSetUuid("set-1")

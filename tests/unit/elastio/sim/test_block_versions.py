@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from elastio.core.model import CacheMode, CacheSetUuid
-from elastio.sim.block_versions import BackingContent, CacheContent
-from elastio.sim.disk import LATE_S, Superblock, SuperblockOnDisk
+from elastio.sim.disk import LATE_S, BackingContent, CacheContent, Superblock, SuperblockOnDisk
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:

@@ -19,6 +19,8 @@ from elastio.strategy.bandwidth import (
     FORGOTTEN_AFTER,
     KEPT,
     LEAST_INSTANTS,
+    MOST_UNKNOWN,
+    STEP,
     BurstLesson,
     LearnedBandwidth,
     SpeedBounds,
@@ -27,7 +29,6 @@ from elastio.strategy.bandwidth import (
     next_mb_s,
     noted,
 )
-from elastio.strategy.inflection import MOST_UNKNOWN, STEP
 from elastio.strategy.memory import Memory
 from elastio.units import MB
 from tests.values import POLICY

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.strategy.inflection import Curve, curves_of
+from elastio.strategy.bandwidth import Curve, curves_of
 from tests.unit.elastio.strategy.wait_runs import Stretch, job, undelayed
 
 CURVES = st.builds(Curve, st.floats(0.01, 1e5), st.floats(0.01, 1e5), st.floats(0.01, 1e6))

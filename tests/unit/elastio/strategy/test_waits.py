@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elastio.strategy.account import CLASSES, Account, Limit, Totals, account, cap_in
-from elastio.strategy.inflection import Curve, curves_of
+from elastio.strategy.bandwidth import Curve, curves_of
 from elastio.strategy.waits import NO_TIMES, Instant, ThreadTimes, Times, sample_of
 from elastio.units import KIB, MB
 from tests.unit.elastio.strategy.wait_runs import Stretch, alternating, moments, totals

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastio.strategy.account import CLASSES, PARTS, Totals, account, seconds_of
-from elastio.strategy.inflection import curves_of
+from elastio.strategy.bandwidth import curves_of
 from elastio.strategy.waits import sample_of
 from elastio.strategy.watched_bursts import Load, Thresholds, WatchedBurst, with_load
 from tests.unit.elastio.strategy.wait_runs import Stretch, moments, totals
