@@ -26,14 +26,13 @@ from elastio.agent import accountant
 from elastio.agent.accountant import Accountant
 from elastio.agent.adviser import READ_RUNS, HindsightAdviser
 from elastio.agent.cap_sharing import CapSharing
-from elastio.agent.device_prices import DevicePricing, volume_price
 from elastio.agent.event_log import EventLog
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
 from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.agent.journal import Journal, Owner, read_with_older
 from elastio.agent.loop import Agent, Serials, Workers
-from elastio.agent.market import MarketWatch, unkept_cap
+from elastio.agent.market import DevicePricing, MarketWatch, unkept_cap, volume_price
 from elastio.agent.memory import bought, remember, with_learned_size
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import RequestHandler

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from elastio.agent.device_prices import policy_of
 from elastio.agent.journal import open_cycle, read
-from elastio.agent.market import require_prices
+from elastio.agent.market import policy_of, require_prices
 from elastio.config.neighbours import UNKNOWN_CAPS, require_only_one
 from elastio.config.paths import JOURNAL
 from elastio.config.schema import Config, load, load_alone

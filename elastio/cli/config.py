@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 
 from elastio import registry
-from elastio.agent.device_prices import policy_of
-from elastio.agent.market import require_prices, unkept_cap
+from elastio.agent.market import policy_of, require_prices, unkept_cap
 from elastio.cli.app import App
 from elastio.config.doubts import doubts
 from elastio.config.files import drop_ins

@@ -1,9 +1,20 @@
-"""The group `elastio`, its options, and the one place where an error becomes a sentence and an exit code."""
+"""The group `elastio`, its options, and the one place where an error becomes a sentence and an exit code.
+
+On stdout and stderr, what an encoding lacks is replaced, and an output that fails is one sentence. An error of the
+system while something is written has a class of its own here, so that nothing else is taken for it. A closed pipe is
+left to click, which ends the program in silence.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Collection
+import errno
+import io
+import os
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -12,11 +23,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elastio import __version__
-from elastio.cli import output
 from elastio.cli.app import App
 from elastio.cli.which_device import with_device
 from elastio.config.paths import DEFAULT_PATH
-from elastio.control.exit_codes import exit_of, sentence
+from elastio.control.exit_codes import Exit, exit_of, sentence
 from elastio.errors import ElastioError
 
 if TYPE_CHECKING:
@@ -30,8 +40,8 @@ COMMANDS = {
     "boost": "elastio.cli.boost:boost",
     "expect": "elastio.cli.expect:expect",
     "flush": "elastio.cli.flush:flush",
-    "pause": "elastio.cli.pause:pause",
-    "resume": "elastio.cli.pause:resume",
+    "pause": "elastio.cli.quiesce:pause",
+    "resume": "elastio.cli.quiesce:resume",
     "quiesce": "elastio.cli.quiesce:quiesce",
     "unquiesce": "elastio.cli.quiesce:unquiesce",
     "recover": "elastio.cli.recover:recover",
@@ -73,7 +83,7 @@ class Commands(click.Group):
     """
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        with output.guarded():
+        with guarded():
             return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -185,3 +195,54 @@ def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool, 
         ctx.obj = App(config_path=config_path, socket=socket, directory=directory, is_simulated=sim)
     if device is not None:
         ctx.obj = replace(ctx.obj, wanted=device)
+
+
+NAMES = ("stdout", "stderr")
+
+
+class OutputError(OSError):
+    """stdout or stderr cannot be written."""
+
+
+class _Output(io.FileIO):
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            raise OutputError(error.errno, error.strerror) from error
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Ends the program with Exit.FAILED if its output cannot be written. Streams that a test has put there stay."""
+    for name in NAMES:
+        if type(stream := getattr(sys, name)) is io.TextIOWrapper:
+            setattr(sys, name, _tolerant(stream))
+    try:
+        yield
+    except OutputError as error:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"elastio: the output cannot be written: {error.strerror}\n")
+            sys.stderr.flush()
+        _discard()
+        sys.exit(Exit.FAILED)
+
+
+def _tolerant(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    raw = _Output(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors="replace" if stream.errors in ("strict", "surrogateescape") else stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+def _discard() -> None:
+    """What is still in the buffers goes nowhere: the interpreter would fail on it once more."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(null, number)

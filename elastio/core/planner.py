@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import bought_for, drain, governor, inhibition, sharing, tombstone
+from elastio.core import bought_for, capacity, drain, governor, inhibition, release
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -54,7 +54,7 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     """
     plan = _next_action(state, obs, policy)
     plan = _or_read(plan, _depth_step(state, obs))
-    plan = _or_read(plan, sharing.step(state, obs, policy))
+    plan = _or_read(plan, capacity.share_step(state, obs, policy))
     plan = _or_read(plan, bought_for.listing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
     return _or_read(plan, ask(PollNotice(), state.backoff_of("PollNotice"), obs, "")) if asks else plan
@@ -136,7 +136,7 @@ def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     if (taken := _take_over(state, obs, policy)) is not None:
         return taken
     if state.cycle is None:
-        tidied = tombstone.removed(state, obs)
+        tidied = release.tombstone_removed(state, obs)
         return _start_without_cache(state, obs) or (tidied if tidied.action else _upkeep(state, obs))
     return BY_PHASE[state.phase](state, state.cycle, obs, policy)
 
@@ -197,7 +197,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return NextAction(waiting_for="the kernel's view of the backing device")
     # The tag comes before the cache: a janitor that finds the volume without its machine must keep it.
     tag = tag_volume(cycle, VolumeTag.DIRTY, obs, policy)
-    stone = tombstone.written(cycle, host.backing, obs)
+    stone = release.tombstone_written(cycle, host.backing, obs)
     disk = host.disk(cycle.serial)
     if disk is None:
         is_on_its_way = tag.action is not None and cycle.times.asked is not None

@@ -1,4 +1,4 @@
-"""The release of a cache volume: each step waits for the proof of the one before. Pure.
+"""The release of a cache volume: each step waits for the proof of the one before; and the tombstone. Pure.
 
 1. The cache set is detached from the backing device (`DetachCacheSet`), once it is drained.
 2. The backing device is made durable and the superblock is wiped (`ReleaseCacheDisk`, `MakeDurable`).
@@ -6,6 +6,9 @@
 4. The volume is detached from the VM and deleted. A list, not the answer to the deletion, proves that it is gone.
 
 A step that failed is repeated. A step that was done needs no memory, because a scan or a poll shows it.
+
+The tombstone of an adopted volume is there before a cache is installed, and until an idle agent sees that bcache names
+none: whoever mounted the volume alone meanwhile would see older data. See `elastio.host.tombstone` for how.
 """
 
 from __future__ import annotations
@@ -22,13 +25,15 @@ from elastio.core.actions import (
     ListVolumes,
     MakeDurable,
     ReleaseCacheDisk,
+    RemoveTombstone,
+    WriteTombstone,
 )
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
-from elastio.core.state import AgentState
+from elastio.core.state import AgentState, Phase
 
 
 def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
@@ -114,3 +119,20 @@ def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
     if cycle.backoff_of("DescribeVolume").tries == 0:
         return poll  # decide on a new poll, never on a state that is as old as the boost
     return first(ask(action, cycle.backoff_of(action), obs, poll.waiting_for), poll)
+
+
+def tombstone_written(cycle: Cycle, backing: BackingView, obs: Observation) -> NextAction:
+    """Before a cache is installed, while its disk is awaited; nothing where it is there, or none is needed."""
+    if backing.has_tombstone is not False:
+        return NextAction()
+    write = WriteTombstone()
+    return ask(write, cycle.backoff_of(write), obs, "the tombstone of the adopted volume")
+
+
+def tombstone_removed(state: AgentState, obs: Observation) -> NextAction:
+    """As soon as no cache can be needed. Not after a fault: what the kernel shows may be an older copy."""
+    backing = obs.host.backing if obs.host else None
+    if backing is None or not backing.may_lose_tombstone or state.phase is not Phase.IDLE:
+        return NextAction()
+    remove = RemoveTombstone()
+    return ask(remove, state.backoff_of(remove), obs, "the adopted volume to be a plain filesystem again")

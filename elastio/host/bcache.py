@@ -43,7 +43,6 @@ from elastio.host import (
     throttle,
     tuning,
     usage,
-    write_through_counter,
 )
 from elastio.host.commands import Run, run
 from elastio.host.depth import SLOWEST_MB_S, Depths, initial
@@ -120,7 +119,7 @@ class BcacheHost:
 
     def tune_backing(self, depth: Depth | None = None) -> None:
         backing = self._backing()
-        write_through_counter.start(self.sysfs)
+        tuning.count_written_through(self.sysfs)
         tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing), depth)
 
     def write_tombstone(self) -> None:

@@ -278,7 +278,7 @@ def register(sysfs: Sysfs, node: Path, is_registered: Callable[[], bool], wait: 
 
     udev registers it, too, but up to 1.2 s later. Whoever comes second gets EINVAL or EBUSY, which is no failure.
     By a process of its own: if the one that registers a cache set is killed at the wrong instant, the kernel dies (see
-    `contiguous`), and this process is killed with the agent, or by it after a time-out.
+    `kernel`), and this process is killed with the agent, or by it after a time-out.
     """
     refused, end = "", time.monotonic() + seconds
     try:

@@ -8,7 +8,7 @@ from functools import partial
 from elastio.core.actions import Effect
 from elastio.core.model import CacheSetUuid
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, contiguous, superblock
+from elastio.host import blockdev, kernel, superblock
 from elastio.host.blockdev import Disk
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait
@@ -36,25 +36,25 @@ def make(sysfs: Sysfs, disk: Disk, cache_set: uuid.UUID, block_bytes: int) -> No
 
     The caller has proven that the disk is the volume just bought and that nothing is on it.
     """
-    bucket_bytes = contiguous.affordable_bucket(sysfs, superblock.buckets_bytes(disk.size_bytes))
+    bucket_bytes = kernel.affordable_bucket(sysfs, superblock.buckets_bytes(disk.size_bytes))
     sizes = {"size_bytes": disk.size_bytes, "block_bytes": block_bytes, "bucket_bytes": bucket_bytes}
     superblock.write_cache(disk.node, cache_set, partial(blockdev.require_same, sysfs, disk), **sizes)
 
 
 def why_no_memory(sysfs: Sysfs) -> str:
     """Why no cache should be bought now, or an empty string: not even the smallest buckets could be registered."""
-    has_memory = contiguous.has_memory(sysfs, superblock.SMALLEST_BUCKET_BYTES, contiguous.FREE_SUMS)
+    has_memory = kernel.has_memory(sysfs, superblock.SMALLEST_BUCKET_BYTES, kernel.FREE_SUMS)
     return "" if has_memory else "the kernel has no contiguous memory for a cache: see `elastio doctor`"
 
 
 def require_registrable(sysfs: Sysfs, disk: Disk, wanted: CacheSetUuid) -> None:
-    """Raises HostError where the kernel would show another set than this one, or would die of it: see `contiguous`."""
+    """Raises HostError where the kernel would show another set than this one, or would die of it: see `kernel`."""
     written, registered = superblock.read(disk.node), registered_set(sysfs, disk)
     if written is not None and wanted not in (registered, written.set_uuid):
         text = f"disk {disk.name} carries cache set {written.set_uuid}, not {wanted}: it was not registered"
         raise HostError(text, code="disk.other_set")
     if written is not None and registered is None:
-        contiguous.affordable_bucket(sysfs, (written.bucket_size_bytes,))
+        kernel.affordable_bucket(sysfs, (written.bucket_size_bytes,))
 
 
 def require_carries(sysfs: Sysfs, disk: Disk, wanted: CacheSetUuid | None) -> None:

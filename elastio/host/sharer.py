@@ -17,7 +17,7 @@ The kernel limits reads and writes each, and what is divided is their sum. So bo
 times the part that the direction has which moves more: all of the share for one that only reads, half of it for one
 that does as much of both. Where that changes, the limits follow within some turns.
 
-A limit that goes down is written in two steps, in one turn; why: `lowering`.
+A limit that goes down is written in two steps, in one turn; why: `allowed`.
 
 A cgroup in which somebody else has set a limit keeps it, and is left out; what it uses counts. So a limit is read again
 right before each writing: a turn waits between the two steps.
@@ -34,7 +34,7 @@ from elastio.core.lending import NO_REQUESTS, Requests, like_its_own
 from elastio.core.moved import Mix, Moved
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
-from elastio.host import cgroups, lowering, share_limits
+from elastio.host import cgroups, share_limits
 from elastio.host.cgroups import limits_of
 from elastio.host.counters import finished
 from elastio.host.guard import Guard
@@ -42,6 +42,44 @@ from elastio.host.limit_claims import claim
 from elastio.host.sysfs import Sysfs
 from elastio.host.throttle import stacked
 from elastio.units import MB
+
+# With a jiffy of 10 ms at least 60 % of the slice have passed then, so what has passed too early is LEAST at most.
+SETTLES_S, LATEST_S = 0.07, 0.09
+LEAST = 0.5
+LATE_TURNS = 2
+
+
+def lowered(limits_mb_s: Mapping[str, float], in_force_mb_s: Mapping[str, float]) -> dict[str, float]:
+    """Of the limits those that are lower than the ones in force: what to write first, which is what is in force."""
+    return {g: before for g, mb_s in limits_mb_s.items() if (before := in_force_mb_s.get(g, 0.0)) > mb_s}
+
+
+def allowed(limits_mb_s: Mapping[str, float], first_mb_s: Mapping[str, float]) -> dict[str, float]:
+    """What to write once the first have settled, none too low; those that go down come first, in the same order.
+
+    Theory of operation. blk-throttle counts in slices of 0.1 s, and what a limit allows in one may pass at its begin. A
+    limit that is written while requests wait begins a slice, from which is taken off what has passed too early in the
+    one before: up to all that the limit before allowed in a slice. Linux 6.1 compares what is left as an unsigned
+    number (block/blk-throttle.c: tg_within_bps_limit with carryover_bytes, a u64; later kernels have it signed). So
+    where a lower limit allows less in a slice than has passed too early, everything passes for the slice, that is, all
+    that waits; and as this is again too early, each limit that is written soon after it has no effect either, for as
+    long as it needs to allow all of that. What has passed stands in a queue, and who has most in it gets most.
+
+    So a limit that is to go down is first written as it is (`lowered`). That is always safe, and the slice begins at a
+    known time. SETTLES_S later, near the end of it, most of what has passed has been allowed by then, and the lower
+    limit is written. It may be LEAST of the one before; if it is to be lower, the next turn goes on.
+
+    Each limit has a time of its own for this (`window`), as many take long to write. After it the next slice may have
+    begun, and the limit stays for a turn. After LATE_TURNS such turns in a row it is written even so: all that waits
+    may pass for a slice, which is better than a share that is never kept.
+    """
+    return {g: max(limits_mb_s[g], LEAST * first_mb_s.get(g, 0.0)) for g in {**first_mb_s, **limits_mb_s}}
+
+
+def window(begun_s: float, ended_s: float) -> tuple[float, float]:
+    """From when until when a lower limit may be written, whose first step was written between these two."""
+    return ended_s + SETTLES_S, begun_s + LATEST_S
+
 
 TURN_S = 0.25
 # The cgroups of a machine, and their weights, are listed again so often.
@@ -198,15 +236,15 @@ class Sharer:
         in_force: Mapping[str, float],
         shown: Mapping[str, str | None],
     ) -> None:
-        """Write those that are new; see `lowering`."""
+        """Write those that are new; see `allowed`."""
         new = {group: mb_s for group, mb_s in wanted.items() if mb_s != in_force.get(group)}
         if not new.keys() <= self._limited:
             self._limited |= new.keys()
             share_limits.record(self._sysfs, plan, self._number, self._limited)
-        first, is_late = lowering.lowered(new, in_force), False
+        first, is_late = lowered(new, in_force), False
         windows = {group: self._first_step(group, mb_s, shown[group]) for group, mb_s in first.items()}
-        is_patient = self._late_turns < lowering.LATE_TURNS
-        for group, mb_s in lowering.allowed(new, first).items():
+        is_patient = self._late_turns < LATE_TURNS
+        for group, mb_s in allowed(new, first).items():
             if group in windows and not self._is_in(windows[group]):
                 is_late = True
                 if is_patient:
@@ -221,7 +259,7 @@ class Sharer:
     def _first_step(self, group: str, mb_s: float, shown: str | None) -> tuple[float, float]:
         begun = self._seconds()
         self._put(group, mb_s, shown)
-        return lowering.window(begun, self._seconds())
+        return window(begun, self._seconds())
 
     def _is_in(self, window: tuple[float, float]) -> bool:
         """Wait until it begins; whether it is not over then."""

@@ -1,4 +1,4 @@
-"""The settings of bcache and of the disks' queues: those of every phase, and those of boosting and flushing.
+"""The settings of bcache and of the disks' queues, of every phase, of boosting and flushing; what was written through.
 
 Theory of operation. What is set and why, all measured on Linux 6.1 and 6.12:
 - An attach, and every change of `cache_mode`, rewrites the backing superblock after everything that is queued on the
@@ -16,7 +16,11 @@ Theory of operation. What is set and why, all measured on Linux 6.1 and 6.12:
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+
 from elastio.core.model import Depth
+from elastio.errors import HostError
 from elastio.host.depth import BACKING_REQUEST_KB, CACHE_REQUEST_KB, initial
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import MB, SECTOR
@@ -152,3 +156,38 @@ def phase2(sysfs: Sysfs, directory: str) -> None:
     sysfs.ensure(f"{directory}/writeback_percent", FLUSH_PERCENT)
     sysfs.write(f"{directory}/writeback_rate", FULL_RATE)
     sysfs.ensure(f"{directory}/writeback_delay", 0)
+
+
+EVENT = "sys/kernel/tracing/events/bcache/bcache_write"
+KEYS = "hist:keys=writeback,bypass"
+TRIGGER = f"{KEYS}:vals=nr_sector"
+VALUE = "nr_sector"
+ROW = re.compile(r"writeback:\s*(\d+),\s*bypass:\s*(\d+)\s*\}.*?nr_sector:\s*(\d+)")
+
+
+def count_written_through(sysfs: Sysfs) -> None:
+    """Start counting the bytes that bcache writes through because the cache is too full to absorb them.
+
+    bcache has no counter for it: `bypassed` does not include it. But its tracepoint `bcache_write` shows it: a write
+    that is neither written back nor bypassed was written through to the backing device. A histogram trigger, where the
+    kernel has the tracepoint and accepts it, sums the sectors in the kernel, at next to no cost. There is one sum for
+    the machine: it includes every adaptive device.
+
+    It is never stopped or reset: removing a trigger waits for every processor, up to a second on a busy machine.
+    """
+    with suppress(HostError):
+        if KEYS not in sysfs.read(f"{EVENT}/trigger"):
+            sysfs.write(f"{EVENT}/trigger", TRIGGER)
+
+
+def written_through_bytes(sysfs: Sysfs) -> int | None:
+    """Bytes written through since it was started; None where the trigger is missing or counts something else."""
+    text = sysfs.read_or(f"{EVENT}/hist", "")
+    counted = [line for line in text.splitlines() if KEYS in line and VALUE in line]
+    return parse_written_through(text) if counted else None
+
+
+def parse_written_through(text: str) -> int:
+    """The sum, in bytes, of the histogram's rows with neither writeback nor bypass."""
+    rows = (tuple(int(group) for group in row) for row in ROW.findall(text))
+    return sum(sectors for writeback, bypass, sectors in rows if (writeback, bypass) == (0, 0)) * SECTOR

@@ -31,7 +31,6 @@ from elastio.host import (
     throttle,
     tuning,
     usage,
-    write_through_counter,
 )
 from elastio.host.depth import SLOWEST_MB_S, Depths, Prompt
 from elastio.host.sysfs import Sysfs, parse_size
@@ -199,7 +198,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> Bac
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
         disk_serial=blockdev.serial_of(sysfs, backing.disk),
-        overflow_bytes=write_through_counter.read(sysfs),
+        overflow_bytes=tuning.written_through_bytes(sysfs),
         shared_mb_s=shared.capacity_mb_s if shared else None,
         superblock_set=None if cache_set or state == CacheState.NO_CACHE else _superblock_set(backing),
         has_tombstone=recompose.has_tombstone(sysfs, backing.device),

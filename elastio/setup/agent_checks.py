@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from elastio import __version__, registry
-from elastio.agent.device_prices import policy_of
+from elastio.agent.market import policy_of
 from elastio.config.paths import GUARDS, common_dir
 from elastio.config.schema import Config
 from elastio.control.client import ControlClient

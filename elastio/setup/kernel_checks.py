@@ -6,9 +6,8 @@ import re
 from datetime import date
 
 from elastio.errors import HostError
-from elastio.host import contiguous
 from elastio.host.cgroups import CGROUPS
-from elastio.host.kernel import FIRST_SAFE, Version, version_of
+from elastio.host.kernel import COMPACT, FIRST_SAFE, Version, has_memory, version_of
 from elastio.host.superblock import SMALLEST_BUCKET_BYTES
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 
@@ -111,12 +110,12 @@ def cutoffs(machine: Machine) -> CheckResult:
 def memory(machine: Machine) -> CheckResult:
     """Whether the kernel could register a cache now, however small its buckets."""
     name = "memory"
-    if contiguous.has_memory(machine.sysfs, SMALLEST_BUCKET_BYTES):
+    if has_memory(machine.sysfs, SMALLEST_BUCKET_BYTES):
         return ok(name, "the kernel has contiguous memory for a cache")
     return warn(
         name,
         "memory is too fragmented to attach a cache",
-        f"free some, compact it (echo 1 > /{contiguous.COMPACT}), or use a VM with more",
+        f"free some, compact it (echo 1 > /{COMPACT}), or use a VM with more",
         "fragmented",
     )
 

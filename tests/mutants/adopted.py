@@ -5,7 +5,7 @@ from __future__ import annotations
 from .beyond import by_test
 from .mutant import Mutant, Patch
 
-PLANNER, TOMBSTONE = "elastio/core/planner.py", "elastio/core/tombstone.py"
+PLANNER, TOMBSTONE = "elastio/core/planner.py", "elastio/core/release.py"
 INVARIANTS, HOST = "elastio/core/invariants.py", "elastio/sim/host.py"
 FIRST = "adopted/"
 UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:")

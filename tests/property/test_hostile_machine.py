@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from elastio.core.model import HostView, VolumeId
 from elastio.errors import ElastioError, HostError, TransientError
-from elastio.host import superblock, write_through_counter
+from elastio.host import superblock, tuning
 from elastio.host.bcache import BcacheHost
 from elastio.host.sysfs import parse_size
 from elastio_aws import metadata
@@ -54,7 +54,7 @@ def test_a_size_is_a_number_or_an_error(text: str) -> None:
 
 @given(st.text() | st.from_regex(r"\{ writeback: +[0-9]{1,30}, bypass: +[01] \} .* nr_sector: +[0-9]{1,30}"))
 def test_a_histogram_of_any_shape_is_a_sum(text: str) -> None:
-    assert write_through_counter.parse(text) >= 0
+    assert tuning.parse_written_through(text) >= 0
 
 
 def with_magic(block: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """How cgroups share a volume by limits, on a model of what Linux 6.1 does with those (block/blk-throttle.c).
 
 A limit that is rewritten while requests wait takes over what has passed too early, as an unsigned number
-(`host.lowering`). One thread submits what limits have held back, and waits for the disk with what is due; so what
+(`host.sharer`). One thread submits what limits have held back, and waits for the disk with what is due; so what
 passes too early stands there in the order in which it became due. Who waits for the disk gets the next place in its
 queue at random. Cgroups have a number of threads each, and each thread one request under way. Turns begin up to 30 ms
 late.
@@ -19,7 +19,7 @@ import pytest
 
 from elastio.core.division import Division
 from elastio.core.shares import Reserved, SharePlan
-from elastio.host import lowering
+from elastio.host import sharer
 from elastio.host.sharer import TURN_S
 from elastio.units import KIB, MB
 
@@ -184,7 +184,7 @@ class Machine:
         if self.then is not None and self.now >= self.then[0]:
             _at, new, first = self.then
             self.then = None
-            self._write(lowering.allowed(new, first))
+            self._write(sharer.allowed(new, first))
         if self.then is not None or self.now < self.turns_at * self.hz:
             return
         seconds, self.turned = (self.now - self.turned) / self.hz, self.now
@@ -199,10 +199,10 @@ class Machine:
         self._lift(self.limits.keys() - wanted.keys())
 
     def _rewrite(self, new: dict[str, float]) -> None:
-        first = lowering.lowered(new, self.limits)
+        first = sharer.lowered(new, self.limits)
         self._write(first)
         if first:
-            self.then = (self.now + round(lowering.SETTLES_S * self.hz), new, first)
+            self.then = (self.now + round(sharer.SETTLES_S * self.hz), new, first)
         else:
             self._write(new)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastio.agent.device_prices import policy_of
+from elastio.agent.market import policy_of
 from elastio.config.schema import parse
 from elastio.errors import ConfigError
 from elastio.strategy.credits import CreditBucket

@@ -11,7 +11,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.accounting.rows import DevicePrices
 from elastio.agent.daemon import touch_device
-from elastio.agent.device_prices import DevicePricing, device_prices, volume_price
+from elastio.agent.market import DevicePricing, device_prices, volume_price
 from elastio.config.schema import Config, parse
 from elastio.core.model import Identity, VolumeSpec
 from elastio.units import GIB

@@ -1,4 +1,4 @@
-"""When the tombstone of an adopted volume is written and removed."""
+"""When the tombstone of an adopted volume is written and tombstone_removed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from elastio.core.actions import (
 from elastio.core.cycle import Backoff
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
+from elastio.core.release import tombstone_removed
 from elastio.core.state import AgentState, Fault, FaultKind, Listed, Phase
-from elastio.core.tombstone import removed
 from tests.values import IDENTITY, NOW, POLICY, backing, cycle, disk, host, seen, state, volume
 
 ON_ITS_WAY = replace(cycle(volume=volume(VolumeState.ATTACHING), cache_set=None), tag=VolumeTag.DIRTY)
@@ -69,7 +69,7 @@ def test_an_idle_agent_makes_the_volume_a_plain_filesystem_again_and_tries_later
     assert (after.state.phase, after.actions) == (Phase.IDLE, ()), "the kernel would attach the lost cache by itself"
     stopped = replace(before, phase=Phase.FAULTED, fault=Fault(FaultKind.CACHE_MISSING, "a copy may be there"))
     assert RemoveTombstone() not in decide(stopped, seen(host(COVERED)), POLICY).actions
-    assert removed(stopped, seen(host(COVERED))).action is None
+    assert tombstone_removed(stopped, seen(host(COVERED))).action is None
     outcome = Outcome(RemoveTombstone(), OutcomeKind.RETRY, error="busy", code="adopt.lock")
     after = decide(before, replace(seen(host(COVERED)), outcomes=(outcome,)), POLICY)
     assert after.actions == ()

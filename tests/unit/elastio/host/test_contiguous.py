@@ -9,7 +9,7 @@ import pytest
 
 from elastio.errors import HostError
 from elastio.host.bcache import BcacheHost
-from elastio.host.contiguous import COMPACT, FREE_BLOCKS, FREE_SUMS, affordable_bucket, free_blocks
+from elastio.host.kernel import COMPACT, FREE_BLOCKS, FREE_SUMS, affordable_bucket, free_blocks
 from elastio.host.superblock import buckets_bytes, read
 from elastio.host.sysfs import Sysfs
 from elastio.units import GIB, KIB

@@ -7,8 +7,7 @@ import pytest
 from elastio.core.shares import Reserved, SharePlan
 from elastio.host.cgroups import CGROUPS
 from elastio.host.guard import Guard
-from elastio.host.lowering import LATE_TURNS, LATEST_S, LEAST, SETTLES_S, allowed, lowered, window
-from elastio.host.sharer import TURN_S, Sharer
+from elastio.host.sharer import LATE_TURNS, LATEST_S, LEAST, SETTLES_S, TURN_S, Sharer, allowed, lowered, window
 from tests.fixtures.shared_device import DB, ETL, SharedDevice
 from tests.fixtures.sysfs_tree import Tree
 from tests.unit.elastio.host.test_sharer import ADMINISTRATOR, PLAN, io_max, limits, share, turns

@@ -11,11 +11,11 @@ import pytest
 
 from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 from elastio.errors import HostError
-from elastio.host import lowering, share_limits, throttle
+from elastio.host import share_limits, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
-from elastio.host.sharer import TURN_S, Sharer
+from elastio.host.sharer import LEAST, TURN_S, Sharer
 from tests.fixtures.errors import refused
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
 from tests.fixtures.sysfs_tree import SERIAL, SET_UUID, Tree
@@ -156,7 +156,7 @@ def test_a_limit_that_goes_down_is_written_as_it_is_and_then_by_half_at_most(
     device.on_sleep = lambda: written.append(len(tree.kernel.writes))
     turns(device, sharer, 1)  # the last sleep is between both
     assert written[-1] - written[-2] == len(tree.kernel.writes) - written[-1] == len(before)
-    assert limits(tree) == {group: pytest.approx(lowering.LEAST * mb_s, abs=0.6) for group, mb_s in before.items()}
+    assert limits(tree) == {group: pytest.approx(LEAST * mb_s, abs=0.6) for group, mb_s in before.items()}
     turns(device, sharer)
     assert limits(tree) == {DB: 8, ETL: 4}
 

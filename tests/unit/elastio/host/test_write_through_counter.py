@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.host.write_through_counter import EVENT, TRIGGER, read, start
+from elastio.host.tuning import EVENT, TRIGGER, count_written_through, written_through_bytes
 from tests.fixtures.sysfs_tree import Tree
 
 ACTIVE = "hist:keys=writeback,bypass:vals=hitcount,nr_sector:sort=hitcount:size=2048 [active]"
@@ -12,7 +12,7 @@ ACTIVE = "hist:keys=writeback,bypass:vals=hitcount,nr_sector:sort=hitcount:size=
 
 def test_an_empty_histogram_is_zero(tree: Tree) -> None:
     tree.counting(f"# event histogram\n#\n# trigger info: {ACTIVE}\n#\n\nTotals:\n    Hits: 0\n")
-    assert read(tree.kernel) == 0
+    assert written_through_bytes(tree.kernel) == 0
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ def test_an_empty_histogram_is_zero(tree: Tree) -> None:
 )
 def test_without_the_right_trigger_nothing_is_known(tree: Tree, text: str) -> None:
     tree.counting(text)
-    assert read(tree.kernel) is None
+    assert written_through_bytes(tree.kernel) is None
 
 
 def test_a_kernel_without_the_tracepoint_counts_nothing(tree: Tree) -> None:
-    start(tree.kernel)
-    assert read(tree.kernel) is None
+    count_written_through(tree.kernel)
+    assert written_through_bytes(tree.kernel) is None
     assert tree.kernel.writes == []
 
 
@@ -47,5 +47,5 @@ def test_counting_starts(tree: Tree, shown: str, refuses: set[str], written: lis
     tree.counting()
     tree.kernel.lay(f"{EVENT}/trigger", shown)
     tree.kernel.refuses |= refuses
-    start(tree.kernel)
+    count_written_through(tree.kernel)
     assert tree.kernel.writes == written
