@@ -1,4 +1,4 @@
-"""Finds providers by entry point, and imports only the one that is used.
+"""Finds providers and extensions of the command line by entry point, and imports only what is used.
 
 A distribution registers a provider as an entry point of the group `elastio.providers`: a callable
 `(settings, backing_uuid) -> VolumeProvider`. The package of its module may have five more modules, which import no
@@ -8,6 +8,13 @@ SDK: `identity` with `detect() -> bool` (is this machine in that cloud?), for `e
 `price_list(settings, region) -> PriceList` and `price(settings, region, spec) -> Quote`, which call no cloud, for
 `elastio prices` and `elastio report`; and `credits` with `credit_rule(volume_type) -> CreditRule | None`, for
 `device.volume_type`.
+
+Extensions:
+
+- `elastio.commands`: a click command, beside the agent's own ones.
+- `elastio.plots`: `timeline(runs, title, path)` draws the runs of `elastio simulate --trace`;
+  `bandwidth(points, inflection_mb_s, title, path)` the curve of `elastio profile`; `report(ledgers, report, machine,
+  credits)` returns the page of `elastio report --html`.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
-from elastio.errors import ConfigError
+from elastio.errors import ConfigError, ElastioError
 
 if TYPE_CHECKING:
     from elastio.core.model import Quote, VolumeSpec
@@ -159,3 +166,21 @@ def _sibling(entry: EntryPoint, module: str, function: str) -> Callable[..., Any
 
 def _owner(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist else "an unnamed distribution"
+
+
+COMMANDS = "elastio.commands"
+PLOTS = "elastio.plots"
+
+
+def installed(group: str) -> dict[str, EntryPoint]:
+    """Every entry point of the group by name."""
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+def load(entry: EntryPoint) -> Any:
+    """What the entry point names. Raises ElastioError where it, or a library that it needs, is not installed."""
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        owner = entry.dist.name if entry.dist else "an unnamed distribution"
+        raise ElastioError(f"{entry.name} of {owner} cannot be loaded: {error}", code="extension.broken") from error

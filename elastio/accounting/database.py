@@ -9,7 +9,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, tzinfo
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from elastio.errors import LedgerError
 
@@ -223,3 +225,12 @@ class LedgerFile:
             way = "read it as root, or while the agent runs" if self._read_only else "costs go unrecorded"
             code = getattr(error, "sqlite_errorname", "")
             raise LedgerError(f"the ledger {self._path} cannot be used: {error}; {way}", code=code) from error
+
+
+def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
+    """The machine's time zone with its rules for summer time; UTC if it has none."""
+    try:
+        with localtime.open("rb") as file:
+            return ZoneInfo.from_file(file, key=str(localtime))
+    except (OSError, ValueError):
+        return UTC

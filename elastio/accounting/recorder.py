@@ -8,14 +8,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from elastio.accounting.account_store import write_accounts
 from elastio.accounting.burst_accounts import AccountRow, Moves
+from elastio.accounting.database import local_zone
 from elastio.accounting.history import PAST_S, SampleRun, past_of
-from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples, read_loads
+from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples, read_loads, write_accounts
 from elastio.accounting.ledger import DAY_S, Ledger
 from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, DevicePrices, MonthToDate, row_of
-from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
 from elastio.core.model import Quote, Sample, Spend, VolumeSpec
 from elastio.core.moved import Moved

@@ -1,6 +1,6 @@
 """The statements of the agents that share caps: one file for each backing device in one directory, and a lock.
 
-An agent writes its own file only, as a whole, and durably before it spends (`strategy.statements` says what for).
+An agent writes its own file only, as a whole, and durably before it spends (`strategy.spending` says what for).
 The sum is taken and the file replaced under an flock(2), which the kernel releases when its holder dies. The loop of an
 agent never waits for the lock: it asks again at its next sample. The worker that buys waits for LOCK_S at most.
 """
@@ -18,14 +18,13 @@ from datetime import tzinfo
 from pathlib import Path
 
 from elastio import whole_file
+from elastio.accounting.database import local_zone
 from elastio.accounting.report import periods
-from elastio.accounting.zone import local_zone
 from elastio.codec import decode, encode
 from elastio.core.actions import CreateVolume
 from elastio.core.model import Quote
 from elastio.errors import ElastioError, LedgerError, RefusedError, TransientError
-from elastio.strategy.spending import Limits
-from elastio.strategy.statements import Reservation, Statement, exceeded, total
+from elastio.strategy.spending import Limits, Reservation, Statement, exceeded, total
 from elastio.units import agbs
 
 LOCK_S, POLL_S = 10.0, 0.05

@@ -16,7 +16,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import LedgerError
 from elastio.strategy import caps, learning, money
-from elastio.strategy.statements import Reservation, Statement, total
+from elastio.strategy.spending import Reservation, Statement, total
 from elastio.units import agbs
 
 LOOK_EVERY_S = 5.0

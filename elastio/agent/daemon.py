@@ -26,7 +26,6 @@ from elastio.agent import accountant
 from elastio.agent.accountant import Accountant
 from elastio.agent.adviser import READ_RUNS, HindsightAdviser
 from elastio.agent.cap_sharing import CapSharing
-from elastio.agent.event_log import EventLog
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
 from elastio.agent.forecaster import LearnedForecaster, situation_of
@@ -35,6 +34,7 @@ from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.market import DevicePricing, MarketWatch, unkept_cap, volume_price
 from elastio.agent.memory import bought, remember, with_learned_size
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
+from elastio.agent.narration import EventLog
 from elastio.agent.request_handler import RequestHandler
 from elastio.agent.start_config import load_for_start, load_usable
 from elastio.agent.worker import ForkWorker, die_with_parent
@@ -58,14 +58,11 @@ from elastio.core.policy import Model
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.host import recompose, throttle
 from elastio.host.bcache import BcacheHost
-from elastio.host.clock import SystemClock
-from elastio.host.counted_load import CountedLoad
-from elastio.host.counters import DiskCounters
+from elastio.host.counters import CountedLoad, DiskCounters
 from elastio.host.group_watch import GroupWatch
 from elastio.host.guard import LimitRemovers
-from elastio.host.identity import machine_id
 from elastio.host.locks import lock_device, lock_state
-from elastio.host.mlock import stay_in_memory
+from elastio.host.machine import SystemClock, machine_id, stay_in_memory
 from elastio.host.sysfs import Sysfs
 from elastio.host.systemd import Notifier
 from elastio.host.udev import BlockEvents, show_to_systemd

@@ -17,7 +17,7 @@ from elastio.core.inhibition import stop_reason
 from elastio.core.model import Request, RequestKind
 from elastio.core.observation import Answer
 from elastio.core.state import InhibitionReason
-from elastio.host.clock import SystemClock
+from elastio.host.machine import SystemClock
 from elastio.host.systemd import Notifier
 from elastio.ports import Clock
 

@@ -1,4 +1,4 @@
-"""Makes log events of decisions. Pure.
+"""Makes log events of decisions, and writes them to the log of the agent: one record each, with priority and fields.
 
 Theory of operation. A log event is never recorded by itself. It is made from what the journal holds anyway: the course
 of a decision (its transitions and orders), and the times of the cycle, of which those that were not there at the
@@ -9,16 +9,18 @@ effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from elastio.accounting.rows import row_of
-from elastio.agent.log_events import EventKind, LogEvent
+from elastio.agent.log_events import EventKind, LogEvent, Priority, fields_of
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Event
 from elastio.core.model import RequestKind, VolumeState
-from elastio.core.observation import Course, Order, Transition
-from elastio.core.state import Phase
+from elastio.core.observation import Course, Decision, Order, Transition
+from elastio.core.state import AgentState, Phase
+from elastio.host.journald import FIELDS, NOTICE
 from elastio.units import GIB, format_duration, format_size
 
 ATTACHED = (VolumeState.ATTACHED, VolumeState.DETACHING, VolumeState.BUSY)
@@ -251,3 +253,42 @@ def _event(kind: EventKind, message: str, cycle: Cycle | None, phase: Phase, at:
 
 def _rounded(value: float | None, digits: int = 3) -> float | None:
     return None if value is None else round(float(value), digits)
+
+
+LEVELS: Mapping[Priority, int] = {
+    Priority.ERR: logging.ERROR,
+    Priority.WARNING: logging.WARNING,
+    Priority.NOTICE: NOTICE,
+    Priority.INFO: logging.INFO,
+}
+
+_log = logging.getLogger("elastio")
+
+
+class EventLog:
+    """`ports.Reporter`: tells the log. `device` is the backing UUID."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def decided(self, before: AgentState, decision: Decision, *, now: float, wall: float) -> None:
+        """See `Reporter`. Most decisions produce no log event."""
+        state = decision.state
+        if before.cycle is state.cycle and not decision.reason:
+            return
+        at = Moment(now, wall, self._device)
+        for event in narrate(before.cycle, state.cycle, state.phase, decision.reason, decision.course, at):
+            write(event)
+
+    def failed(self, text: str, *, wall: float) -> None:
+        """See `Reporter`."""
+        write(error(text, wall=wall, device=self._device))
+
+    def works_again(self, text: str, *, wall: float) -> None:
+        """See `Reporter`."""
+        write(error(text, wall=wall, device=self._device, is_over=True))
+
+
+def write(event: LogEvent) -> None:
+    """One record of the log."""
+    _log.log(LEVELS[event.kind.priority], "%s", event.message, extra={FIELDS: fields_of(event)})

@@ -22,7 +22,7 @@ from multiprocessing.context import ForkProcess
 from typing import Generic, Protocol, TypeVar
 
 from elastio.errors import ElastioError
-from elastio.host.mlock import stay_in_memory
+from elastio.host.machine import stay_in_memory
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

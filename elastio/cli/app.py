@@ -18,9 +18,9 @@ from elastio.control.protocol import Message
 from elastio.control.status import Status
 from elastio.errors import ConfigError
 from elastio.host import commands
-from elastio.host.clock import SystemClock
 from elastio.host.commands import Run, Start
 from elastio.host.inotify import DirectoryWatch
+from elastio.host.machine import SystemClock
 from elastio.host.sysfs import Sysfs
 from elastio.ports import Clock
 from elastio.units import format_duration

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from elastio import registry
+from elastio.accounting.database import local_zone
 from elastio.accounting.report import day_start, local_day, month_start, split_days
 from elastio.accounting.rows import MonthToDate
-from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import open_ledger
 from elastio.config.schema import Config

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from elastio.accounting.zone import local_zone
+from elastio.accounting.database import local_zone
 from elastio.agent.event_reader import JournalFollower, Narrator
 from elastio.agent.log_events import EventKind, LogEvent, to_dict
 from elastio.cli.app import App

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 import click
 
+from elastio.accounting.database import local_zone
 from elastio.accounting.history import History, past_boosts
 from elastio.accounting.history_render import to_csv, to_dict, to_text
 from elastio.accounting.history_store import read_loads, read_samples
-from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import begin_of, open_ledger, since_option
 

@@ -38,7 +38,7 @@ COMMANDS = {
     "watch": "elastio.cli.watch:watch",
     "shares": "elastio.cli.shares:shares",
     "boost": "elastio.cli.boost:boost",
-    "expect": "elastio.cli.expect:expect",
+    "expect": "elastio.cli.boost:expect",
     "flush": "elastio.cli.flush:flush",
     "pause": "elastio.cli.quiesce:pause",
     "resume": "elastio.cli.quiesce:resume",
@@ -47,7 +47,7 @@ COMMANDS = {
     "recover": "elastio.cli.recover:recover",
     "gc": "elastio.cli.gc:gc",
     "janitor": "elastio.cli.janitor:janitor",
-    "shutdown": "elastio.cli.shutdown:shutdown",
+    "shutdown": "elastio.cli.flush:shutdown",
     "free": "elastio.cli.free:free",
     "state": "elastio.cli.state:state",
     "why": "elastio.cli.why:why",
@@ -138,16 +138,16 @@ def sections(names: Collection[str]) -> list[tuple[str, list[str]]]:
 
 
 def _extensions() -> dict[str, EntryPoint]:
-    from elastio.cli import extensions  # noqa: PLC0415  importlib.metadata costs a start a tenth of its time
+    from elastio import registry  # noqa: PLC0415  importlib.metadata costs a start a tenth of its time
 
-    return extensions.installed(extensions.COMMANDS)
+    return registry.installed(registry.COMMANDS)
 
 
 def _load(entry: EntryPoint) -> object:
-    from elastio.cli import extensions  # noqa: PLC0415
+    from elastio import registry  # noqa: PLC0415
 
     try:
-        return extensions.load(entry)
+        return registry.load(entry)
     except ElastioError as error:  # also while the help is printed, before `invoke`
         raise click.ClickException(str(error)) from error
 

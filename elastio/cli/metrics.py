@@ -10,11 +10,10 @@ from pathlib import Path
 import click
 
 from elastio import __version__, whole_file
-from elastio.accounting.account_store import read_moved, read_sums
-from elastio.accounting.history_store import read_loads
+from elastio.accounting.database import local_zone
+from elastio.accounting.history_store import read_loads, read_moved, read_sums
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import periods
-from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import open_ledger
 from elastio.cli.which_device import all_devices

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import click
 
-from elastio.accounting.account_store import read_accounts, read_moved
 from elastio.accounting.burst_accounts import burst_accounts
-from elastio.accounting.history_store import read_loads
+from elastio.accounting.database import local_zone
+from elastio.accounting.history_store import read_accounts, read_loads, read_moved
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import Report, build
 from elastio.accounting.report_render import to_csv, to_dict, to_text
 from elastio.accounting.rows import CycleRow
-from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import begin_of, open_ledgers, since_option
 from elastio.cli.status import credits_text
@@ -87,13 +86,13 @@ def _rows(ledger: Ledger, begin: float, end: float) -> tuple[CycleRow, ...]:
 
 
 def _page(app: App, ledgers: Sequence[Ledger], made: Report) -> str:
-    from elastio.cli import extensions  # noqa: PLC0415  the other forms need no pictures
+    from elastio import registry  # noqa: PLC0415  the other forms need no pictures
 
-    entry = extensions.installed(extensions.PLOTS).get("report")
+    entry = registry.installed(registry.PLOTS).get("report")
     if entry is None:
         raise ElastioError("no distribution is installed that makes the page: install elastio again", code="html.none")
     credits = _credits(app)
-    page: str = extensions.load(entry)(ledgers, made, socket.gethostname(), _sentence(credits) if credits else "")
+    page: str = registry.load(entry)(ledgers, made, socket.gethostname(), _sentence(credits) if credits else "")
     return page
 
 

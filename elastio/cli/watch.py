@@ -7,7 +7,7 @@ from typing import TextIO
 
 import click
 
-from elastio.accounting.zone import local_zone
+from elastio.accounting.database import local_zone
 from elastio.cli import terminal
 from elastio.cli.app import App
 from elastio.cli.options import Finite

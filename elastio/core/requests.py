@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from elastio.core import boosting, detection, inhibition, missing_cache, takeover
+from elastio.core import boosting, detection, inhibition, missing_cache
 from elastio.core.cycle import NO_BACKOFF
 from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
@@ -209,7 +209,7 @@ def end(state: AgentState, request: Request, reason: InhibitionReason, how: Stop
 
 def take_over(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:
     """Take over the cache of a machine that is gone, flush and release it. One that is attached is flushed at once."""
-    state, answered = takeover.answer(state, request, obs)
+    state, answered = missing_cache.answer_take_over(state, request, obs)
     return (_end_boost(state, move) if answered.accepted else state), answered
 
 

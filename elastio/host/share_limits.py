@@ -3,13 +3,19 @@
 Theory of operation. A limit in a cgroup outlives the process that wrote it, and a machine has hundreds of cgroups, so
 nobody searches them. A record below /run names every cgroup before its first limit is written: `NAME.shares`, with the
 capacity that is shared, the process that shares it with the least latency target, if there is one, the device, and a
-cgroup on each line. It is there exactly while
-shares are in force. Who takes limits back (the host worker, its guard, the next agent, `elastio free`) lifts those
-that the record names, and removes it; without a record nothing is listed or written. A worker that finds its record
-gone lifts what it wrote.
+cgroup on each line. It is there exactly while shares are in force. Who takes limits back (the host worker, its guard,
+the next agent, `elastio free`) lifts those that the record names, and removes it; without a record nothing is listed or
+written. A worker that finds its record gone lifts what it wrote.
 
 A limit of this kind has figures by which it is recognized, so it is never taken for one of an administrator, nor for
 one that holds requests back.
+
+Whose limits are whose: one more file for each agent, `NAME.limits`, has the numbers (`major:minor`) of its adaptive
+device and of those above it, one a line. It is written before the first limit, and stays: a limit that its agent left
+behind is removed by the next run of that agent, or by `elastio free` for its device, and not by the agents of others.
+The kernel gives the number of a device that is gone to another one, perhaps that of another agent. So the number is
+followed by the device's sequence number, which is never given again in one boot (`diskseq`, since Linux 5.15), and a
+claim to a device that is gone counts for nobody.
 """
 
 from __future__ import annotations
@@ -24,10 +30,47 @@ from elastio import whole_file
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
 from elastio.host.cgroups import CGROUPS, FREE, limits_of
-from elastio.host.limit_claims import DIRECTORY
 from elastio.host.locks import try_lock
 from elastio.host.sysfs import Sysfs, wait_for
 from elastio.units import MB
+
+DIRECTORY = "run/elastio"
+CLAIMS = ".limits"
+
+
+def claim(sysfs: Sysfs, numbers: Collection[str]) -> None:
+    """Claim these devices, and no others. Raises HostError if the file cannot be written: then set no limit."""
+    folder = sysfs.path(DIRECTORY)
+    if not sysfs.owner or not folder.is_dir():
+        return
+    path = folder / f"{sysfs.owner}{CLAIMS}"
+    text = "".join(f"{number} {_sequence(sysfs, number)}".rstrip() + "\n" for number in sorted(numbers))
+    if _claimed(sysfs, path.name) == set(numbers):
+        return
+    try:
+        whole_file.replace(path, text.encode())
+    except OSError as error:
+        text = f"cannot write {path}: {error.strerror}; no application was held back"
+        raise HostError(text, code="limit.claim") from error
+
+
+def claimed_by_others(sysfs: Sysfs) -> frozenset[str]:
+    """The devices that agents of other adaptive devices limit, and this one does not."""
+    names = [name for name in sysfs.names(DIRECTORY) if name.endswith(CLAIMS)]
+    own = f"{sysfs.owner}{CLAIMS}" if sysfs.owner else ""
+    found = {number for name in names if name != own for number in _claimed(sysfs, name)}
+    return frozenset(found - (_claimed(sysfs, own) if own else set()))
+
+
+def _claimed(sysfs: Sysfs, name: str) -> set[str]:
+    """The devices that the file claims and that are still those."""
+    lines = (line.split() for line in sysfs.read_or(f"{DIRECTORY}/{name}", "").splitlines())
+    return {words[0] for words in lines if words and words[1:] in ([], [_sequence(sysfs, words[0])])}
+
+
+def _sequence(sysfs: Sysfs, number: str) -> str:
+    return sysfs.read_or(f"sys/dev/block/{number}/diskseq", "")
+
 
 SUFFIX = ".shares"
 LOCK_S = 1.0

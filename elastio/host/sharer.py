@@ -38,7 +38,7 @@ from elastio.host import cgroups, share_limits
 from elastio.host.cgroups import limits_of
 from elastio.host.counters import finished
 from elastio.host.guard import Guard
-from elastio.host.limit_claims import claim
+from elastio.host.share_limits import claim
 from elastio.host.sysfs import Sysfs
 from elastio.host.throttle import stacked
 from elastio.units import MB

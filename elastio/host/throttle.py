@@ -40,8 +40,7 @@ from elastio.errors import DeviceBusyError, HostError
 from elastio.host import usage
 from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
-from elastio.host.limit_claims import claim, claimed_by_others
-from elastio.host.share_limits import is_share, release_shares
+from elastio.host.share_limits import claim, claimed_by_others, is_share, release_shares
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.units import MB
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import FrameType
 
 from elastio.agent.adviser import HindsightAdviser
-from elastio.agent.event_log import EventLog
 from elastio.agent.market import market
+from elastio.agent.narration import EventLog
 from elastio.agent.request_handler import RequestHandler, decisions_in
 from elastio.config.schema import Config, load, parse
 from elastio.control.protocol import DEFAULT_DECISIONS, Message, Reply, accepted

@@ -19,8 +19,7 @@ from elastio.core.model import Sample, Spend, Spent
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 from elastio.sim.faults import FaultMode
-from elastio.strategy.spending import Limits
-from elastio.strategy.statements import Statement
+from elastio.strategy.spending import Limits, Statement
 
 IN_MEMORY = Path("the simulated journal")
 

@@ -17,7 +17,7 @@ What was spent is read from the ledger from time to time (`Observation.spend`, a
 cache is computed here from its own cycle, so that neither an old value nor a ledger that cannot be written hides it.
 
 Where several agents share the caps, the bill at the end of the release must be reserved (`Observation.spend.others`,
-see `statements`). A cap that leaves no room for that ends the boost as one of its own. What the others have spent and
+see `spending`). A cap that leaves no room for that ends the boost as one of its own. What the others have spent and
 reserved is in the sum that a reservation has to fit into, and is not added here once more.
 
 A boost that a cap has ended is remembered (`AgentState.capped`) until the day or the month is over or the cap is
@@ -40,14 +40,13 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState
 from elastio.strategy.memory import Capped, Memory
-from elastio.strategy.spending import Caps, OfPeriod
-from elastio.strategy.statements import Bill
+from elastio.strategy.spending import Bill, Caps, OfPeriod
 from elastio.units import GIB, MB, agbs, format_duration, format_size
 
 # Measured times to release that are kept, and what is added to a prediction: the next one may take longer.
 KEPT = 8
 MARGIN = 1.1
-# The key of what ends a boost where nothing more could be reserved under shared caps, see `statements`.
+# The key of what ends a boost where nothing more could be reserved under shared caps, see `spending`.
 SHARED = "caps.shared"
 # The key where what was spent is not known, and for how long the last value counts: only this cache is paid meanwhile.
 UNKNOWN, UNKNOWN_S = "caps.unknown", 300.0

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from elastio.accounting.recorder import CostRecorder
-from elastio.agent.event_log import EventLog
 from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.agent.narration import EventLog
 from elastio.config.sections import ProfileSection
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase

@@ -31,7 +31,7 @@ TOGETHER = (
     of_several(
         "a cache that was taken over gives way",
         "what was taken over is flushed whatever the load",
-        "elastio/core/takeover.py",
+        "elastio/core/missing_cache.py",
         "cycle_of(outcome.value, obs), forced=True,",
         "cycle_of(outcome.value, obs), forced=False,",
         first=TAKEN_OVER,

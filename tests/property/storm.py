@@ -10,7 +10,7 @@ from random import Random
 
 from elastio.accounting.ledger import Ledger
 from elastio.agent.adviser import HindsightAdviser
-from elastio.agent.event_log import EventLog
+from elastio.agent.narration import EventLog
 from elastio.config.sections import ProfileSection
 from elastio.core.model import Forecast, RequestKind, VolumeTag
 from elastio.core.policy import Policy

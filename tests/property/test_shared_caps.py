@@ -22,8 +22,7 @@ from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.strategy.spending import Caps
-from elastio.strategy.statements import Reservation
+from elastio.strategy.spending import Caps, Reservation
 from elastio.units import GIB, MIB, agbs
 from tests.beside import join
 from tests.simulated import KERNEL, POLICY

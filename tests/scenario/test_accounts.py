@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from elastio.accounting.account_store import read_accounts, read_moved
 from elastio.accounting.burst_accounts import AccountRow
-from elastio.accounting.history_store import HistoryLimits, read_loads
+from elastio.accounting.history_store import HistoryLimits, read_accounts, read_loads, read_moved
 from elastio.accounting.recorder import CostRecorder
 from elastio.config.sections import ProfileSection
 from elastio.core.model import RequestKind

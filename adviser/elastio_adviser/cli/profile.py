@@ -204,14 +204,14 @@ def _passed_on(started: Started) -> Iterator[None]:
 
 def _plot() -> Any:
     """Raises ElastioError where no distribution that draws is installed: the agent itself has no library for it."""
-    from elastio.cli import extensions  # noqa: PLC0415  importlib.metadata costs a start a tenth of its time
+    from elastio import registry  # noqa: PLC0415  importlib.metadata costs a start a tenth of its time
 
-    entry = extensions.installed(extensions.PLOTS).get("bandwidth")
+    entry = registry.installed(registry.PLOTS).get("bandwidth")
     if entry is None:
         raise ElastioError(
             "--png needs a plotting library: pip install '.[calibration]' in a checkout", code="plots.missing"
         )
-    return extensions.load(entry)
+    return registry.load(entry)
 
 
 def _draw(draw: Any, found: Profile, path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from elastio.accounting.account_store import read_accounts
 from elastio.accounting.burst_accounts import HEADS, BurstAccounts, GroupAccount, burst_accounts, cells
+from elastio.accounting.database import local_zone
+from elastio.accounting.history_store import read_accounts
 from elastio.accounting.tables import iso, table
-from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
 from elastio.cli.ledger import begin_of, open_ledgers
 from elastio.strategy.bandwidth import curves_of

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from elastio.cli import extensions
+from elastio import registry
 from elastio.cli.options import Finite
 from elastio.cli.terminal import busy
 from elastio.errors import ConfigError, ElastioError
@@ -196,7 +196,7 @@ def _trace(options: Mapping[str, Any]) -> None:
 def _draw(found: whatif.Answer, path: Path) -> None:
     """Raises ElastioError where no distribution that draws is installed: the agent itself has no library for it."""
     try:
-        draw = extensions.load(extensions.installed(extensions.PLOTS)["timeline"])
+        draw = registry.load(registry.installed(registry.PLOTS)["timeline"])
     except (KeyError, ElastioError) as error:
         text = "--png needs a plotting library: install the extra `calibration`, in a checkout with "
         raise ElastioError(f"{text}pip install '.[calibration]'") from error

@@ -32,7 +32,7 @@ def module(name: str, **content: Any) -> types.ModuleType:
 
 def without_event_log() -> None:
     """To be called before the daemon is imported."""
-    module("elastio.agent.event_log", EventLog=Untold)
+    module("elastio.agent.narration", EventLog=Untold)
     import elastio.host  # noqa: PLC0415  importable from here on
 
     vars(elastio.host)["journald"] = module("elastio.host.journald", handler=logging.StreamHandler)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio.accounting.account_store import read_accounts, read_moved, read_sums, write_accounts
 from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS, AccountRow, burst_accounts, parts_of
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.history_store import HistoryLimits
+from elastio.accounting.history_store import HistoryLimits, read_accounts, read_moved, read_sums, write_accounts
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import MOST_WAITING, CostRecorder
 from elastio.core.moved import Moved

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from elastio.accounting import database
+from elastio.accounting.database import local_zone
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
 from elastio.accounting.report import day_start
 from elastio.accounting.rows import CycleRow
-from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Failure, FailureKind, Trigger
 from elastio.core.model import (
     Quote,

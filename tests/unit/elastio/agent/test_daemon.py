@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from elastio.accounting.recorder import CostRecorder, NullRecorder
 from elastio.agent import daemon
 from elastio.agent.daemon import ChildRest, Daemon, LazyProvider, lost_on
-from elastio.agent.event_log import EventLog
 from elastio.agent.executor import lost
 from elastio.agent.loop import Agent, Workers
 from elastio.agent.market import UNKNOWN
+from elastio.agent.narration import EventLog
 from elastio.agent.worker import ForkWorker
 from elastio.cli import elastiod
 from elastio.config.schema import Config, parse

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.agent.event_log import EventLog
 from elastio.agent.log_events import EventKind
+from elastio.agent.narration import EventLog
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
 from elastio.host.journald import JournaldHandler

@@ -18,7 +18,7 @@ from elastio.core.model import Request
 from elastio.core.observation import Answer
 from elastio.core.policy import StopPolicy
 from elastio.core.state import AgentState, Phase
-from elastio.host.clock import SystemClock
+from elastio.host.machine import SystemClock
 from elastio.host.systemd import Notifier
 from elastio.sim.run import Simulation
 from tests.simulated import STEADY, in_phase, machine

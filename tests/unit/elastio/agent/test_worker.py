@@ -82,7 +82,7 @@ def test_a_bug_in_a_turn_ends_the_child_and_the_next_one_serves(caplog: pytest.L
 
 
 def test_a_child_keeps_its_pages_in_memory_where_that_is_allowed(worker: TextWorker, runs_programs: None) -> None:
-    program = "from elastio.host.mlock import stay_in_memory; print(stay_in_memory())"
+    program = "from elastio.host.machine import stay_in_memory; print(stay_in_memory())"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert (int(do(worker, "locked")) > 0) == (told.strip() == "None")
 

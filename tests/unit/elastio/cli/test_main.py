@@ -9,8 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from elastio import errors
-from elastio.cli import extensions
+from elastio import errors, registry
 from elastio.cli.app import App
 from elastio.cli.elastiod import main as elastiod
 from elastio.cli.main import ASKING, OTHERS, SECTIONS, main, sections
@@ -78,7 +77,7 @@ def test_the_agents_own_commands_look_for_no_others(elastio: Shell, monkeypatch:
     def looked(group: str) -> None:
         raise AssertionError(group)
 
-    monkeypatch.setattr(extensions, "installed", looked)
+    monkeypatch.setattr(registry, "installed", looked)
     assert elastio("status").exit_code == Exit.UNREACHABLE
 
 

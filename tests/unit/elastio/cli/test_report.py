@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from elastio.accounting.database import local_zone
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.zone import local_zone
 from elastio.control.exit_codes import Exit
 
 from .conftest import FakeAgent, Golden, Shell

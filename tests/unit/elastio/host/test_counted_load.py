@@ -9,7 +9,7 @@ import pytest
 
 from elastio.core.shares import ALL_MAY, BoostRights
 from elastio.host.cgroups import CGROUPS
-from elastio.host.counted_load import LIST_S, MOST_IN_FLIGHT_BYTES, CountedLoad
+from elastio.host.counters import LIST_S, MOST_IN_FLIGHT_BYTES, CountedLoad
 from elastio.units import MIB
 from tests.fixtures.sysfs_tree import Kernel
 

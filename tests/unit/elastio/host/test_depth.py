@@ -23,8 +23,7 @@ from elastio.host.depth import (
     changed,
     per_queue,
 )
-from elastio.host.limit_claims import DIRECTORY
-from elastio.host.share_limits import record
+from elastio.host.share_limits import DIRECTORY, record
 from elastio.host.tuning import tune
 from elastio.host.view import scan
 from elastio.units import MIB, SECTOR

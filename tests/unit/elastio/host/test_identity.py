@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.host.identity import DMI, machine_id
+from elastio.host.machine import DMI, machine_id
 from tests.fixtures.sysfs_tree import Tree
 
 UUID = "ec2a1f0b-1111-4222-8333-444455556666"

@@ -12,7 +12,7 @@ import pytest
 from elastio.errors import HostError
 from elastio.host import cgroups, throttle
 from elastio.host.guard import Guard
-from elastio.host.limit_claims import claim, claimed_by_others
+from elastio.host.share_limits import claim, claimed_by_others
 from elastio.host.sysfs import Sysfs
 from tests.fixtures.errors import refused
 

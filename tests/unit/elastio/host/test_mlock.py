@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("runs_programs")
 # is locked later is counted in a mapping of this process alone, and not as a difference of two sums.
 LOCK = r"""
 import ctypes, mmap, re
-from elastio.host.mlock import stay_in_memory
+from elastio.host.machine import stay_in_memory
 
 def locked_kb(file, begin):
     with open(f"/proc/self/{file}") as shown:

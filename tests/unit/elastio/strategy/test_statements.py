@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.strategy.spending import Limits, Period, Spent
-from elastio.strategy.statements import Reservation, Statement, exceeded, total
+from elastio.strategy.spending import Limits, Period, Reservation, Spent, Statement, exceeded, total
 
 DAY = Period(1000.0, 2000.0)
 MONTH = Period(0.0, 10_000.0)

@@ -24,8 +24,8 @@ from elastio.agent.accountant import lost
 from elastio.agent.worker import ForkWorker
 from elastio.cli.app import App
 from elastio.cli.main import main
-from elastio.host.clock import SystemClock
 from elastio.host.group_watch import GroupWatch
+from elastio.host.machine import SystemClock
 from elastio.host.sysfs import Sysfs, wait_for
 from elastio.strategy.account import Totals, account
 from elastio.strategy.watched_bursts import Seen, Watch

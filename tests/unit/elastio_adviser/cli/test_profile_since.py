@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from elastio.accounting.account_store import write_accounts
 from elastio.accounting.burst_accounts import AccountRow
+from elastio.accounting.history_store import write_accounts
 from elastio.accounting.ledger import Ledger
 from elastio.control.exit_codes import Exit
 from elastio.strategy.account import Totals
