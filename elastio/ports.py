@@ -24,10 +24,9 @@ from elastio.core.model import (
     VolumeId,
     VolumeSpec,
 )
-from elastio.core.observation import NO_COURSE, Course, Decision
 from elastio.core.policy import Policy
 from elastio.core.shares import SharePlan
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import NO_COURSE, AgentState, Course, Decision, Phase
 from elastio.strategy.market import Advice
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)

@@ -15,8 +15,7 @@ from elastio.agent.loop import Agent
 from elastio.agent.worker import ForkWorker
 from elastio.core.inhibition import stop_reason
 from elastio.core.model import Request, RequestKind
-from elastio.core.observation import Answer
-from elastio.core.state import InhibitionReason
+from elastio.core.state import Answer, InhibitionReason
 from elastio.host.machine import SystemClock
 from elastio.host.systemd import Notifier
 from elastio.ports import Clock

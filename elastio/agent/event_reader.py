@@ -17,8 +17,7 @@ from elastio.agent.troubles import Troubles, no_longer_needed
 from elastio.codec import decode
 from elastio.core.actions import OutcomeKind
 from elastio.core.cycle import Cycle
-from elastio.core.observation import Course, Decision
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Course, Decision, Phase
 from elastio.errors import JournalError
 
 

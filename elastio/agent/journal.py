@@ -21,8 +21,7 @@ from typing import Any
 from elastio.codec import encode, encode_kept
 from elastio.core.actions import Action, Outcome
 from elastio.core.inhibition import snapshot_of
-from elastio.core.observation import NO_COURSE, Course
-from elastio.core.state import KEPT_FAULTS, AgentState, Phase
+from elastio.core.state import KEPT_FAULTS, NO_COURSE, AgentState, Course, Phase
 from elastio.errors import JournalError
 from elastio.whole_file import sync_directory
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from elastio.config.paths import GUARDS
 from elastio.core.actions import Action, CreateVolume, InstallCache, Outcome
-from elastio.core.observation import NO_COURSE, Course
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import NO_COURSE, AgentState, Course, Phase
 from elastio.errors import JournalError
 from elastio.ports import Journal
 from elastio.whole_file import sync_directory

@@ -18,8 +18,7 @@ from elastio.agent.log_events import EventKind, LogEvent, Priority, fields_of
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Event
 from elastio.core.model import RequestKind, VolumeState
-from elastio.core.observation import Course, Decision, Order, Transition
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Course, Decision, Order, Phase, Transition
 from elastio.host.journald import FIELDS, NOTICE
 from elastio.units import GIB, format_duration, format_size
 

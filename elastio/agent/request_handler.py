@@ -14,7 +14,7 @@ from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.control.protocol import DEFAULT_DECISIONS, Message, Reply, accepted, fields_of, refused
 from elastio.control.status import Status
 from elastio.core.model import Request, RequestKind
-from elastio.core.observation import Answer
+from elastio.core.state import Answer
 
 
 class RequestHandler:

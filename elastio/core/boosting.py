@@ -5,25 +5,17 @@ from __future__ import annotations
 import hashlib
 
 from elastio.core.cycle import Backoff, Cycle, Timestamps
-from elastio.core.detection import Detection, Event
 from elastio.core.model import CacheState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
-from elastio.strategy.wish import BoostPlan, Decline, Wish
+from elastio.strategy.wish import BoostPlan
 
 
 def may_begin(state: AgentState, obs: Observation, policy: Policy) -> bool:
     """Whether a boost may begin by itself now. Whoever asks for something else is served first."""
     is_free = state.phase is Phase.IDLE and not (state.paused or state.orphans or obs.requests)
     return is_free and obs.now >= state.cool_until and not obstacle(state, obs, policy)
-
-
-def wanted(wish: Wish) -> Detection | None:
-    """In phase IDLE: BOOST_WANTED, or why a boost is not bought: BOOST_CAPPED where a cap forbids it."""
-    if isinstance(wish.boost, Decline):
-        return Detection(Event.BOOST_CAPPED if wish.boost.is_capped else Event.BOOST_DECLINED, wish.boost.reason)
-    return None if wish.boost is None else Detection(Event.BOOST_WANTED, wish.boost.reason, plan=wish.boost)
 
 
 def obstacle(state: AgentState, obs: Observation, policy: Policy) -> str:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from elastio.core import governor
-from elastio.core.actions import SetShares
-from elastio.core.cycle import NO_BACKOFF
+from elastio.core.actions import Outcome, OutcomeKind, SetShares
+from elastio.core.cycle import NO_BACKOFF, Backoff
 from elastio.core.model import BackingView, Sample
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.polling import NextAction, ask
+from elastio.core.polling import NextAction, ask, next_backoff
 from elastio.core.shares import HYSTERESIS, SharePlan
 from elastio.core.state import AgentState, Phase
 
@@ -120,6 +120,11 @@ def _missed(sample: Sample | None) -> float:
     return min(1.0, (sample.backing.read_mb_s + written) / sample.adaptive.total_mb_s)
 
 
+# Two changes of what cgroups share are at least so far apart: each is a record on the disk.
+SHARE_S = 2.0
+# What no machine gets without a boot is asked for once; then, so that no state has an end that never comes, once a day.
+NEVER_SHARED = frozenset({"cgroup.version", "cgroup.controller", "cgroup.no_limits"})
+NEVER_S = 86_400.0
 SHARED = frozenset({Phase.IDLE, Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING, Phase.DETACHING})
 
 
@@ -154,3 +159,13 @@ def _is_change(wanted: SharePlan, state: AgentState, obs: Observation, backing: 
         return True
     # Without a sample it is not known what misses the cache.
     return obs.sample is not None and abs(wanted.capacity_mb_s - in_force) > HYSTERESIS * in_force
+
+
+def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Observation) -> AgentState:
+    """The state after an answer to `SetShares`. The next change is not due at once: what misses the cache varies."""
+    if outcome.code in NEVER_SHARED:
+        return state.with_backoff(action, Backoff(1, obs.now + NEVER_S, outcome.error))
+    if outcome.kind is not OutcomeKind.DONE:
+        return state.with_backoff(action, next_backoff(state.backoff_of("SetShares"), outcome, obs))
+    state = state.with_backoff(action, Backoff(0, obs.now + SHARE_S))
+    return replace(state, share_plan=action.plan or state.share_plan)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import fault_texts, inhibition
+from elastio.core import inhibition, recovery
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import BackingView, CacheState, HostView, VolumeState
 from elastio.core.observation import Observation
+from elastio.core.polling import VISIBLE_WITHIN_S
 from elastio.core.state import AgentState, FaultKind, Phase
-from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
 from elastio.strategy.memory import Capped
-from elastio.strategy.wish import BoostPlan, Wish
+from elastio.strategy.wish import BoostPlan, Decline, Wish
 from elastio.units import format_duration
 
 MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more
@@ -119,11 +119,11 @@ def danger(state: AgentState, obs: Observation) -> Detection | None:
         return _duplicated(state, obs.host) or _unregistered(state, obs.host)
     is_accepted = state.is_loss_accepted or state.is_stale_accepted
     if backing.state is CacheState.INCONSISTENT and not is_accepted:
-        return endangered(FaultKind.INCONSISTENT, fault_texts.inconsistent(state.cycle))
+        return endangered(FaultKind.INCONSISTENT, recovery.inconsistent_text(state.cycle))
     if backing.waits_for_cache and not state.may_run_without_cache(backing):
-        return endangered(FaultKind.CACHE_MISSING, fault_texts.missing(state.cycle, backing))
+        return endangered(FaultKind.CACHE_MISSING, recovery.missing_text(state.cycle, backing))
     if state.recovered and state.cycle is not None and _lacks_data(state, state.cycle, backing):
-        return endangered(FaultKind.MAY_LACK_DATA, fault_texts.why_may_lack_data(state.cycle))
+        return endangered(FaultKind.MAY_LACK_DATA, recovery.why_may_lack_data(state.cycle))
     ours = state.cycle.cache_set if state.cycle else None
     strange = backing.cache_set is not None and backing.cache_set != ours
     if strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
@@ -149,7 +149,7 @@ def _unclaimed(state: AgentState, backing: BackingView) -> Detection | None:
     """The next boost would put more data on a device that may be the wrong one. What is clean is released before."""
     is_releasing = state.phase is Phase.IDLE and state.orphans != ()
     found = state.unclaimed(backing) if state.recovered and not is_releasing else ()
-    return endangered(FaultKind.MAY_LACK_DATA, fault_texts.unclaimed(found)) if found else None
+    return endangered(FaultKind.MAY_LACK_DATA, recovery.unclaimed_text(found)) if found else None
 
 
 def _duplicated(state: AgentState, host: HostView | None) -> Detection | None:
@@ -169,7 +169,7 @@ def _unregistered(state: AgentState, host: HostView | None) -> Detection | None:
         return None
     return endangered(
         FaultKind.CACHE_FAILED,
-        f"bcache dropped the backing device while volume {fault_texts.volume_name(cycle)} was its cache: the cache "
+        f"bcache dropped the backing device while volume {recovery.volume_name(cycle)} was its cache: the cache "
         "failed, or somebody stopped the device (`elastio recover`)",
     )
 
@@ -364,3 +364,10 @@ DETECTORS = {
     Phase.DETACHING: in_detaching,
     Phase.FAULTED: in_faulted,
 }
+
+
+def wanted(wish: Wish) -> Detection | None:
+    """In phase IDLE: BOOST_WANTED, or why a boost is not bought: BOOST_CAPPED where a cap forbids it."""
+    if isinstance(wish.boost, Decline):
+        return Detection(Event.BOOST_CAPPED if wish.boost.is_capped else Event.BOOST_DECLINED, wish.boost.reason)
+    return None if wish.boost is None else Detection(Event.BOOST_WANTED, wish.boost.reason, plan=wish.boost)

@@ -48,9 +48,9 @@ from elastio.core.actions import (
 )
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeTag
-from elastio.core.observation import Decision, Observation
+from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Decision, Phase
 from elastio.errors import InvariantError
 from elastio.units import MB
 

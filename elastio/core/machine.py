@@ -60,11 +60,11 @@ from elastio.core import (
 from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind
 from elastio.core.detection import Detection, Event
 from elastio.core.model import RequestKind, VolumeState
-from elastio.core.observation import Answer, Decision, Observation, Transition, course_of
+from elastio.core.observation import Observation
 from elastio.core.planner import next_action
 from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
-from elastio.core.state import AgentState, Fault, Phase
+from elastio.core.state import AgentState, Answer, Decision, Fault, Phase, Transition, course_of
 from elastio.errors import InvariantError
 from elastio.strategy.review import review
 from elastio.strategy.wish import Wish
@@ -127,7 +127,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     state, answers, ordered = _answer(state, obs, policy, wish, seen)
     reason = ordered or detected or new_fault or reason
     if state.phase is Phase.IDLE and not ordered and not detected:
-        state, wanted = _moved(state, boosting.wanted(wish), obs, wish, seen)
+        state, wanted = _moved(state, detection.wanted(wish), obs, wish, seen)
         reason = wanted or reason
     reason = "; ".join(text for text in (reason, wish.learned) if text)
     plan = next_action(state, obs, wish.policy)

@@ -48,10 +48,10 @@ from elastio.core import bought_for
 from elastio.core.actions import Outcome, OutcomeKind, TakeOverVolume
 from elastio.core.cycle import UNKNOWN_VOLUME, Cycle, Trigger
 from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeId, VolumeState, VolumeTag
-from elastio.core.observation import Answer, Observation
+from elastio.core.observation import Observation
 from elastio.core.polling import next_backoff
 from elastio.core.recovery import cycle_of
-from elastio.core.state import AgentState, Phase, TakeOver
+from elastio.core.state import AgentState, Answer, Phase, TakeOver
 from elastio.units import format_duration, format_size
 
 

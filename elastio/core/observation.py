@@ -1,14 +1,11 @@
-"""The input and the output of a decision."""
+"""The input of a decision. Its output: `state.Decision`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from elastio.core.actions import Action, Outcome, Worker
-from elastio.core.cycle import Cycle
-from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Spend
-from elastio.core.state import AgentState, Phase
+from elastio.core.actions import Outcome, Worker
+from elastio.core.model import Forecast, HostView, Request, Sample, Spend
 from elastio.strategy.bandwidth import BurstLesson
 from elastio.strategy.market import Advice
 
@@ -38,75 +35,3 @@ class Observation:
     advice: Advice | None = None
     can_record: bool = True
     burst: BurstLesson | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to a request: `accepted`, and one sentence for the operator.
-
-    `code` says why it was refused, for programs: a short word that does not change; empty if it was accepted.
-    """
-
-    request: Request
-    accepted: bool
-    text: str
-    code: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One event of the table, as it was seen: its name (`detection.Event`), the phases before and after, and why.
-
-    `is_capped`: a cap is why.
-    """
-
-    event: str
-    before: Phase
-    after: Phase
-    reason: str
-    is_capped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A request that was accepted, its answer, and the user who asked; None: not known, or not over the socket."""
-
-    kind: RequestKind
-    text: str
-    asked_by: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """What happened in one decision, in order, for the journal and the log. `ended` is the cycle that it ended."""
-
-    transitions: tuple[Transition, ...] = ()
-    orders: tuple[Order, ...] = ()
-    ended: Cycle | None = None
-
-
-NO_COURSE = Course()
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The new state, at most one safe action, and why.
-
-    `reason` is one sentence, empty if nothing was decided. `records` are cycles whose ledger row changed. `answers`
-    has one answer for each request, in order. `wake_at` (CLOCK_BOOTTIME) is when to decide again even if nothing
-    happens; None: at the next sample. `course` is what happened, as far as `reason` has no room for it.
-    """
-
-    state: AgentState
-    actions: tuple[Action, ...] = ()
-    reason: str = ""
-    records: tuple[Cycle, ...] = ()
-    answers: tuple[Answer, ...] = ()
-    wake_at: float | None = None
-    course: Course = NO_COURSE
-
-
-def course_of(seen: Iterable[Transition], answers: Iterable[Answer], ended: tuple[Cycle, ...]) -> Course:
-    """The course of a decision that saw these transitions, gave these answers, and ended at most one cycle."""
-    orders = tuple(Order(a.request.kind, a.text, a.request.asked_by) for a in answers if a.accepted)
-    return Course(tuple(seen), orders, ended[-1] if ended else None)

@@ -17,7 +17,6 @@ from elastio.core.actions import (
     DetachCacheSet,
     Outcome,
     OutcomeKind,
-    SetShares,
     TagVolume,
     Worker,
     is_read,
@@ -27,7 +26,6 @@ from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState, VolumeTag
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +71,10 @@ def tag_volume(cycle: Cycle, tag: VolumeTag, obs: Observation, policy: Policy) -
     return ask(action, cycle.backoff_of(action), obs, f"the cloud to tag the volume {tag}")
 
 
+# A volume that the cloud has not shown within this time does not exist.
+VISIBLE_WITHIN_S = 60.0
 # A change is repeated only after this time: its effect may take a while to show.
 SETTLE_S = 5.0
-# Two changes of what cgroups share are at least so far apart: each is a record on the disk.
-SHARE_S = 2.0
-# What no machine gets without a boot is asked for once; then, so that no state has an end that never comes, once a day.
-NEVER_SHARED = frozenset({"cgroup.version", "cgroup.controller", "cgroup.no_limits"})
-NEVER_S = 86_400.0
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 60.0
 POLL_FIRST_S = 0.2
@@ -92,7 +87,6 @@ LATE_SHARE = 0.1
 SOON_S = 0.2
 # The first poll is no later than this: one slow volume must not delay all later ones.
 FIRST_MOST_S = 5.0
-SLOWER, EARLIER = 1.25, 0.75
 # After this many polls (about two minutes) the interval grows, because others use the cloud's API too.
 PATIENT_POLLS = 40
 PATIENT_TRIES = 4
@@ -117,16 +111,6 @@ def next_backoff(backoff: Backoff, outcome: Outcome, obs: Observation) -> Backof
         return _settling(tries if not backoff.error else 0, outcome, obs)
     delay = min(_retry_delay_s(tries), BYPASS_MOST_S if isinstance(outcome.action, BypassCache) else RETRY_MOST_S)
     return Backoff(tries + 1, obs.now + delay * (0.5 + 0.5 * obs.jitter), outcome.error)
-
-
-def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Observation) -> AgentState:
-    """The state after an answer to `SetShares`. The next change is not due at once: what misses the cache varies."""
-    if outcome.code in NEVER_SHARED:
-        return state.with_backoff(action, Backoff(1, obs.now + NEVER_S, outcome.error))
-    if outcome.kind is not OutcomeKind.DONE:
-        return state.with_backoff(action, next_backoff(state.backoff_of("SetShares"), outcome, obs))
-    state = state.with_backoff(action, Backoff(0, obs.now + SHARE_S))
-    return replace(state, share_plan=action.plan or state.share_plan)
 
 
 def with_next_poll(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:
@@ -164,19 +148,3 @@ def _settling(tries: int, outcome: Outcome, obs: Observation) -> Backoff:
     if worker_of(outcome.action) is not Worker.CLOUD and not isinstance(outcome.action, DetachCacheSet):
         return Backoff(0, obs.now)
     return Backoff(tries + 1, obs.now + min(SETTLE_S * 1.5 ** min(tries, MANY_TRIES), RETRY_MOST_S))
-
-
-def shortest_create_s(state: AgentState, cycle: Cycle) -> float | None:
-    """The shortest recent time, in seconds, in which the cloud created a volume; None: not known yet.
-
-    A poll shows only that a volume became ready since the last one. One that was ready at the first poll may have been
-    so for long, so the next one is polled earlier. The time may also grow, because clouds become slower.
-    """
-    created, available = cycle.times.created, cycle.times.available
-    is_news = state.cycle is not None and state.cycle.times.available is None
-    if created is None or available is None or not is_news:
-        return state.create_s
-    if cycle.unready_at is None:
-        return EARLIER * (available - created)
-    took_s = (cycle.unready_at + available) / 2 - created
-    return took_s if state.create_s is None else min(took_s, SLOWER * state.create_s)

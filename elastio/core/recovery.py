@@ -40,7 +40,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.fault_texts import why_may_lack_data
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -52,7 +51,7 @@ from elastio.core.model import (
 )
 from elastio.core.observation import Observation
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
-from elastio.core.update import remember_failed_clean
+from elastio.units import format_size
 
 MIXED = (
     "the cache is back, but it may have been dirty when the device continued without it: some blocks may be older than "
@@ -223,3 +222,57 @@ def cycle_of(volume: Volume, obs: Observation) -> Cycle:
         seen=True,
         opened_wall=volume.created_wall,
     ).stamped(decided=obs.now, created=obs.now)
+
+
+def remember_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
+    """The state with the cache set that failed while clean: the kernel shows it only until the next cache or boot.
+
+    The kernel shows the same while a cache is being attached, which does not count.
+    """
+    cycle, named = state.cycle, backing.superblock_set
+    if not backing.lost_clean_cache or named is None:
+        return state
+    is_coming = state.phase is Phase.ATTACHING and cycle is not None and cycle.times.boosted is None
+    return (
+        state
+        if is_coming and cycle is not None and named == cycle.cache_set
+        else replace(state, failed_clean_set=named)
+    )
+
+
+def inconsistent_text(cycle: Cycle | None) -> str:
+    """A device that somebody started by force; without a cycle no volume is known that has what it lacks."""
+    remedy = "resume --accept-data-loss` accepts it as it is" if cycle is None else "recover` says what can be done"
+    return f"the backing device was started by force without its cache: it is inconsistent (`elastio {remedy})"
+
+
+def missing_text(cycle: Cycle | None, backing: BackingView) -> str:
+    """A device that waits for its cache."""
+    name = volume_name(cycle)
+    text = f"the cache of the backing device is missing and the device is {backing.state}"
+    if backing.may_have_been_written_since:
+        return f"{text}: volume {name} may be older than the device, or be needed (`elastio recover`)"
+    return f"{text}: attach volume {name} again; the device is not started without it (`elastio recover`)"
+
+
+def why_may_lack_data(cycle: Cycle) -> str:
+    """What is wrong with a device that shows no cache although this agent did not detach it."""
+    return (
+        f"the kernel shows no cache, but volume {volume_name(cycle)} was the cache when it was last seen, with "
+        f"{format_size(cycle.dirty_bytes)} dirty, and this agent did not detach it: the backing device may be an "
+        "older copy, or lack that data (`elastio recover`)"
+    )
+
+
+def unclaimed_text(volumes: tuple[Volume, ...]) -> str:
+    """Volumes of this device that may hold data, and that no cycle knows."""
+    names = ", ".join(f"{v.id} ({format_size(v.size_bytes)}, {v.tag})" for v in volumes)
+    return (
+        f"volume {names} was bought for this backing device, is not tagged clean, and no cycle knows it: the backing "
+        "device or the journal may be an older copy, and it may hold data that this device lacks (`elastio recover`)"
+    )
+
+
+def volume_name(cycle: Cycle | None) -> str:
+    """The volume's ID, or what it was."""
+    return cycle.volume_id if cycle and cycle.volume_id else "that was its cache"

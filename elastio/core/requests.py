@@ -15,9 +15,9 @@ from elastio.core.cycle import NO_BACKOFF
 from elastio.core.detection import Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
 from elastio.core.model import CacheState, Request, RequestKind
-from elastio.core.observation import Answer, Observation
+from elastio.core.observation import Observation
 from elastio.core.policy import Policy, StopPolicy
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Answer, Inhibition, InhibitionReason, Phase
 from elastio.strategy.wish import Reply
 from elastio.units import format_duration
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core import governor, polling
+from elastio.core import capacity, governor
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -48,14 +48,14 @@ from elastio.core.model import (
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, next_backoff, shortest_create_s, with_next_poll
+from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, VISIBLE_WITHIN_S, next_backoff, with_next_poll
+from elastio.core.recovery import remember_failed_clean
 from elastio.core.state import AgentState, Listed, Phase
 from elastio.strategy.memory import Memory
 from elastio.strategy.wish import Wish
 from elastio.units import MB
 
-# A volume that the cloud has not shown within this time does not exist.
-VISIBLE_WITHIN_S = 60.0
+SLOWER, EARLIER = 1.25, 0.75
 # While a volume is being deleted, or is left to an operator, the volumes are listed at this interval.
 LEAVING_S = 60.0
 # The clocks of a cloud and of a machine with a synchronized clock differ by less than this.
@@ -134,7 +134,7 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
     if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
         return state.with_backoff("TuneBacking", next_backoff(state.backoff_of("TuneBacking"), outcome, obs))
     if isinstance(outcome.action, SetShares):
-        return polling.after_shares(state, outcome.action, outcome, obs)
+        return capacity.after_shares(state, outcome.action, outcome, obs)
     if outcome.action == LimitWrites(None) or isinstance(outcome.action, RemoveTombstone):
         return state.with_backoff(outcome.action, next_backoff(state.backoff_of(outcome.action), outcome, obs))
     return state if state.cycle is None else _fold_of_cycle(state, state.cycle, outcome, obs)
@@ -153,7 +153,7 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
             cycle = replace(cycle, failure=Failure(_why_refused(outcome), outcome.error))
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, create_unconfirmed_at=obs.now)
-    return replace(state, cycle=cycle, create_s=shortest_create_s(state, cycle))
+    return replace(state, cycle=cycle, create_s=_shortest_create_s(state, cycle))
 
 
 def _why_refused(outcome: Outcome) -> FailureKind:
@@ -353,22 +353,6 @@ def _failed_clean(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
     return cycle.stamped(detached=host.at) if state.phase is Phase.DETACHING else cycle
 
 
-def remember_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
-    """The state with the cache set that failed while clean: the kernel shows it only until the next cache or boot.
-
-    The kernel shows the same while a cache is being attached, which does not count.
-    """
-    cycle, named = state.cycle, backing.superblock_set
-    if not backing.lost_clean_cache or named is None:
-        return state
-    is_coming = state.phase is Phase.ATTACHING and cycle is not None and cycle.times.boosted is None
-    return (
-        state
-        if is_coming and cycle is not None and named == cycle.cache_set
-        else replace(state, failed_clean_set=named)
-    )
-
-
 def _forget_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
     """The state without a failed clean set that the superblock no longer names."""
     started = state.failed_clean_set != "" and backing.state is CacheState.INCONSISTENT
@@ -384,3 +368,19 @@ def _with_counter_base(cycle: Cycle, host: HostView) -> Cycle:
     if shown is None or (base is not None and base <= shown):
         return cycle
     return replace(cycle, use=replace(cycle.use, overflow_base=shown if base is None else 0))  # 0: there was a boot
+
+
+def _shortest_create_s(state: AgentState, cycle: Cycle) -> float | None:
+    """The shortest recent time, in seconds, in which the cloud created a volume; None: not known yet.
+
+    A poll shows only that a volume became ready since the last one. One that was ready at the first poll may have been
+    so for long, so the next one is polled earlier. The time may also grow, because clouds become slower.
+    """
+    created, available = cycle.times.created, cycle.times.available
+    is_news = state.cycle is not None and state.cycle.times.available is None
+    if created is None or available is None or not is_news:
+        return state.create_s
+    if cycle.unready_at is None:
+        return EARLIER * (available - created)
+    took_s = (cycle.unready_at + available) / 2 - created
+    return took_s if state.create_s is None else min(took_s, SLOWER * state.create_s)

@@ -20,9 +20,8 @@ from elastio.config.sections import ProfileSection
 from elastio.core.actions import Action, Outcome
 from elastio.core.cycle import Cycle
 from elastio.core.model import HostView, Request, RequestKind
-from elastio.core.observation import NO_COURSE, Answer, Course
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import NO_COURSE, AgentState, Answer, Course, Phase
 from elastio.errors import ElastioError, JournalError
 from elastio.ports import Adviser, Forecaster, Journal, NoReport, Recorder, Reporter
 from elastio.sim.faults import SHARED_CAPS, UNANNOUNCED_SWAPS, FaultMode, FaultPlan, ScheduledFault

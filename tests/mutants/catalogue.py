@@ -29,6 +29,7 @@ FACTS, RECOVERY, MACHINE, LOOP = (
     "elastio/core/machine.py",
     "elastio/agent/loop.py",
 )
+POLLING = "elastio/core/polling.py"
 JOURNAL, ACTIONS = "elastio/agent/journal.py", "elastio/core/actions.py"
 HOST, KERNEL, CLOUD = "elastio/sim/host.py", "elastio/sim/link.py", "elastio/sim/provider.py"
 
@@ -226,7 +227,9 @@ BUYING = (
         "return tuple(v for v in self.owned or () if v.state not in left_alone",
         "return tuple(v for v in () if v.state not in left_alone",
     ),
-    one("unseen is gone", "a new volume may not show yet", FACTS, "VISIBLE_WITHIN_S = 60.0", "VISIBLE_WITHIN_S = 0.0"),
+    one(
+        "unseen is gone", "a new volume may not show yet", POLLING, "VISIBLE_WITHIN_S = 60.0", "VISIBLE_WITHIN_S = 0.0"
+    ),
     one(
         "installed before it is marked",
         "dirty is written on it first",

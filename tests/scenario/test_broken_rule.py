@@ -7,8 +7,7 @@ import pytest
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.core.machine import decide
 from elastio.core.model import RequestKind
-from elastio.core.observation import Decision
-from elastio.core.state import Fault, FaultKind, Phase
+from elastio.core.state import Decision, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.sim.run import Simulation
 from tests.simulated import BURST, assert_at_rest, in_phase, machine

@@ -14,8 +14,7 @@ from functools import cache
 import pytest
 
 from elastio.core.model import RequestKind, Serial, VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.observation import Answer
-from elastio.core.state import FaultKind, Phase
+from elastio.core.state import Answer, FaultKind, Phase
 from elastio.sim.disk import CacheContent, SimDisk
 from elastio.sim.faults import Fault, FaultMode, FaultPlan
 from elastio.sim.run import Simulation, ignore

@@ -9,8 +9,7 @@ import pytest
 from elastio.agent.event_reader import Narrator
 from elastio.agent.log_events import EventKind, LogEvent
 from elastio.agent.narration import Moment, error, narrate
-from elastio.core.observation import Decision
-from elastio.core.state import AgentState
+from elastio.core.state import AgentState, Decision
 from elastio.sim.run import Simulation
 from tests.simulated import POLICY
 

@@ -15,9 +15,8 @@ import pytest
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.worker import ForkWorker
 from elastio.core.model import Request
-from elastio.core.observation import Answer
 from elastio.core.policy import StopPolicy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Answer, Phase
 from elastio.host.machine import SystemClock
 from elastio.host.systemd import Notifier
 from elastio.sim.run import Simulation

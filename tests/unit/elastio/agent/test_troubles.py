@@ -9,8 +9,7 @@ import pytest
 
 from elastio.agent.troubles import PATIENCE, Troubles, no_longer_needed
 from elastio.core.cycle import Backoff
-from elastio.core.observation import Decision
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Decision, Phase
 from tests.values import cycle, present
 
 

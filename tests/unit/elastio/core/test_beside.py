@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core import polling
+from elastio.core import capacity, polling
 from elastio.core.actions import Action, BypassCache, Outcome, OutcomeKind, SetShares, TuneBacking
 from elastio.core.cycle import Backoff
 from elastio.core.machine import decide
@@ -66,6 +66,6 @@ def test_shares_end_at_once_and_again_later_where_that_failed(last: Backoff, act
 def test_what_only_another_kernel_can_do_is_asked_for_once(code: str, *, tries_again: bool) -> None:
     action = SetShares(SharePlan(58.0))
     failed = Outcome(action, OutcomeKind.RETRY, error="not here", code=code)
-    after = polling.after_shares(state(Phase.IDLE), action, failed, seen(host(backing())))
+    after = capacity.after_shares(state(Phase.IDLE), action, failed, seen(host(backing())))
     assert after.backoff_of("SetShares").error
     assert (after.backoff_of("SetShares").retry_at <= NOW + polling.RETRY_MOST_S) is tries_again

@@ -15,10 +15,9 @@ from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState, HostView, Request, RequestKind, VolumeState
-from elastio.core.observation import Decision
 from elastio.core.planner import must_end, next_action
 from elastio.core.requests import quiesce
-from elastio.core.state import AgentState, FaultKind, Phase
+from elastio.core.state import AgentState, Decision, FaultKind, Phase
 from elastio.core.update import fold
 from elastio.errors import InvariantError
 from elastio.strategy.wish import Wish

@@ -12,9 +12,9 @@ from elastio.core.cycle import Timestamps
 from elastio.core.detection import Detection
 from elastio.core.machine import decide
 from elastio.core.model import CacheState, Notice, Request, RequestKind
-from elastio.core.observation import Answer, Observation
+from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Answer, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.strategy.wish import Reply
 from tests.values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, present, seen, state
 

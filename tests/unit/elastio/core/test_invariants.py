@@ -32,8 +32,7 @@ from elastio.core.actions import (
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.invariants import check
 from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeSpec, VolumeTag
-from elastio.core.observation import Decision
-from elastio.core.state import AgentState, Phase, TakeOver
+from elastio.core.state import AgentState, Decision, Phase, TakeOver
 from elastio.errors import InvariantError
 from elastio.units import GIB
 from tests.fixtures.errors import refused

@@ -13,10 +13,9 @@ from elastio.core.detection import danger, in_faulted
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import CacheState, HostView, Request, RequestKind, Volume, VolumeId, VolumeState, VolumeTag
-from elastio.core.observation import Answer, Decision
 from elastio.core.planner import next_action
 from elastio.core.recovery import recover
-from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.core.state import AgentState, Answer, Decision, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.strategy.wish import Wish
 from tests.values import (

@@ -39,9 +39,8 @@ from elastio.core.governor import LIMITED
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Notice, VolumeState, VolumeTag
-from elastio.core.observation import Decision
 from elastio.core.planner import GONE, LAST_S, OVERDUE, POLL_S, SLACK_S, next_action
-from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Decision, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.core.update import intended
 from elastio.errors import InvariantError
 from elastio.strategy.spending import Caps

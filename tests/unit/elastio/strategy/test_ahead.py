@@ -11,9 +11,8 @@ from elastio.core import detection
 from elastio.core.cycle import Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, Request, RequestKind
-from elastio.core.observation import Decision
 from elastio.core.policy import Ahead, Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Decision, Phase
 from elastio.strategy.ahead import chance_until, expect, size_for, update
 from elastio.strategy.memory import Lesson, LoadWatch, Memory
 from elastio.strategy.review import release

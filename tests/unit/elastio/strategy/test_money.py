@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core import boosting
+from elastio.core import detection
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.machine import decide
@@ -69,7 +69,7 @@ def loaded(known: Advice | None = None, **changes: object) -> Observation:
 
 def wanted(policy: Policy, obs: Observation, before: AgentState | None = None) -> Detection | None:
     _, wish = review(before or idle(), replace(obs, sample=None), policy, may_buy=True)
-    return boosting.wanted(wish)
+    return detection.wanted(wish)
 
 
 def test_without_a_known_burst_the_settings_are_bought_and_held_by_the_tariff() -> None:

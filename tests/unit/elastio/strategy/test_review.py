@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from elastio.core.machine import decide
 from elastio.core.model import Period, Request, RequestKind, VolumeState
-from elastio.core.observation import Decision
-from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.core.state import AgentState, Decision, Fault, FaultKind, Phase
 from elastio.strategy.memory import NO_BOOST, Boost, Capped, Lesson, Waste
 from elastio.units import GIB
 from tests.values import BOOSTED, NOW, POLICY, RELEASED, WALL, backing, cycle, host, present, seen, state, volume
