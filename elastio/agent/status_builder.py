@@ -5,24 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from elastio.accounting.rows import row_of
-from elastio.control.status import (
-    AgentPart,
-    BackingPart,
-    CapacityPart,
-    CreditsPart,
-    CyclePart,
-    ExpectedPart,
-    InhibitionPart,
-    LoadPart,
-    MissingPart,
-    MonthPart,
-    OthersPart,
-    PurchasesPart,
-    SpendPart,
-    Status,
-    TakeOverPart,
-    VolumePart,
-)
+from elastio.control import status as document
 from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
@@ -53,13 +36,13 @@ class RuntimeInfo:
     cloud_error: str = ""
 
 
-def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: RuntimeInfo) -> Status:
+def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: RuntimeInfo) -> document.Status:
     """The status document of the state."""
     policy = learning.in_force(policy, state.memory)
     host = obs.host or runtime.host
     backing = host.backing if host else None
     sample = obs.sample or runtime.sample
-    return Status(
+    return document.Status(
         wall=obs.wall,
         phase=state.phase.value,
         recovered=state.recovered or state.is_stopped,  # a start that stays faulted is not one that is under way
@@ -80,7 +63,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         hold=_inhibition(state, obs, host),
         missing=_missing(state, host),
         restraint=_restraint(state, obs, policy),
-        expected=tuple(ExpectedPart(b.begins_at - obs.now, b.written_bytes) for b in state.memory.expected),
+        expected=tuple(document.ExpectedPart(b.begins_at - obs.now, b.written_bytes) for b in state.memory.expected),
         capped=caps.standing(state.memory, obs.wall, policy),
         fault_kind=state.fault.kind.value if state.fault else "",
         credits=_credits(state, policy),
@@ -93,11 +76,11 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
     )
 
 
-def _agent(obs: Observation, runtime: RuntimeInfo) -> AgentPart:
+def _agent(obs: Observation, runtime: RuntimeInfo) -> document.AgentPart:
     who = runtime.identity or Identity("", "", "", "", "")
     uptime_s = obs.now - runtime.started_at
     machine = who.cloud, who.instance_id, who.instance_type, who.zone
-    return AgentPart(runtime.version, uptime_s, runtime.host_responsive, *machine)
+    return document.AgentPart(runtime.version, uptime_s, runtime.host_responsive, *machine)
 
 
 def _restraint(state: AgentState, obs: Observation, policy: Policy) -> str:
@@ -106,19 +89,21 @@ def _restraint(state: AgentState, obs: Observation, policy: Policy) -> str:
     return waste.restraint(state.memory.waste, obs.wall)
 
 
-def _purchases(state: AgentState) -> PurchasesPart:
+def _purchases(state: AgentState) -> document.PurchasesPart:
     memory = state.memory
-    return PurchasesPart(state.failures, bool(memory.waste.stopped), memory.capped_boosts, memory.declined_boosts)
+    return document.PurchasesPart(
+        state.failures, bool(memory.waste.stopped), memory.capped_boosts, memory.declined_boosts
+    )
 
 
-def _take_over(state: AgentState) -> TakeOverPart | None:
+def _take_over(state: AgentState) -> document.TakeOverPart | None:
     order = state.take_over
-    return None if order is None else TakeOverPart(order.volume_id, order.refused, order.code)
+    return None if order is None else document.TakeOverPart(order.volume_id, order.refused, order.code)
 
 
-def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Policy) -> LoadPart:
+def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Policy) -> document.LoadPart:
     sample = last or Sample(obs.now, 0.0, Rates())
-    return LoadPart(
+    return document.LoadPart(
         utilization=state.memory.load.utilization,
         threshold=policy.utilization_threshold,
         backing_bandwidth_mb_s=policy.backing_bandwidth_mb_s,
@@ -135,19 +120,21 @@ def _load(state: AgentState, last: Sample | None, obs: Observation, policy: Poli
     )
 
 
-def _capacity(state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy) -> CapacityPart:
+def _capacity(
+    state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy
+) -> document.CapacityPart:
     found = capacity(state, backing, sample, policy)
     shared = backing.shared_mb_s if backing else None
     plan = NOT_SHARED if shared is None else state.share_plan
     if isinstance(found, Unknown):
-        return CapacityPart(None, unknown=found.value, shared_mb_s=shared)
+        return document.CapacityPart(None, unknown=found.value, shared_mb_s=shared)
     why = found.limited_by.value, found.bandwidth_mb_s, found.flush_mb_s, found.missed
-    return CapacityPart(found.mb_s, *why, shared_mb_s=shared, reserve=plan.reserve, latency=plan.latency)
+    return document.CapacityPart(found.mb_s, *why, shared_mb_s=shared, reserve=plan.reserve, latency=plan.latency)
 
 
-def _spend(spend: Spend, policy: Policy) -> SpendPart:
+def _spend(spend: Spend, policy: Policy) -> document.SpendPart:
     most = policy.caps
-    return SpendPart(
+    return document.SpendPart(
         boosts=spend.boosts,
         agbs=spend.agbs,
         cost=spend.currency,
@@ -157,27 +144,27 @@ def _spend(spend: Spend, policy: Policy) -> SpendPart:
         known=spend.known,
         currency=spend.currency_name,
         unpriced=spend.unpriced,
-        month=MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *most.month),
+        month=document.MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *most.month),
         others=None if spend.others is None else _others(spend.others),
     )
 
 
-def _others(others: Others) -> OthersPart:
+def _others(others: Others) -> document.OthersPart:
     today, month = others.today, others.month
-    return OthersPart(
+    return document.OthersPart(
         today.boosts,
         today.agbs,
         today.currency,
-        MonthPart(month.boosts, month.agbs, month.currency),
+        document.MonthPart(month.boosts, month.agbs, month.currency),
         others.trouble,
     )
 
 
-def _credits(state: AgentState, policy: Policy) -> CreditsPart | None:
+def _credits(state: AgentState, policy: Policy) -> document.CreditsPart | None:
     bucket = policy.backing_credits
     if bucket is None or state.memory.credits is None:
         return None
-    return CreditsPart(
+    return document.CreditsPart(
         balance_bytes=state.memory.credits.balance_bytes,
         capacity_bytes=bucket.capacity_bytes,
         reserve_bytes=bucket.reserve_bytes,
@@ -187,20 +174,22 @@ def _credits(state: AgentState, policy: Policy) -> CreditsPart | None:
     )
 
 
-def _backing(view: BackingView | None) -> BackingPart | None:
+def _backing(view: BackingView | None) -> document.BackingPart | None:
     if view is None:
         return None
-    return BackingPart(view.running, view.state.value, view.cache_mode.value, view.dirty_bytes, view.size_bytes)
+    return document.BackingPart(
+        view.running, view.state.value, view.cache_mode.value, view.dirty_bytes, view.size_bytes
+    )
 
 
 def _cycle(
     state: AgentState, cycle: Cycle | None, obs: Observation, policy: Policy, backing: BackingView | None
-) -> CyclePart | None:
+) -> document.CyclePart | None:
     if cycle is None:
         return None
     boosted, quote = cycle.times.boosted, cycle.quote
     priced = quote if quote is not None and quote.price_known else None
-    return CyclePart(
+    return document.CyclePart(
         token=cycle.token,
         trigger=cycle.trigger.value,
         volume_id=cycle.volume_id,
@@ -232,15 +221,17 @@ def _flush_progress(phase: Phase, cycle: Cycle, backing: BackingView | None) -> 
     return min(1.0, max(0.0, 1.0 - backing.dirty_bytes / at_start))
 
 
-def _inhibition(state: AgentState, obs: Observation, host: HostView | None) -> InhibitionPart | None:
+def _inhibition(state: AgentState, obs: Observation, host: HostView | None) -> document.InhibitionPart | None:
     inhibition = state.inhibition
     if inhibition is None:
         return None
     safe = state.recovered and not state.fault and is_safe_to_copy(state.cycle, host)
-    return InhibitionPart(inhibition.reason.value, max(0.0, inhibition.until - obs.now), inhibition.flush, safe)
+    return document.InhibitionPart(
+        inhibition.reason.value, max(0.0, inhibition.until - obs.now), inhibition.flush, safe
+    )
 
 
-def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
+def _missing(state: AgentState, host: HostView | None) -> document.MissingPart | None:
     """The missing cache, also while the backing device is unregistered: the kernel drops it when its cache fails."""
     cycle, backing, dead_device = state.cycle, host.backing if host else None, host.dead_bcache_device if host else ""
     may_lack_data = cycle is not None and cycle.may_lack_data and not (backing is not None and backing.waits_for_cache)
@@ -249,7 +240,7 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
         waits = backing.waits_for_cache and not state.may_run_without_cache(backing)
     if not (waits or may_lack_data):
         return None
-    return MissingPart(
+    return document.MissingPart(
         volume_id=cycle.volume_id if cycle else None,
         volume_state=cycle.volume_state.value if cycle and cycle.volume_state else "not seen",
         serial=cycle.serial if cycle else None,
@@ -263,7 +254,7 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
     )
 
 
-def _owned(state: AgentState, policy: Policy) -> tuple[VolumePart, ...] | None:
+def _owned(state: AgentState, policy: Policy) -> tuple[document.VolumePart, ...] | None:
     """The volumes of this agent that exist: as listed last, and that of the cycle as it was seen last.
 
     The cloud is not asked again about a volume whose disk the kernel shows.
@@ -283,11 +274,11 @@ def _is_seen(cycle: Cycle | None) -> bool:
     return cycle is not None and cycle.times.appeared is not None
 
 
-def _volume(volume: Volume, state: AgentState, policy: Policy) -> VolumePart:
+def _volume(volume: Volume, state: AgentState, policy: Policy) -> document.VolumePart:
     of_cycle = state.cycle is not None and state.cycle.volume_id == volume.id
     is_other = volume in state.others
     # What an agent beside this one has bought is its own affair: no operator has to look after it.
     is_kept = volume.backing_uuid not in policy.neighbours if is_other else state.is_kept(volume)
     kept = not of_cycle and is_kept
     backing_uuid = volume.backing_uuid if is_other else ""
-    return VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.tag.value, kept, backing_uuid)
+    return document.VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.tag.value, kept, backing_uuid)

@@ -9,18 +9,8 @@ import click
 
 from elastio.cli.app import App
 from elastio.config.paths import ADOPTED
+from elastio.control import status as document
 from elastio.control.check import Check, check, unanswered
-from elastio.control.status import (
-    CreditsPart,
-    CyclePart,
-    ExpectedPart,
-    InhibitionPart,
-    MonthPart,
-    OthersPart,
-    SpendPart,
-    Status,
-    VolumePart,
-)
 from elastio.errors import ElastioError
 from elastio.units import format_duration, format_size
 
@@ -75,7 +65,7 @@ def _check(app: App) -> Check:
         return unanswered(error)
 
 
-def rows(seen: Status) -> list[tuple[str, str]]:
+def rows(seen: document.Status) -> list[tuple[str, str]]:
     """Name and text of each line to print."""
     meaning = PHASES.get(seen.phase, "unknown to this release")
     lines = [
@@ -107,46 +97,46 @@ def rows(seen: Status) -> list[tuple[str, str]]:
     return lines
 
 
-def _since(seen: Status) -> str:
+def _since(seen: document.Status) -> str:
     """Since when the last error lasts."""
     wall = seen.last_error_wall
     return "" if wall is None else datetime.fromtimestamp(wall, UTC).strftime("since %Y-%m-%d %H:%M:%SZ: ")
 
 
-def _inhibition(hold: InhibitionPart) -> str:
+def _inhibition(hold: document.InhibitionPart) -> str:
     aim = "consistent" if hold.safe else "flushing" if hold.flush else "the cache stays attached"
     return f"{hold.reason}, no boost starts; {aim}; ends in {format_duration(hold.left_s)}"
 
 
-def _expected(burst: ExpectedPart) -> str:
+def _expected(burst: document.ExpectedPart) -> str:
     of = f" of {format_size(burst.size_bytes)}" if burst.size_bytes else ""
     return f"a burst{of} in {format_duration(burst.in_s)}"
 
 
-def _utilization(seen: Status) -> str:
+def _utilization(seen: document.Status) -> str:
     load = seen.load
     reserved = f"{round(load.backing_bandwidth_mb_s, 1):g} MB/s"
     return f"{load.utilization * 100:.0f} % of {reserved} (boost at {load.threshold * 100:g} %)"
 
 
-def _throughput(seen: Status) -> str:
+def _throughput(seen: document.Status) -> str:
     counted = seen.load.counted_mb_s
     counts = "" if counted is None else f" ({counted:.1f} MB/s of it by cgroups that may cause a boost)"
     return f"read {seen.load.read_mb_s:.1f} MB/s, write {seen.load.write_mb_s:.1f} MB/s{counts}"
 
 
-def _device(seen: Status) -> list[tuple[str, str]]:
+def _device(seen: document.Status) -> list[tuple[str, str]]:
     credits = [] if seen.credits is None else [("credits", credits_text(seen.credits))]
     return [("backing", _backing(seen)), *credits, *_shares(seen)]
 
 
-def _shares(seen: Status) -> list[tuple[str, str]]:
+def _shares(seen: document.Status) -> list[tuple[str, str]]:
     """Only while the device is shared."""
     shared = seen.capacity.shared_mb_s if seen.capacity else None
     return [("shares", f"{shared:.1f} MB/s by the weights of cgroups")] if shared else []
 
 
-def _backing(seen: Status) -> str:
+def _backing(seen: document.Status) -> str:
     backing = seen.backing
     if backing is None:
         return "not registered with bcache, or not read yet"
@@ -157,7 +147,7 @@ def _backing(seen: Status) -> str:
     )
 
 
-def credits_text(credits: CreditsPart) -> str:
+def credits_text(credits: document.CreditsPart) -> str:
     """The balance of the backing volume, and what it allows a flush."""
     limit = credits.flush_limit_mb_s
     limited = "" if limit is None else f", flush limited to {limit:.1f} MB/s"
@@ -167,7 +157,7 @@ def credits_text(credits: CreditsPart) -> str:
     )
 
 
-def _cycle(cycle: CyclePart) -> list[tuple[str, str]]:
+def _cycle(cycle: document.CyclePart) -> list[tuple[str, str]]:
     volume = f"volume {cycle.volume_id}" if cycle.volume_id else "no volume yet"
     serial = f" (serial {cycle.serial})" if cycle.serial else ""
     bought = f"{format_size(cycle.size_bytes)} at {round(cycle.bandwidth_mb_s, 1):g} MB/s"
@@ -192,24 +182,24 @@ def _cycle(cycle: CyclePart) -> list[tuple[str, str]]:
     return lines
 
 
-def _spend(seen: Status) -> str:
+def _spend(seen: document.Status) -> str:
     spend = seen.spend
     known = () if spend.known else ("incomplete: the ledger cannot be read, see `journalctl -u elastiod`",)
     unpriced = (f"{spend.unpriced} without a price",) if spend.unpriced else ()
     return ", ".join((*_sums(spend, spend.currency), *unpriced, *known))
 
 
-def _month(seen: Status) -> list[tuple[str, str]]:
+def _month(seen: document.Status) -> list[tuple[str, str]]:
     """The month, if a cap limits it."""
     month = seen.spend.month
     return [("this month", ", ".join(_sums(month, seen.spend.currency)))] if _is_limited(month) else []
 
 
-def _is_limited(month: MonthPart) -> bool:
+def _is_limited(month: document.MonthPart) -> bool:
     return (month.max_boosts, month.max_agbs, month.max_cost) != (None, None, None)
 
 
-def _others(seen: Status) -> list[tuple[str, str]]:
+def _others(seen: document.Status) -> list[tuple[str, str]]:
     """What other devices have spent and reserved under the shared caps, in the periods that are shown."""
     spend, others = seen.spend, seen.spend.others
     if others is None:
@@ -222,14 +212,14 @@ def _others(seen: Status) -> list[tuple[str, str]]:
     return lines
 
 
-def _sums(spent: SpendPart | MonthPart | OthersPart, currency: str) -> tuple[str, str, str]:
+def _sums(spent: document.SpendPart | document.MonthPart | document.OthersPart, currency: str) -> tuple[str, str, str]:
     """Boosts, AGBs and cost, each with its cap. Amounts in several currencies have no sum."""
-    boosts, agbs, most = (None, None, None) if isinstance(spent, OthersPart) else _caps_of(spent)
+    boosts, agbs, most = (None, None, None) if isinstance(spent, document.OthersPart) else _caps_of(spent)
     cost = f"in {currency}" if " and " in currency else f"{spent.cost:.4f}{_cap(most)} {currency}".rstrip()
     return f"{spent.boosts}{_cap(boosts)} boosts", f"{spent.agbs:.0f}{_cap(agbs)} AGBs", f"cost {cost}"
 
 
-def _caps_of(spent: SpendPart | MonthPart) -> tuple[int | None, float | None, float | None]:
+def _caps_of(spent: document.SpendPart | document.MonthPart) -> tuple[int | None, float | None, float | None]:
     return spent.max_boosts, spent.max_agbs, spent.max_cost
 
 
@@ -237,20 +227,20 @@ def _cap(most: float | None) -> str:
     return "" if most is None else f" of {most:g}"
 
 
-def _volumes(seen: Status) -> str:
+def _volumes(seen: document.Status) -> str:
     if seen.owned is None:
         return "the cloud has not listed them yet"
     return ", ".join(_volume(v) for v in seen.owned) or "none"
 
 
-def _volume(volume: VolumePart) -> str:
+def _volume(volume: document.VolumePart) -> str:
     kept = f" (kept: tagged {volume.tag})" if volume.kept else ""
     if volume.backing_uuid and not volume.kept:
         kept = f" (of backing device {volume.backing_uuid})"
     return f"{volume.id} {volume.state} {format_size(volume.size_bytes)}{kept}"
 
 
-def _agent(seen: Status) -> str:
+def _agent(seen: document.Status) -> str:
     agent = seen.agent
     where = ", ".join(filter(None, (agent.instance_id, agent.instance_type, agent.zone)))
     machine = f", on {where}" if where else ""

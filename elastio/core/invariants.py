@@ -11,41 +11,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from elastio.core.actions import (
-    CLOUD_ACTIONS,
-    Action,
-    AttachVolume,
-    BypassCache,
-    CloudAction,
-    CreateVolume,
-    DeleteVolume,
-    DescribeVolume,
-    DetachCacheSet,
-    DetachVolume,
-    EnterPhase1,
-    EnterPhase2,
-    HelpDetach,
-    HostAction,
-    Identify,
-    InstallCache,
-    LimitWrites,
-    ListForBacking,
-    ListVolumes,
-    MakeDurable,
-    PollNotice,
-    RegisterBacking,
-    RegisterCache,
-    ReleaseCacheDisk,
-    RemoveTombstone,
-    SetFlush,
-    SetShares,
-    StartWithoutCache,
-    TagVolume,
-    TakeOverVolume,
-    TuneBacking,
-    WakeWriteback,
-    WriteTombstone,
-)
+from elastio.core import actions
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeTag
 from elastio.core.observation import Observation
@@ -66,65 +32,84 @@ def check(decision: Decision, obs: Observation, policy: Policy) -> None:
             raise InvariantError(f"{type(action).__name__}: {broken}", code=f"action.{type(action).__name__}")
 
 
-def _broken_rule(action: Action, state: AgentState, obs: Observation, policy: Policy) -> str:
+def _broken_rule(action: actions.Action, state: AgentState, obs: Observation, policy: Policy) -> str:
     """The rule that `action` would break; empty: none."""
-    if isinstance(action, CLOUD_ACTIONS):
+    if isinstance(action, actions.CLOUD_ACTIONS):
         return _broken_in_cloud(action, state, obs, policy)
     return _broken_on_host(action, state, obs, policy)
 
 
-def _broken_in_cloud(action: CloudAction, state: AgentState, obs: Observation, policy: Policy) -> str:
+def _broken_in_cloud(action: actions.CloudAction, state: AgentState, obs: Observation, policy: Policy) -> str:
     cycle = state.cycle
     match action:
-        case TakeOverVolume():
+        case actions.TakeOverVolume():
             return _take_over(action, state, obs, policy)
-        case CreateVolume():
+        case actions.CreateVolume():
             return _create(action, cycle, policy)
-        case AttachVolume():
+        case actions.AttachVolume():
             return _attach(cycle, _backing(obs))
-        case DetachVolume() | DeleteVolume() | TagVolume(tag=VolumeTag.CLEAN):
+        case actions.DetachVolume() | actions.DeleteVolume() | actions.TagVolume(tag=VolumeTag.CLEAN):
             return _release(action.volume_id, cycle, obs)
-        case TagVolume() | DescribeVolume() | ListVolumes() | ListForBacking() | Identify() | PollNotice():
+        case (
+            actions.TagVolume()
+            | actions.DescribeVolume()
+            | actions.ListVolumes()
+            | actions.ListForBacking()
+            | actions.Identify()
+            | actions.PollNotice()
+        ):
             return ""  # a read, or a tag that keeps the volume
         case _:
             assert_never(action)
 
 
-def _broken_on_host(action: HostAction, state: AgentState, obs: Observation, policy: Policy) -> str:
+def _broken_on_host(action: actions.HostAction, state: AgentState, obs: Observation, policy: Policy) -> str:
     cycle, backing = state.cycle, _backing(obs)
     attached = backing.cache_set if backing else None
     match action:
-        case InstallCache():
+        case actions.InstallCache():
             return _install(action, cycle, obs, policy)
-        case EnterPhase1():
+        case actions.EnterPhase1():
             return _foreign(attached, cycle) or _absorb(state, backing)
-        case BypassCache():
+        case actions.BypassCache():
             return _foreign(attached, cycle) or _bypass(backing, policy)
-        case EnterPhase2() | WakeWriteback() | SetFlush() | LimitWrites(mb_s=float()):
+        case actions.EnterPhase2() | actions.WakeWriteback() | actions.SetFlush() | actions.LimitWrites(mb_s=float()):
             return _pace(action, attached, state)
-        case DetachCacheSet():
+        case actions.DetachCacheSet():
             return _foreign(action.cache_set, cycle) or _detach(backing, cycle)
-        case ReleaseCacheDisk():
+        case actions.ReleaseCacheDisk():
             return _unregister(backing, cycle)
-        case StartWithoutCache() | RegisterBacking() | WriteTombstone() | RemoveTombstone():
+        case (
+            actions.StartWithoutCache()
+            | actions.RegisterBacking()
+            | actions.WriteTombstone()
+            | actions.RemoveTombstone()
+        ):
             return _of_device(action, state, backing)
-        case LimitWrites() | TuneBacking() | MakeDurable() | HelpDetach() | RegisterCache() | SetShares():
+        case (
+            actions.LimitWrites()
+            | actions.TuneBacking()
+            | actions.MakeDurable()
+            | actions.HelpDetach()
+            | actions.RegisterCache()
+            | actions.SetShares()
+        ):
             return _share(action, state, backing)  # none of the others can lose data
         case _:
             assert_never(action)
 
 
 def _of_device(
-    action: StartWithoutCache | RegisterBacking | WriteTombstone | RemoveTombstone,
+    action: actions.StartWithoutCache | actions.RegisterBacking | actions.WriteTombstone | actions.RemoveTombstone,
     state: AgentState,
     backing: BackingView | None,
 ) -> str:
     match action:
-        case StartWithoutCache():
+        case actions.StartWithoutCache():
             return _start_without(action, state, backing)
-        case RegisterBacking():
+        case actions.RegisterBacking():
             return _register(state.cycle)
-        case WriteTombstone() | RemoveTombstone():
+        case actions.WriteTombstone() | actions.RemoveTombstone():
             return _tombstone(action, state, backing)
         case _:
             assert_never(action)
@@ -139,15 +124,15 @@ def _foreign(cache_set: str | None, cycle: Cycle | None) -> str:
     return "" if cache_set is not None and cache_set == ours else f"cache set {cache_set} is not this cycle's"
 
 
-def _pace(action: HostAction, attached: str | None, state: AgentState) -> str:
+def _pace(action: actions.HostAction, attached: str | None, state: AgentState) -> str:
     """Writes may also be held back for a cache that is about to be attached."""
-    is_for_disk = attached is None and isinstance(action, LimitWrites) and state.phase is Phase.ATTACHING
+    is_for_disk = attached is None and isinstance(action, actions.LimitWrites) and state.phase is Phase.ATTACHING
     return "" if is_for_disk else _foreign(attached, state.cycle)
 
 
-def _share(action: HostAction, state: AgentState, backing: BackingView | None) -> str:
+def _share(action: actions.HostAction, state: AgentState, backing: BackingView | None) -> str:
     """A limit on all writes must not be replaced, and an agent that waits for an operator limits nobody."""
-    if not isinstance(action, SetShares) or action.plan is None:
+    if not isinstance(action, actions.SetShares) or action.plan is None:
         return ""
     if state.phase is Phase.FAULTED or not state.recovered:
         return f"nothing is shared by an agent that is {state.phase}, or has just started"
@@ -159,7 +144,7 @@ def _serves(backing: BackingView, cycle: Cycle | None) -> bool:
     return cycle is not None and backing.cache_set is not None and backing.cache_set == cycle.cache_set
 
 
-def _create(action: CreateVolume, cycle: Cycle | None, policy: Policy) -> str:
+def _create(action: actions.CreateVolume, cycle: Cycle | None, policy: Policy) -> str:
     if cycle is None or action.token != cycle.token:
         return "no cycle has this token"
     if cycle.volume_id is not None:
@@ -181,7 +166,7 @@ def _attach(cycle: Cycle | None, backing: BackingView | None) -> str:
     return "what is on it may be older than the backing device" if in_doubt else ""
 
 
-def _install(action: InstallCache, cycle: Cycle | None, obs: Observation, policy: Policy) -> str:
+def _install(action: actions.InstallCache, cycle: Cycle | None, obs: Observation, policy: Policy) -> str:
     if cycle is None or cycle.serial != action.serial:
         return "the disk is not the volume of this cycle"
     if cycle.times.boosted is not None:
@@ -235,18 +220,20 @@ def _register(cycle: Cycle | None) -> str:
     return "" if is_ours else "no cache of this agent was on the backing device"
 
 
-def _tombstone(action: WriteTombstone | RemoveTombstone, state: AgentState, backing: BackingView | None) -> str:
+def _tombstone(
+    action: actions.WriteTombstone | actions.RemoveTombstone, state: AgentState, backing: BackingView | None
+) -> str:
     """It is there for as long as a cache may be."""
     if backing is None or backing.has_tombstone is None:
         return "the backing device is no adopted volume, or its state is unknown"
-    if isinstance(action, WriteTombstone):
+    if isinstance(action, actions.WriteTombstone):
         return "" if state.cycle is not None else "no cache is to be attached"
     may_have_cache = backing.cache_set is not None or backing.state is not CacheState.NO_CACHE
     is_idle = state.phase is Phase.IDLE and state.cycle is None and state.recovered
     return "the adopted volume may have a cache" if may_have_cache or not is_idle else ""
 
 
-def _start_without(action: StartWithoutCache, state: AgentState, backing: BackingView | None) -> str:
+def _start_without(action: actions.StartWithoutCache, state: AgentState, backing: BackingView | None) -> str:
     """Data is given up only where it is provably not needed, or where an operator accepted its loss."""
     is_failed_clean = _may_start_without(state, backing) and action.given_up == state.failed_clean_set
     if not is_failed_clean and not (state.is_loss_accepted and action.given_up == state.loss_accepted_for):
@@ -265,7 +252,7 @@ def _may_start_without(state: AgentState, backing: BackingView | None) -> bool:
     return state.failed_clean_set != "" and backing.superblock_set == state.failed_clean_set and not was_back
 
 
-def _take_over(action: TakeOverVolume, state: AgentState, obs: Observation, policy: Policy) -> str:
+def _take_over(action: actions.TakeOverVolume, state: AgentState, obs: Observation, policy: Policy) -> str:
     """Another machine's volume is touched only by order, for this device, and for the cache set that it needs."""
     if state.take_over is None or state.take_over.volume_id != action.volume_id:
         return "no operator ordered to take over this volume"

@@ -7,27 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import bought_for, capacity, drain, governor, inhibition, release
-from elastio.core.actions import (
-    Action,
-    AttachVolume,
-    BypassCache,
-    CreateVolume,
-    EnterPhase1,
-    EnterPhase2,
-    Identify,
-    InstallCache,
-    LimitWrites,
-    ListVolumes,
-    PollNotice,
-    RegisterBacking,
-    RegisterCache,
-    SetFlush,
-    StartWithoutCache,
-    TakeOverVolume,
-    TuneBacking,
-    WakeWriteback,
-)
+from elastio.core import actions, bought_for, capacity, drain, governor, inhibition, release
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Observation
@@ -57,7 +37,7 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     plan = _or_read(plan, capacity.share_step(state, obs, policy))
     plan = _or_read(plan, bought_for.listing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
-    return _or_read(plan, ask(PollNotice(), state.backoff_of("PollNotice"), obs, "")) if asks else plan
+    return _or_read(plan, ask(actions.PollNotice(), state.backoff_of("PollNotice"), obs, "")) if asks else plan
 
 
 def _may_concern(state: AgentState) -> bool:
@@ -89,18 +69,18 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     is_limited = backing is not None and backing.write_limit_mb_s is not None
     is_wanted = state.phase is Phase.FLUSHING or _is_held_for_disk(state, obs, policy)
     free = is_limited and (not is_wanted or state.is_stopped or not obs.can_record)
-    limit = LimitWrites(None)
+    limit = actions.LimitWrites(None)
     lift = ask(limit, state.backoff_of(limit), obs, "the write limit to be lifted") if free else NextAction()
     if state.is_stopped:
         return replace(lift, waiting_for="an operator")
     # Without a cache of this agent, somebody may have stopped the device on purpose, and it is left alone.
     unregistered = obs.host.unregistered_backing if obs.host else ""
     if unregistered and state.cycle is not None and state.cycle.may_be_attached:
-        action = RegisterBacking()
+        action = actions.RegisterBacking()
         waiting = f"{unregistered}, the backing device, to be registered again"
         return ask(action, state.cycle.backoff_of(action), obs, waiting)
     if backing is not None and state.may_run_without_cache(backing):
-        start = StartWithoutCache(state.failed_clean_set)
+        start = actions.StartWithoutCache(state.failed_clean_set)
         backoff = state.cycle.backoff_of(start) if state.cycle else state.backoff_of("TuneBacking")
         return ask(start, backoff, obs, "the device to start without its cache, which failed while clean")
     return first(lift, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
@@ -118,7 +98,9 @@ def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     is_in_use = backing is not None and backing.cache_set is not None
     if backing is None or backing.tuned or (state.phase is Phase.FAULTED and not is_in_use):
         return _step(state, obs, policy)
-    tune = ask(TuneBacking(backing.depth), state.backoff_of("TuneBacking"), obs, "the backing device to be tuned")
+    tune = ask(
+        actions.TuneBacking(backing.depth), state.backoff_of("TuneBacking"), obs, "the backing device to be tuned"
+    )
     # Without these settings nothing is written to a cache, but a cache can be flushed and released, and volumes listed.
     needed = state.phase in (Phase.ATTACHING, Phase.BOOSTING)
     return tune if needed else first(tune, _step(state, obs, policy))
@@ -129,7 +111,7 @@ def _depth_step(state: AgentState, obs: Observation) -> NextAction:
     backing = obs.host.backing if obs.host else None
     if backing is None or backing.depth is None or state.is_stopped or state.phase not in DEEP:
         return NextAction()
-    return ask(TuneBacking(backing.depth), state.backoff_of("TuneBacking"), obs, "")
+    return ask(actions.TuneBacking(backing.depth), state.backoff_of("TuneBacking"), obs, "")
 
 
 def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -149,7 +131,9 @@ def _take_over(state: AgentState, obs: Observation, policy: Policy) -> NextActio
     needed = backing.cache_set or backing.superblock_set
     if needed is None:
         return None
-    action = TakeOverVolume(order.volume_id, policy.backing_uuid, needed, is_attached=backing.cache_set is not None)
+    action = actions.TakeOverVolume(
+        order.volume_id, policy.backing_uuid, needed, is_attached=backing.cache_set is not None
+    )
     return ask(action, order.backoff, obs, f"the cloud to show whose volume {order.volume_id} is")
 
 
@@ -159,7 +143,7 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
     if not state.is_loss_accepted or backing is None or not backing.waits_for_cache or backing.running:
         return None
     return ask(
-        StartWithoutCache(state.loss_accepted_for),
+        actions.StartWithoutCache(state.loss_accepted_for),
         state.backoff_of("TuneBacking"),
         obs,
         "the device to start without its cache",
@@ -171,9 +155,11 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
 
 def _upkeep(state: AgentState, obs: Observation) -> NextAction:
     if state.listed is None or obs.now >= state.listed.again_at:
-        return ask(ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to list this agent's volumes")
+        return ask(
+            actions.ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to list this agent's volumes"
+        )
     if state.identity is None:
-        return ask(Identify(), state.backoff_of("Identify"), obs, "")
+        return ask(actions.Identify(), state.backoff_of("Identify"), obs, "")
     return NextAction()
 
 
@@ -190,7 +176,9 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         most = policy.caps.cost_left(obs.spend)
         least_s = policy.least_boost_s if cycle.least_s is None else cycle.least_s
         size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
-        create = CreateVolume(cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits)
+        create = actions.CreateVolume(
+            cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits
+        )
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:
@@ -206,7 +194,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return tag
     if stone.waiting_for:
         return stone
-    install = InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
+    install = actions.InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
     return ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be attached as a cache")
 
 
@@ -222,7 +210,7 @@ def _held_back(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return NextAction()
     if obs.now < window[0] or backing.write_limit_mb_s is not None:
         return NextAction(wake_at=window[0] if obs.now < window[0] else window[1])
-    hold = LimitWrites(drain.HELD_MB_S)
+    hold = actions.LimitWrites(drain.HELD_MB_S)
     return ask(hold, cycle.backoff_of(hold), obs, "applications' writes to be held back")
 
 
@@ -232,7 +220,7 @@ def _towards_attached(cycle: Cycle, obs: Observation) -> NextAction:
         return NextAction()
     poll = poll_volume(cycle, obs, f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'}) to appear")
     if cycle.volume_state is VolumeState.AVAILABLE:
-        attach = AttachVolume(cycle.volume_id)
+        attach = actions.AttachVolume(cycle.volume_id)
         return first(ask(attach, cycle.backoff_of(attach), obs, "the cloud to attach the volume"), poll)
     return poll
 
@@ -248,11 +236,11 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         return NextAction(waiting_for="the kernel's view of the cache")
     wanted = state.flush_mb_s
     if backing.flush_full_speed:
-        action: Action = EnterPhase1(wanted)
+        action: actions.Action = actions.EnterPhase1(wanted)
         return ask(action, cycle.backoff_of(action), obs, "phase 1 settings")
     in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
     if governor.is_change(wanted, in_force, policy):
-        action = SetFlush(wanted)
+        action = actions.SetFlush(wanted)
         return ask(action, cycle.backoff_of(action), obs, "the writeback rate to be set")
     waiting = GONE if _is_disk_gone(cycle, obs) else "the load to end"
     return replace(tag_volume(cycle, VolumeTag.DIRTY, obs, policy), waiting_for=waiting)
@@ -273,11 +261,11 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     waiting = GONE if is_gone else "the dirty data to reach the backing device"
     if backing.cache_mode is CacheMode.NONE:
         return NextAction(wake_at=obs.now + 1.0, waiting_for=waiting)
-    left_s, bypass = backing.dirty_bytes / (_flush_mb_s(state, cycle, policy) * MB), BypassCache()
+    left_s, bypass = backing.dirty_bytes / (_flush_mb_s(state, cycle, policy) * MB), actions.BypassCache()
     if backing.is_left_to_detach or (backing.is_bypassed and left_s <= LAST_S):
         return ask(bypass, cycle.backoff_of(bypass), obs, "the detach, which flushes what only the index knows of")
     if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:
-        wake = WakeWriteback()
+        wake = actions.WakeWriteback()
         waiting = f"a write to the device: until then the kernel does not flush {format_size(backing.dirty_bytes)} "
         return ask(wake, cycle.backoff_of(wake), obs, waiting + "that it calls clean after a power cut")
     if left_s <= LAST_S:
@@ -285,18 +273,18 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     poll = NextAction(wake_at=obs.now + min(1.0, max(POLL_S, left_s - LAST_S)), waiting_for=waiting)
     may_limit = not is_gone and backing.write_limit_mb_s is None and obs.can_record
     if may_limit and must_end(state, cycle, obs.now, policy):
-        limit = LimitWrites(governor.LIMITED * policy.backing_bandwidth_mb_s)
+        limit = actions.LimitWrites(governor.LIMITED * policy.backing_bandwidth_mb_s)
         return first(ask(limit, cycle.backoff_of(limit), obs, "applications' writes to be limited"), poll)
     return poll
 
 
-def _flush_settings(state: AgentState, cycle: Cycle, backing: BackingView, policy: Policy) -> Action | None:
+def _flush_settings(state: AgentState, cycle: Cycle, backing: BackingView, policy: Policy) -> actions.Action | None:
     """The action that puts the writeback rate of phase 2 in force: full speed, or what credits allow; None: it is."""
     limit = _credit_limit(state, cycle)
     if limit is None:
-        return None if backing.flush_full_speed and backing.writeback_running else EnterPhase2()
+        return None if backing.flush_full_speed and backing.writeback_running else actions.EnterPhase2()
     in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
-    return SetFlush(limit) if governor.is_change(limit, in_force, policy) else None
+    return actions.SetFlush(limit) if governor.is_change(limit, in_force, policy) else None
 
 
 def _credit_limit(state: AgentState, cycle: Cycle) -> float | None:
@@ -350,7 +338,7 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     if host is None or backing is None or not backing.waits_for_cache:
         return NextAction(waiting_for="an operator")
     if state.is_loss_accepted:
-        start = StartWithoutCache(state.loss_accepted_for)
+        start = actions.StartWithoutCache(state.loss_accepted_for)
         return ask(start, cycle.backoff_of(start), obs, "the device to start without its cache")
     disk = host.disk(cycle.serial)
     if disk is not None:
@@ -373,7 +361,7 @@ def _towards_registered(cycle: Cycle, disk: DiskView, backing: BackingView, obs:
         return NextAction(waiting_for=f"{text} waits for {named}: name another volume (`elastio recover`)")
     if disk.cache_set is not None or disk.superblock is None:
         return NextAction(waiting_for="the kernel to attach the cache set, or an operator")
-    register = RegisterCache(disk.serial, disk.superblock)
+    register = actions.RegisterCache(disk.serial, disk.superblock)
     return ask(register, cycle.backoff_of(register), obs, f"disk {disk.name} to be registered")
 
 

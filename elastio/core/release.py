@@ -16,18 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core.actions import (
-    Action,
-    DeleteVolume,
-    DetachCacheSet,
-    DetachVolume,
-    HelpDetach,
-    ListVolumes,
-    MakeDurable,
-    ReleaseCacheDisk,
-    RemoveTombstone,
-    WriteTombstone,
-)
+from elastio.core import actions
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
 from elastio.core.observation import Observation
@@ -39,7 +28,9 @@ from elastio.core.state import AgentState, Phase
 def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     """The next step of the release."""
     if cycle.volume_id is None or cycle.serial is None:
-        return ask(ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to show whether a volume was bought")
+        return ask(
+            actions.ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to show whether a volume was bought"
+        )
     host = obs.host
     if host is None or host.backing is None:
         # While the device is unknown, so is whether it has all of the cache's data: the volume stays, and is billed.
@@ -49,10 +40,12 @@ def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     disk = host.disk(cycle.serial)
     is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
     if disk is not None and disk.is_in_use and not is_gone:
-        action: Action = ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
+        action: actions.Action = actions.ReleaseCacheDisk(
+            cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock
+        )
         return ask(action, cycle.backoff_of(action), obs, f"disk {disk.name} to be released")
     if cycle.needs_sync:
-        action = MakeDurable()
+        action = actions.MakeDurable()
         return ask(action, cycle.backoff_of(action), obs, "the backing device to be durable")
     # An account may forbid detaching and deleting what is tagged dirty. If the tag fails, the release goes on.
     tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy) if not is_gone else NextAction()
@@ -69,13 +62,13 @@ def _towards_detached(
         waiting = "an instant without I/O to finish the detach"
         throttle_at = _throttle_at(cycle, policy)
         if throttle_at is not None and backing.state is CacheState.NO_CACHE and obs.now >= throttle_at:
-            action: Action = HelpDetach()
+            action: actions.Action = actions.HelpDetach()
             plan = ask(action, cycle.backoff_of(action), obs, waiting)
             return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
         return NextAction(wake_at=obs.now + 0.25, waiting_for=waiting)
     if cycle.cache_set is None:
         return NextAction()
-    action = DetachCacheSet(cycle.cache_set)
+    action = actions.DetachCacheSet(cycle.cache_set)
     plan = ask(action, cycle.backoff_of(action), obs, "the cache set to be detached")
     return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
 
@@ -99,11 +92,11 @@ def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
     poll = poll_volume(cycle, obs, f"volume {volume_id} ({cycle.volume_state or 'unseen'}) to be gone")
     match cycle.volume_state:
         case VolumeState.ATTACHED | VolumeState.ATTACHING | VolumeState.BUSY:
-            action: Action = DetachVolume(volume_id, serial)
+            action: actions.Action = actions.DetachVolume(volume_id, serial)
         case VolumeState.ERROR if obs.host is not None and obs.host.disk(serial) is not None:
-            action = DetachVolume(volume_id, serial)
+            action = actions.DetachVolume(volume_id, serial)
         case VolumeState.AVAILABLE | VolumeState.ERROR:
-            action = DeleteVolume(volume_id, serial)
+            action = actions.DeleteVolume(volume_id, serial)
         case (
             VolumeState.CREATING
             | VolumeState.DETACHING
@@ -125,7 +118,7 @@ def tombstone_written(cycle: Cycle, backing: BackingView, obs: Observation) -> N
     """Before a cache is installed, while its disk is awaited; nothing where it is there, or none is needed."""
     if backing.has_tombstone is not False:
         return NextAction()
-    write = WriteTombstone()
+    write = actions.WriteTombstone()
     return ask(write, cycle.backoff_of(write), obs, "the tombstone of the adopted volume")
 
 
@@ -134,5 +127,5 @@ def tombstone_removed(state: AgentState, obs: Observation) -> NextAction:
     backing = obs.host.backing if obs.host else None
     if backing is None or not backing.may_lose_tombstone or state.phase is not Phase.IDLE:
         return NextAction()
-    remove = RemoveTombstone()
+    remove = actions.RemoveTombstone()
     return ask(remove, state.backoff_of(remove), obs, "the adopted volume to be a plain filesystem again")

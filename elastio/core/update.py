@@ -8,30 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core import capacity, governor
-from elastio.core.actions import (
-    Action,
-    AttachVolume,
-    CreateVolume,
-    DeleteVolume,
-    DescribeVolume,
-    DetachCacheSet,
-    Identify,
-    InstallCache,
-    LimitWrites,
-    ListVolumes,
-    MakeDurable,
-    Outcome,
-    OutcomeKind,
-    PollNotice,
-    ReleaseCacheDisk,
-    RemoveTombstone,
-    SetShares,
-    StartWithoutCache,
-    TagVolume,
-    TuneBacking,
-    is_read,
-)
+from elastio.core import actions, capacity, governor
 from elastio.core.cycle import Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger, verb
 from elastio.core.model import (
     BackingView,
@@ -105,17 +82,17 @@ def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
     return state.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
 
 
-def intended(state: AgentState, action: Action, now: float) -> AgentState:
+def intended(state: AgentState, action: actions.Action, now: float) -> AgentState:
     """The state to be recorded with the intent of `action`: from then on the cache may serve, or may be detached."""
     cycle = state.cycle
     if cycle is None:
         return state
     match action:
-        case InstallCache():
+        case actions.InstallCache():
             return replace(state, cycle=cycle.stamped(installing=now))
-        case DetachCacheSet():
+        case actions.DetachCacheSet():
             return replace(state, cycle=cycle.stamped(detaching=now))
-        case TagVolume():
+        case actions.TagVolume():
             return replace(state, cycle=replace(cycle, tag=VolumeTag.UNKNOWN))  # until it is acknowledged
         case _:
             return state  # the journal records the action; a list, a poll or a scan shows its effect
@@ -124,45 +101,47 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
 # --- outcomes --------------------------------------------------------------------------------------------
 
 
-def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
-    if isinstance(outcome.action, ListVolumes):
+def _fold_outcome(state: AgentState, outcome: actions.Outcome, obs: Observation, policy: Policy) -> AgentState:
+    if isinstance(outcome.action, actions.ListVolumes):
         return _fold_list(state, outcome, obs, policy)
-    if isinstance(outcome.action, Identify):
+    if isinstance(outcome.action, actions.Identify):
         return _fold_identity(state, outcome, obs)
-    if isinstance(outcome.action, PollNotice):
+    if isinstance(outcome.action, actions.PollNotice):
         return _fold_notice(state, outcome, obs, policy)
-    if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
+    if isinstance(outcome.action, actions.TuneBacking) or (
+        isinstance(outcome.action, actions.StartWithoutCache) and not state.cycle
+    ):
         return state.with_backoff("TuneBacking", next_backoff(state.backoff_of("TuneBacking"), outcome, obs))
-    if isinstance(outcome.action, SetShares):
+    if isinstance(outcome.action, actions.SetShares):
         return capacity.after_shares(state, outcome.action, outcome, obs)
-    if outcome.action == LimitWrites(None) or isinstance(outcome.action, RemoveTombstone):
+    if outcome.action == actions.LimitWrites(None) or isinstance(outcome.action, actions.RemoveTombstone):
         return state.with_backoff(outcome.action, next_backoff(state.backoff_of(outcome.action), outcome, obs))
     return state if state.cycle is None else _fold_of_cycle(state, state.cycle, outcome, obs)
 
 
-def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Observation) -> AgentState:
+def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: actions.Outcome, obs: Observation) -> AgentState:
     asked = cycle.backoff_of(outcome.action)
     cycle = cycle.answered(outcome, next_backoff(asked, outcome, obs))
-    counts = not is_read(outcome.action) and not isinstance(outcome.action, TagVolume)
-    if counts and outcome.kind is OutcomeKind.DONE and asked.tries < PATIENT_TRIES:
+    counts = not actions.is_read(outcome.action) and not isinstance(outcome.action, actions.TagVolume)
+    if counts and outcome.kind is actions.OutcomeKind.DONE and asked.tries < PATIENT_TRIES:
         cycle = cycle.with_backoff(verb("DescribeVolume"), Backoff())  # something changed: poll at once
-    if outcome.kind is OutcomeKind.DONE:
+    if outcome.kind is actions.OutcomeKind.DONE:
         cycle = with_next_poll(_fold_done(cycle, outcome, obs), state.create_s, obs)
-    elif outcome.kind is OutcomeKind.REFUSED:
+    elif outcome.kind is actions.OutcomeKind.REFUSED:
         if state.phase is Phase.ATTACHING:
             cycle = replace(cycle, failure=Failure(_why_refused(outcome), outcome.error))
-    elif isinstance(outcome.action, CreateVolume):
+    elif isinstance(outcome.action, actions.CreateVolume):
         cycle = replace(cycle, create_unconfirmed_at=obs.now)
     return replace(state, cycle=cycle, create_s=_shortest_create_s(state, cycle))
 
 
-def _why_refused(outcome: Outcome) -> FailureKind:
+def _why_refused(outcome: actions.Outcome) -> FailureKind:
     """A purchase that shared caps refuse is no failure of this device. Its code is the key of the cap."""
-    is_capped = isinstance(outcome.action, CreateVolume) and outcome.code.startswith("caps.")
+    is_capped = isinstance(outcome.action, actions.CreateVolume) and outcome.code.startswith("caps.")
     return FailureKind.CAPPED if is_capped else FailureKind.ERROR
 
 
-def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
+def _fold_notice(state: AgentState, outcome: actions.Outcome, obs: Observation, policy: Policy) -> AgentState:
     """The state after a poll for a notice. Without an answer the last notice stays: a service may only be slow."""
     view = outcome.value if isinstance(outcome.value, NoticeView) else None
     if view is None or policy.notice_poll_s is None:
@@ -173,38 +152,42 @@ def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: 
     return replace(state.with_backoff(outcome.action, Backoff(0, retry_at)), notice=view.notice)
 
 
-def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> AgentState:
+def _fold_identity(state: AgentState, outcome: actions.Outcome, obs: Observation) -> AgentState:
     if isinstance(outcome.value, Identity):
         return replace(state, identity=outcome.value)
     tries = state.backoff_of("Identify").tries + 1
     return state.with_backoff(outcome.action, Backoff(tries, obs.now + RETRY_MOST_S, outcome.error))
 
 
-def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
+def _fold_done(cycle: Cycle, outcome: actions.Outcome, obs: Observation) -> Cycle:
     match outcome.action:
-        case CreateVolume() if isinstance(outcome.value, Purchase):
+        case actions.CreateVolume() if isinstance(outcome.value, Purchase):
             return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
-        case DescribeVolume():
+        case actions.DescribeVolume():
             return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
-        case AttachVolume():
+        case actions.AttachVolume():
             return cycle.stamped(asked=obs.now)
-        case InstallCache() if isinstance(outcome.value, str):
+        case actions.InstallCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value)
-        case TagVolume() | ReleaseCacheDisk() | MakeDurable() | DeleteVolume():
+        case actions.TagVolume() | actions.ReleaseCacheDisk() | actions.MakeDurable() | actions.DeleteVolume():
             return _fold_release(cycle, outcome.action, obs.now)
         case _:
             return cycle  # a poll, a list or a scan shows the effect
 
 
-def _fold_release(cycle: Cycle, action: TagVolume | ReleaseCacheDisk | MakeDurable | DeleteVolume, now: float) -> Cycle:
+def _fold_release(
+    cycle: Cycle,
+    action: actions.TagVolume | actions.ReleaseCacheDisk | actions.MakeDurable | actions.DeleteVolume,
+    now: float,
+) -> Cycle:
     match action:
-        case TagVolume():
+        case actions.TagVolume():
             return replace(cycle, tag=action.tag)
-        case ReleaseCacheDisk():
+        case actions.ReleaseCacheDisk():
             return cycle.stamped(durable=now, released=now)
-        case MakeDurable():
+        case actions.MakeDurable():
             return cycle.stamped(durable=now)
-        case DeleteVolume():
+        case actions.DeleteVolume():
             return cycle.bill_closed(now).stamped(deleted=now)
         case _:
             assert_never(action)
@@ -246,9 +229,9 @@ def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cyc
     return replace(cycle, volume=replace(cycle.volume, state=VolumeState.GONE)).bill_closed(obs.now)
 
 
-def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
+def _fold_list(state: AgentState, outcome: actions.Outcome, obs: Observation, policy: Policy) -> AgentState:
     backoff = next_backoff(state.backoff_of("ListVolumes"), outcome, obs)
-    if outcome.kind is not OutcomeKind.DONE or not isinstance(outcome.value, tuple):
+    if outcome.kind is not actions.OutcomeKind.DONE or not isinstance(outcome.value, tuple):
         return state.with_backoff(outcome.action, backoff)
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)

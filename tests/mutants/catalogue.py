@@ -71,7 +71,7 @@ OVERWRITTEN = "/an older copy is put on the backing disk"
 DIES_AT_BOOT, DIES_UNSEEN = "/power cut, then the cache dies/", "/the cache dies, then power cut/"
 POWER_CUT = "/power cut/nothing"
 DISK_FULL = "/lives/the journal's disk stays full"
-NEW_TOKEN = Patch(STEPS, "CreateVolume(cycle.token, cycle", "CreateVolume(f'{cycle.token}{obs.now}', cycle")
+NEW_TOKEN = Patch(STEPS, "cycle.token, cycle.spec, size", "f'{cycle.token}{obs.now}', cycle.spec, size")
 ANY_TOKEN = Patch(INVARIANTS, "if cycle is None or action.token != cycle.token:", "if cycle is None:")
 
 
@@ -140,8 +140,8 @@ LETTING_GO = (
         "delete before the detach",
         "a volume is detached before it is deleted",
         RELEASE,
-        "action: Action = DetachVolume(volume_id, serial)",
-        "action: Action = DeleteVolume(volume_id, serial)",
+        "action: actions.Action = actions.DetachVolume(volume_id, serial)",
+        "action: actions.Action = actions.DeleteVolume(volume_id, serial)",
     ),
     one(
         "released before it is durable",
@@ -266,12 +266,12 @@ WRITING_DOWN = (
         (
             Patch(
                 RELEASE,
-                "    action = DetachCacheSet(cycle.cache_set)\n",
+                "    action = actions.DetachCacheSet(cycle.cache_set)\n",
                 "    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy)\n"
                 "    if tag.action is not None:\n        return tag\n"
-                "    action = DetachCacheSet(cycle.cache_set)\n",
+                "    action = actions.DetachCacheSet(cycle.cache_set)\n",
             ),
-            Patch(INVARIANTS, "DeleteVolume() | TagVolume(tag=VolumeTag.CLEAN):", "DeleteVolume():"),
+            Patch(INVARIANTS, "DeleteVolume() | actions.TagVolume(tag=VolumeTag.CLEAN):", "DeleteVolume():"),
         ),
     ),
     one(
