@@ -18,13 +18,19 @@ from elastio.setup.adopt import Adopter
 from elastio.setup.adopt_plan import plan
 from elastio.setup.adopted_again import recorded_again
 from elastio.setup.adopted_record import Record
-from elastio.setup.adopted_volume import describe
+from elastio.setup.adopted_volume import describe, path_of
 from elastio.setup.format_backing import format_backing, name_of, verify
 
 
 @click.command()
-@click.argument("target", metavar="DEVICE|MOUNTPOINT", type=click.Path(path_type=Path))
-@click.option("--head", "head", metavar="DEVICE", type=click.Path(path_type=Path), help="Blank device for the head.")
+@click.argument("target", metavar="DEVICE|VG/LV|MOUNTPOINT", type=click.Path(path_type=Path))
+@click.option(
+    "--head",
+    "head",
+    metavar="DEVICE",
+    type=click.Path(path_type=Path),
+    help="Blank device for the head; without it one is made in the volume group.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Adopt without confirmation.")
 @click.pass_obj
@@ -48,7 +54,7 @@ def adopt(app: App, target: Path, head: Path | None, dry_run: bool, yes: bool) -
 
 
 @click.command()
-@click.argument("target", metavar="DEVICE|MOUNTPOINT|UUID")
+@click.argument("target", metavar="DEVICE|VG/LV|MOUNTPOINT|UUID")
 @click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Release without confirmation.")
 @click.pass_obj
@@ -113,7 +119,8 @@ def compose(app: App, uuid: str | None, head: Path | None) -> None:
 
 def _adopted(app: App, target: str) -> tuple[Record, Path | None] | None:
     """The record, and where it is mounted if that was named; None if it is not adopted. Raises ConfigError."""
-    sysfs, path = app.sysfs(), Path(target)
+    sysfs = app.sysfs()
+    path = path_of(Path(target), sysfs)
     # By its UUID also if another volume's record is damaged.
     if (named := records.load(sysfs, target)) is not None:
         return named, None

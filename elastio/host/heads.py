@@ -216,14 +216,22 @@ def write(node: Path, head: Head, block: bytes, verify: Verify) -> None:
     _exclusively(node, verify, write_all)
 
 
-def erase(node: Path, verify: Verify) -> None:
-    """Overwrite the whole head with zeros, durably: the labels first. Raises HostError."""
+def erase(node: Path, head: Head, verify: Verify) -> None:
+    """Overwrite the whole head with zeros, durably: the labels first, bcache's superblock last. Raises HostError.
+
+    After a power cut what is left is told by one of the two.
+    """
+    at = head.content_sector * SECTOR + superblock.OFFSET
+    end = at + BLOCK_BYTES
 
     def erase_all(descriptor: int) -> None:
         for slot in SLOTS:
             _put(descriptor, bytes(BLOCK_BYTES), slot)
         os.fsync(descriptor)
-        _put(descriptor, bytes(LEAST_BYTES), 0)
+        _put(descriptor, bytes(at), 0)
+        _put(descriptor, bytes(LEAST_BYTES - end), end)
+        os.fsync(descriptor)
+        _put(descriptor, bytes(BLOCK_BYTES), at)
 
     _exclusively(node, verify, erase_all)
 

@@ -4,9 +4,9 @@ Theory of operation. The volume itself is not written to, but for its first bloc
 (`tombstone`). The record of the volume is on disk before anything is
 changed, so whatever ends the command, the next boot or the next command knows what was begun:
 
-    adopting    head written, udev hides the volume, composed, registered    after a crash: released
+    adopting    head made and written, udev hides the volume, composed, registered    after a crash: released
     composed    at every boot composed again, when volume and head are there
-    releasing   stopped, removed, head erased                                after a crash: released to the end
+    releasing   stopped, removed, head erased, its logical volume removed    after a crash: released to the end
     no record   the volume is mounted as it always was
 
 Only one command or unit works at a time: a lock below /run. While a volume has a record, udev shows it to nobody, so
@@ -34,6 +34,7 @@ from elastio.host.heads import DATA_OFFSET_SECTORS
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records
+from elastio.setup import head_volume
 from elastio.setup.adopt_plan import AdoptPlan, require_same_head, require_sound
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import find, find_head, with_uuid
@@ -66,9 +67,14 @@ class Adopter:
                 return self._adopt(plan)
 
     def _adopt(self, plan: AdoptPlan) -> str:
-        record = Record(plan.head, Step.ADOPTING, plan.head_device, plan.head_serials)
+        extents = plan.extents
+        group_uuid = extents.group_uuid if extents else ""
+        record = Record(plan.head, Step.ADOPTING, plan.head_device, plan.head_serials, group_uuid)
         records.save(self.sysfs, record)
         try:
+            if extents is not None:
+                made = head_volume.make(self.sysfs, extents, plan.head, self.run)
+                record = replace(record, head_device=made)
             self._write_head(record, plan)
             self.announce(plan.device)
             adaptive = self.compose(record)
@@ -80,8 +86,9 @@ class Adopter:
         return adaptive
 
     def _write_head(self, record: Record, plan: AdoptPlan) -> None:
-        # The filesystem's check may have taken an hour since the plan was made.
-        require_same_head(plan, self.sysfs, self.run)
+        if plan.extents is None:
+            # The filesystem's check may have taken an hour since the plan was made.
+            require_same_head(plan, self.sysfs, self.run)
         names = (UUID(record.head.backing_uuid), uuid4())
         block = superblock.render_backing(*names, block_bytes=plan.block_bytes, data_offset_sectors=DATA_OFFSET_SECTORS)
         node = self.sysfs.path(f"dev/{record.head_device}")
@@ -129,7 +136,11 @@ class Adopter:
         return tombstone.Pair.opened(self.sysfs, label or record.head, device, head_device, flags)
 
     def both(self, record: Record) -> tuple[str | None, str | None]:
-        return find(self.sysfs, record.head.volume, self.run), find_head(self.sysfs, record.head)
+        device, head_device = find(self.sysfs, record.head.volume, self.run), find_head(self.sysfs, record.head)
+        if device is not None and head_device is None and record.group_uuid:
+            head_volume.activate(self.sysfs, record, self.run)
+            head_device = find_head(self.sysfs, record.head)
+        return device, head_device
 
     # --- at boot -------------------------------------------------------------------------------------------
 
@@ -197,19 +208,26 @@ class Adopter:
             composed.require_free(self.sysfs, record.head)
         if head_device is not None:
             self._require_no_cache(record, head_device)
+        if record.group_uuid:
+            head_volume.removable(self.sysfs, record, head_device, self.run)
         return head_device, self._covered(record, head_device)
 
     def _release(self, record: Record) -> None:
         recompose.settle(self.sysfs, composed.name_of(record.head))
+        if record.group_uuid:
+            head_volume.activate(self.sysfs, record, self.run)
         head_device, covered = self._releasable(record)
-        records.save(self.sysfs, replace(record, step=Step.RELEASING))
+        if record.step is Step.COMPOSED:
+            records.save(self.sysfs, replace(record, step=Step.RELEASING))
         composed.take_apart(self.sysfs, record.head, self.run, self.wait)
         if head_device is not None:
             if covered:
                 with self.pair(record, covered, head_device) as pair:
                     pair.remove()
             node = self.sysfs.path(f"dev/{head_device}")
-            heads.erase(node, partial(tombstone.require_node, self.sysfs, head_device))
+            heads.erase(node, record.head, partial(tombstone.require_node, self.sysfs, head_device))
+        if record.group_uuid:
+            head_volume.remove(self.sysfs, record, self.run)
         records.delete(self.sysfs, record)
         for device in with_uuid(self.sysfs, record.uuid, self.run):
             # What was read of the volume while it was composed may be older than what was written since.
@@ -245,12 +263,12 @@ class Adopter:
     def _head_device(self, record: Record) -> str | None:
         """The device with the head, also before it has its label; None if it is not there, or cannot be read."""
         found = find_head(self.sysfs, record.head)
-        if found is None and self.sysfs.exists(f"sys/class/block/{record.head_device}"):
+        known = head_volume.device_of(self.sysfs, record, self.run) if record.group_uuid else record.head_device
+        if found is None and known and self.sysfs.exists(f"sys/class/block/{known}"):
             with contextlib.suppress(HostError):
-                node = self.sysfs.path(f"dev/{record.head_device}")
-                written = superblock.parse(heads.superblock_of(node, record.head))
+                written = superblock.parse(heads.superblock_of(self.sysfs.path(f"dev/{known}"), record.head))
                 if written is not None and written.uuid == record.head.backing_uuid:
-                    return record.head_device
+                    return known
         return found
 
     def _require_no_cache(self, record: Record, head_device: str) -> None:

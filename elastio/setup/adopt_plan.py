@@ -17,11 +17,12 @@ from elastio.host.commands import Run
 from elastio.host.heads import LEAST_BYTES, Head, Volume
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import UseKind, in_use
-from elastio.setup import adopted_record, fstab, kernel_checks
-from elastio.setup.adopted_volume import describe, is_logical, serials, with_uuid
+from elastio.setup import adopted_record, fstab, head_volume, kernel_checks
+from elastio.setup.adopted_volume import describe, is_logical, path_of, serials, with_uuid
 from elastio.setup.check_result import Machine, Verdict
 from elastio.setup.filesystem import FOLDERS
 from elastio.setup.format_backing import name_of, require_blank
+from elastio.setup.head_volume import FreeExtents
 from elastio.units import SECTOR, format_size
 
 FILESYSTEMS = ("ext4", "xfs")
@@ -38,7 +39,8 @@ BY_DEVICE = {"PARTUUID=": "/dev/disk/by-partuuid/", "PARTLABEL=": "/dev/disk/by-
 class AdoptPlan:
     """`device` and `head_device` are the kernel's names. `place`: where it is mounted and will be again; or None.
 
-    `head_serials`: those of the disks below the head.
+    `head_serials`: those of the disks below the head. `extents`: where its logical volume is going to be made; then
+    `head_device` is empty.
     """
 
     device: str
@@ -48,6 +50,7 @@ class AdoptPlan:
     head: Head
     block_bytes: int
     head_serials: tuple[str, ...] = ()
+    extents: FreeExtents | None = None
 
     @property
     def shown(self) -> str:
@@ -57,9 +60,17 @@ class AdoptPlan:
         filesystem = f"{self.volume.filesystem} with UUID {self.volume.uuid}"
         return (
             f"/dev/{self.device}: {filesystem}, {size}; nothing on it is written\n"
-            f"/dev/{self.head_device}: {format_size(LEAST_BYTES)} of it become the head\n{around}"
+            f"{self._shown_head}\n{around}"
             f"afterwards the filesystem is on a /dev/bcacheN, and /dev/{self.device} is not used directly"
         )
+
+    @property
+    def _shown_head(self) -> str:
+        if self.extents is None:
+            return f"/dev/{self.head_device}: {format_size(LEAST_BYTES)} of it become the head"
+        size = format_size(self.extents.sectors * SECTOR)
+        name = f"{self.extents.group}/{head_volume.name_of(self.head)}"
+        return f"{name}: a logical volume of {size} is made on {self.extents.disk} for the head"
 
 
 def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> AdoptPlan:
@@ -72,19 +83,24 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Adop
     _require_fstab(device, volume, place, sysfs)
     if place is None:
         require_sound(device, volume, sysfs, run)
+    block_bytes = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
+    names = (str(uuid.uuid4()), str(uuid.uuid4()))
+    if head_target is None and is_logical(sysfs, device):
+        extents = head_volume.free_extents(sysfs, device, block_bytes, run)
+        head = Head(*names, volume, extents.sectors)
+        found = serials(sysfs, extents.disk_device)
+        return AdoptPlan(device, volume, place, "", head, block_bytes, found, extents)
     if head_target is None:
         text = f"name a blank disk or partition of at least {format_size(LEAST_BYTES)} with --head: the head lies there"
         raise ConfigError(text, code="adopt.head")
-    block_bytes = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
-    head_device, sectors = _head_device(head_target, device, block_bytes, sysfs, run)
-    head = Head(str(uuid.uuid4()), str(uuid.uuid4()), volume, sectors)
+    head_device, sectors = _head_device(path_of(head_target, sysfs), device, block_bytes, sysfs, run)
+    head = Head(*names, volume, sectors)
     return AdoptPlan(device, volume, place, head_device, head, block_bytes, serials(sysfs, head_device))
 
 
 def require_same_head(found: AdoptPlan, sysfs: Sysfs, run: Run) -> None:
     """Check the device for the head once more, just before it is written. Raises as `plan` does, or NotOursError."""
-    path = sysfs.path(f"dev/{found.head_device}")
-    device, sectors = _head_device(path, found.device, found.block_bytes, sysfs, run)
+    device, sectors = _head_device(sysfs.path(f"dev/{found.head_device}"), found.device, found.block_bytes, sysfs, run)
     if (sectors, serials(sysfs, device)) != (found.head.size_sectors, found.head_serials):
         text = f"/dev/{found.head_device} is another device now: nothing was changed"
         raise NotOursError(text, code="head.other")
@@ -115,7 +131,7 @@ def _target(target: Path, sysfs: Sysfs) -> tuple[str, Path | None]:
             text = f"the {mount.kind} at {target} does not lie on one block device: only ext4 and xfs are adopted"
             raise NotOursError(text, code="adopt.filesystem")
         return device, Path(mount.place)
-    return name_of(target, sysfs), None
+    return name_of(path_of(target, sysfs), sysfs), None
 
 
 def _disk_of(device: str, sysfs: Sysfs) -> str:

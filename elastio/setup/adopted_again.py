@@ -13,6 +13,7 @@ from elastio.errors import ConfigError, DeviceBusyError, NotOursError
 from elastio.host import composed, heads, superblock
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records
+from elastio.setup import head_volume
 from elastio.setup.adopt import LOCK_S, Adopter
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import serials
@@ -30,7 +31,8 @@ def recorded_again(adopter: Adopter, path: Path) -> str:
         if records.load(sysfs, head.volume.uuid) is not None:
             text = f"{head.volume.uuid} has its record: `elastio device compose {head.volume.uuid}`"
             raise ConfigError(text, code="record.there")
-        record = Record(head, Step.COMPOSED, head_device, serials(sysfs, head_device))
+        group_uuid = head_volume.group_of(sysfs, head, head_device, adopter.run)
+        record = Record(head, Step.COMPOSED, head_device, serials(sysfs, head_device), group_uuid)
         device, _ = adopter.both_there(record)
         _require_usable(adopter, record, device)
         records.save(sysfs, record)

@@ -30,13 +30,15 @@ class Step(StrEnum):
 class Record:
     """`head_device`: the kernel's name, valid until the next boot. Afterwards the head is found by its label.
 
-    `head_serials`: those of its disks, for whoever has to attach them.
+    `head_serials`: those of its disks, for whoever has to attach them. `group_uuid`: of the volume group in which the
+    head has a logical volume that was made for it (`head_volume`); else empty.
     """
 
     head: Head
     step: Step
     head_device: str
     head_serials: tuple[str, ...] = ()
+    group_uuid: str = ""
 
     @property
     def uuid(self) -> str:

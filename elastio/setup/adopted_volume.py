@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from elastio.errors import HostError, NotOursError
 from elastio.host import heads, tombstone
@@ -26,6 +27,13 @@ def devices(sysfs: Sysfs) -> Iterator[str]:
         is_mapped = disk.startswith("dm-")
         if not is_composed(sysfs, disk) and (not is_mapped or is_logical(sysfs, disk)):
             yield device
+
+
+def path_of(target: Path, sysfs: Sysfs) -> Path:
+    """The path that an operator named; VG/LV is the node of a logical volume, unless there is a file of that name."""
+    node = sysfs.path("dev") / target
+    is_logical_name = len(target.parts) == 2 and not target.is_absolute() and not target.exists()
+    return node if is_logical_name and node.exists() else target
 
 
 def is_logical(sysfs: Sysfs, device: str) -> bool:

@@ -11,7 +11,7 @@ FIRST = "adopted/"
 UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:")
 INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")
 TABLE, ADOPT = "elastio/host/partition_table.py", "elastio/setup/adopt.py"
-AGAIN = "elastio/setup/adopted_again.py"
+AGAIN, MADE = "elastio/setup/adopted_again.py", "elastio/setup/head_volume.py"
 SYNCED = "os.pwrite(descriptor, table, 0)\n        os.fsync(descriptor)"
 # Of setup, which the simulator does not have.
 SETUP, WHY = "tests/unit/elastio/setup/", "an operator's command"
@@ -59,6 +59,27 @@ ADOPTED = (
         "a volume that may be older than its cache is not composed",
         Patch(AGAIN, "if not pair.has_tombstone() and not", "if False and not"),
         f"{SETUP}test_lost.py::test_a_record_is_not_written_for_what_cannot_be_composed",
+        WHY,
+    ),
+    by_test(
+        "what lies on the head's logical volume goes with it",
+        "only the head's own logical volume is removed",
+        Patch(MADE, "if not found.is_plain or not is_free:", "if False:"),
+        f"{SETUP}test_head_volume.py::test_with_something_else_on_it_it_is_kept_and_nothing_changes",
+        WHY,
+    ),
+    by_test(
+        "a clone's logical volume goes",
+        "only that in the recorded group is removed",
+        Patch(MADE, "if one.group_uuid == group_uuid and ", "if "),
+        f"{SETUP}test_head_volume.py::test_the_one_in_a_clone_of_the_group_is_kept",
+        WHY,
+    ),
+    by_test(
+        "the superblock of a head goes at once",
+        "what is left of a head after a power cut is told by its superblock",
+        Patch("elastio/host/heads.py", "_put(descriptor, bytes(at), 0)", "_put(descriptor, bytes(end), 0)"),
+        f"{SETUP}test_head_volume.py::test_ended_while_releasing_it_is_composed_or_as_before",
         WHY,
     ),
 )

@@ -17,7 +17,7 @@ from typing import Any
 
 MODULES = "/usr/share/elastio"
 # Programs that only read.
-READING = ("blkid", "wipefs", "dumpe2fs", "e2fsck", "xfs_logprint", "xfs_repair")
+READING = ("blkid", "wipefs", "dumpe2fs", "e2fsck", "xfs_logprint", "xfs_repair", "lvs", "pvs")
 
 
 def main(number: int, file: str, arguments: list[str]) -> None:

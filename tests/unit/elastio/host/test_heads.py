@@ -44,7 +44,7 @@ def test_what_was_written_is_found_and_what_is_behind_it_stays(node: Path) -> No
     assert heads.read(node) == HEAD
     assert heads.superblock_of(node, HEAD)[: len(BLOCK)] == BLOCK
     assert node.read_bytes()[LEAST_BYTES:] == OLD * (MIB // len(OLD))
-    heads.erase(node, anything)
+    heads.erase(node, HEAD, anything)
     assert heads.read(node) is None
     assert node.read_bytes() == bytes(LEAST_BYTES) + OLD * (MIB // len(OLD))
 
@@ -64,7 +64,7 @@ def test_a_device_that_is_another_one_now_is_not_changed(node: Path) -> None:
     with refused(NotOursError, "disk.changed"):
         heads.write(node, HEAD, BLOCK, other)
     with refused(NotOursError, "disk.changed"):
-        heads.erase(node, other)
+        heads.erase(node, HEAD, other)
     assert node.read_bytes() == before
 
 

@@ -45,6 +45,8 @@ class AdoptMachine:
     slept: list[float] = field(default_factory=list)
     cut_at: int = -1
     waits: bool = False
+    device, number = "vdb", "240:16"
+    head_device, head_number = "vdh", "240:32"
 
     def __post_init__(self) -> None:
         self.sysfs = MappedSysfs(self.root)
@@ -59,7 +61,7 @@ class AdoptMachine:
         self.lay("usr/sbin/dmsetup", "")
         self.lay(f"usr/lib/udev/rules.d/{RULES_FILE}", "")
         self.lay(f"usr/lib/systemd/system/{UNIT}", "")
-        self.before = self.volume
+        self.before = self.sysfs.path("dev/vdb").read_bytes()
 
     def disk(self, name: str, minor: int, serial: str, content: bytes) -> None:
         for file, text in (("dev", f"240:{minor}"), ("size", str(len(content) // SECTOR)), ("serial", serial)):
@@ -90,11 +92,11 @@ class AdoptMachine:
 
     @property
     def volume(self) -> bytes:
-        return self.sysfs.path("dev/vdb").read_bytes()
+        return self.sysfs.path(f"dev/{self.device}").read_bytes()
 
     @property
     def head(self) -> bytes:
-        return self.sysfs.path("dev/vdh").read_bytes()
+        return self.sysfs.path(f"dev/{self.head_device}").read_bytes()
 
     @property
     def is_composed(self) -> bool:
@@ -114,8 +116,9 @@ class AdoptMachine:
 
     # --- what it does --------------------------------------------------------------------------------------
 
-    def mount(self, device: str = "240:16") -> None:
-        self.lay("proc/self/mountinfo", f"{ROOT}36 22 {device} / {self.place} rw - ext4 /dev/vdb rw\n")
+    def mount(self, number: str = "") -> None:
+        source = f"{number or self.number} / {self.place} rw - ext4 /dev/{self.device}"
+        self.lay("proc/self/mountinfo", f"{ROOT}36 22 {source} rw\n")
 
     def adopter(self) -> Adopter:
         return Adopter(self.sysfs, self.run, self.wait, self.slept.append)
@@ -180,11 +183,16 @@ class AdoptMachine:
             return self.dump
         if argv[0] in ("e2fsck", "xfs_repair", "modprobe", "udevadm", "blockdev"):
             return ""
-        changing = {"umount": self._umount, "mount": self._mount, "dmsetup": self._dmsetup}.get(argv[0])
+        changing = self.changing.get(argv[0])
         if changing is None:
             raise HostError(f"{argv[0]} is not installed", code="program.missing")
         self.change()
         return changing(argv)
+
+    @property
+    def changing(self) -> dict[str, Callable[[Sequence[str]], str]]:
+        """What each program that changes something does."""
+        return {"umount": self._umount, "mount": self._mount, "dmsetup": self._dmsetup}
 
     def _umount(self, argv: Sequence[str]) -> str:
         self.lay("proc/self/mountinfo", ROOT)
@@ -192,7 +200,7 @@ class AdoptMachine:
 
     def _mount(self, argv: Sequence[str]) -> str:
         assert argv[1] == str(self.place)
-        self.mount("252:0" if self.is_composed else "240:16")
+        self.mount("252:0" if self.is_composed else self.number)
         return ""
 
     def _dmsetup(self, argv: Sequence[str]) -> str:
@@ -205,6 +213,6 @@ class AdoptMachine:
             name, uuid, _, mode, *table = argv[-1].split(",")
             assert mode == "rw"
             rows = [(int(row[0]), int(row[1]), row[3], int(row[4])) for row in map(str.split, table)]
-            assert (rows[0], rows[-1][2]) == ((0, DATA_OFFSET_SECTORS, "240:32", CONTENT_SECTOR), "240:16")
+            assert (rows[0], rows[-1][2]) == ((0, DATA_OFFSET_SECTORS, self.head_number, CONTENT_SECTOR), self.number)
             self.sysfs.create("dm-0", name, uuid, rows)
         return ""
