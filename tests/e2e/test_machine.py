@@ -157,16 +157,6 @@ def test_a_pulled_disk_fails_the_writes_in_flight(vm: Machine, hot_disk: Path) -
     assert "error writing" in vm.agent.read_file("/run/dd.log").decode()
 
 
-def test_what_a_port_takes_is_in_its_file_after_a_power_cut(vm: Machine, folder: Path) -> None:
-    for line in ("one", "two"):
-        shell(vm, f"echo {line} > /dev/virtio-ports/{PORT}")
-    vm.kill()
-    assert (folder / "port").read_bytes() == b"one\ntwo\n"
-    vm.start(BOOT_S)
-    shell(vm, f"echo three > /dev/virtio-ports/{PORT}")
-    assert (folder / "port").read_bytes() == b"one\ntwo\nthree\n"
-
-
 def test_a_guest_that_reboots_is_off_until_it_is_started(vm: Machine) -> None:
     before = shell(vm, "cat /proc/sys/kernel/random/boot_id")
     with suppress(GuestError):  # the guest may be gone before it has answered
@@ -177,16 +167,21 @@ def test_a_guest_that_reboots_is_off_until_it_is_started(vm: Machine) -> None:
     assert shell(vm, "cat /proc/sys/kernel/random/boot_id") != before
 
 
-def test_synced_data_survives_a_power_cut(vm: Machine, hot_disk: Path) -> None:
+def test_synced_data_and_what_a_port_took_survive_a_power_cut(vm: Machine, hot_disk: Path, folder: Path) -> None:
+    for line in ("one", "two"):
+        shell(vm, f"echo {line} > /dev/virtio-ports/{PORT}")
     vm.plug(HOT_DISK, hot_disk, bytes_per_second=100 * MB)
     shell(vm, f"mkfs.ext4 -q {device_of(vm.agent, HOT_DISK)}")
     shell(vm, f"mount {device_of(vm.agent, HOT_DISK)} /mnt && echo kept > /mnt/file && sync /mnt/file")
     vm.kill()
+    assert (folder / "port").read_bytes() == b"one\ntwo\n"
     with pytest.raises(HypervisorError):
         _ = vm.agent
     assert vm.disks() == (BOOT_DISK, HOT_DISK)
     vm.start(BOOT_S)
     shell(vm, f"mount {device_of(vm.agent, HOT_DISK)} /mnt")
     assert shell(vm, "cat /mnt/file") == "kept"
+    shell(vm, f"echo three > /dev/virtio-ports/{PORT}")
+    assert (folder / "port").read_bytes() == b"one\ntwo\nthree\n"
     assert vm.shutdown(COMMAND_S) is True
     assert not vm.alive
