@@ -6,7 +6,7 @@ from typing import Any
 
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
-from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.agent.adviser import LearnedForecaster, situation_of
 from elastio.core.model import Forecast
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment

@@ -1,4 +1,4 @@
-"""Follows the bursts of one device and looks for the plan that would have been the cheapest for the last ones.
+"""What the past of one device teaches: the plan that would have been the cheapest for its last bursts; the next one.
 
 The loop must not wait for that: `hindsight` tries hundreds of plans, which takes tens of milliseconds. So the search is
 cut into pieces. With every sample some plans are tried, a millisecond's worth; after half a minute all were. Until then
@@ -6,21 +6,27 @@ the earlier advice holds. A burst that ends, other prices and another time to at
 
 What was learned is not kept by itself: at a start the bursts are read from the history in the ledger, at most
 `READ_RUNS` of the last samples.
+
+The next burst is expected from the ledger's past ones (`policy.ahead = "learned"`). That takes less than a millisecond,
+and the ledger is read only after it has changed. Where it cannot be read nothing is expected, and the load alone
+decides.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from elastio.core.model import Sample, VolumeSpec
-from elastio.core.policy import Model, Policy
+from elastio.agent.loop import Agent
+from elastio.core.model import Forecast, Sample, VolumeSpec
+from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.state import AgentState, Phase
-from elastio.strategy import bursts, hindsight, money
+from elastio.strategy import ahead, bursts, caps, hindsight, learning, money
 from elastio.strategy.bursts import BurstWatch, LoadRun, PastBurst
 from elastio.strategy.hindsight import PastLoad, Pause, Plan
+from elastio.strategy.learned import Past, Situation, next_burst
 from elastio.strategy.load import as_load
 from elastio.strategy.market import Advice
 from elastio.strategy.worth import Terms
@@ -151,3 +157,39 @@ def _offered_mb_s(sample: Sample, state: AgentState, policy: Policy) -> float:
     if state.phase is not Phase.BOOSTING or boosted is None or sample.at - sample.seconds < boosted:
         return 0.0
     return money.in_force(policy, cycle).cache_bandwidth_mb_s
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedForecaster:
+    """`ports.Forecaster`. `past` returns the bursts before a time (seconds since the epoch), `situation` what is now.
+
+    `situation` None: nothing is to be expected now.
+    """
+
+    past: Callable[[float], Past]
+    situation: Callable[[], Situation | None]
+
+    def forecast(self, now: float, wall: float) -> Forecast | None:
+        """See `ports.Forecaster`. Raises LedgerError as `past` does."""
+        at = self.situation()
+        expected = None if at is None else next_burst(self.past(wall), at, wall)
+        return None if expected is None else replace(expected, begins_at=now + expected.begins_at - wall)
+
+
+def situation_of(agent: Agent, waiting_per_hour: float | None) -> Situation | None:
+    """None: forecasts are not asked for, a cache is there already, or the backing device was not seen yet."""
+    backing = agent.view.backing if agent.view else None
+    if agent.policy.ahead is not Ahead.LEARNED or agent.state.cycle is not None or backing is None:
+        return None
+    policy = learning.in_force(agent.policy, agent.state.memory)
+    release_s = caps.release_s(agent.state.memory, agent.state.cycle, policy)
+    times = agent.state.memory.attach_s, backing.size_bytes, waiting_per_hour, release_s
+    return Situation(policy, *times, lambda burst: _spec_for(burst, agent, policy))
+
+
+def _spec_for(burst: Forecast, agent: Agent, policy: Policy) -> VolumeSpec:
+    """What the agent would buy ahead of this burst."""
+    advice = agent.advice
+    if policy.model is Model.MONEY and advice is not None and advice.plan is not None:
+        return advice.plan.spec
+    return VolumeSpec(ahead.size_for(burst, agent.state.memory, policy), policy.bought_bandwidth_mb_s)

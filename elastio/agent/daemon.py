@@ -24,11 +24,10 @@ from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorde
 from elastio.accounting.shared_caps import SharedCaps
 from elastio.agent import accountant
 from elastio.agent.accountant import Accountant
-from elastio.agent.adviser import READ_RUNS, HindsightAdviser
+from elastio.agent.adviser import READ_RUNS, HindsightAdviser, LearnedForecaster, situation_of
 from elastio.agent.cap_sharing import CapSharing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
-from elastio.agent.forecaster import LearnedForecaster, situation_of
 from elastio.agent.journal import Journal, Owner, read_with_older
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.market import DevicePricing, MarketWatch, unkept_cap, volume_price

@@ -16,8 +16,8 @@ from elastio.cli.app import App
 from elastio.config.doubts import doubts
 from elastio.config.files import drop_ins
 from elastio.config.neighbours import require_only_one
-from elastio.config.origin import HIDDEN, Setting, settings
 from elastio.config.schema import load
+from elastio.config.text import HIDDEN, Setting, settings
 
 
 @click.group(name="config")

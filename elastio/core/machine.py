@@ -49,7 +49,6 @@ from dataclasses import replace
 from elastio.core import (
     boosting,
     detection,
-    drain,
     inhibition,
     invariants,
     missing_cache,
@@ -256,7 +255,7 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, wish: Wis
         case Event.BOOST_ABANDONED:
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
-            appear_s = state.appear_s if state.cycle is None else drain.with_appear_time(state.appear_s, state.cycle)
+            appear_s = state.appear_s if state.cycle is None else boosting.with_appear_time(state.appear_s, state.cycle)
             state = replace(state, appear_s=appear_s, failures=0)
         case _:
             pass  # changes at most the cycle

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import actions, bought_for, capacity, drain, governor, inhibition, release
+from elastio.core import actions, boosting, bought_for, capacity, governor, inhibition, release
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Observation
@@ -88,7 +88,7 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
 
 def _is_held_for_disk(state: AgentState, obs: Observation, policy: Policy) -> bool:
     """Writes are held back now so that none is in flight when the cache's disk appears."""
-    window = drain.window(state, policy)
+    window = boosting.drain_window(state, policy)
     return window is not None and window[0] <= obs.now <= window[1]
 
 
@@ -205,12 +205,12 @@ def _awaiting_disk(state: AgentState, cycle: Cycle, obs: Observation, policy: Po
 
 def _held_back(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     """Writes held back in time for the disk, or the wait until that begins or ends: see `drain`."""
-    window, backing = drain.window(state, policy), obs.host.backing if obs.host else None
+    window, backing = boosting.drain_window(state, policy), obs.host.backing if obs.host else None
     if window is None or backing is None or obs.now > window[1] or not obs.can_record:
         return NextAction()
     if obs.now < window[0] or backing.write_limit_mb_s is not None:
         return NextAction(wake_at=window[0] if obs.now < window[0] else window[1])
-    hold = actions.LimitWrites(drain.HELD_MB_S)
+    hold = actions.LimitWrites(boosting.HELD_MB_S)
     return ask(hold, cycle.backoff_of(hold), obs, "applications' writes to be held back")
 
 

@@ -24,10 +24,10 @@ from elastio.core.policy import Policy
 from elastio.core.state import NO_COURSE, AgentState, Answer, Course, Phase
 from elastio.errors import ElastioError, JournalError
 from elastio.ports import Adviser, Forecaster, Journal, NoReport, Recorder, Reporter
+from elastio.sim.clock import SimWorker
 from elastio.sim.faults import SHARED_CAPS, UNANNOUNCED_SWAPS, FaultMode, FaultPlan, ScheduledFault
 from elastio.sim.group_watch import SimGroupWatch
 from elastio.sim.records import MemoryJournal, MemoryRecorder, SpoiltCaps
-from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
 from elastio.units import MB
 

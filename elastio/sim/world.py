@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elastio.core.model import CacheMode, HostView, Serial, VolumeId
 from elastio.core.shares import ALL_MAY, BoostRights
-from elastio.sim.clock import SimClock
+from elastio.sim.clock import Job, Result, SimClock, SimWorker
 from elastio.sim.cloud import CallTiming, CloudTimes, KernelSlots, SimAccount
 from elastio.sim.faults import MODES, FaultMode, FaultPlan, Meter, ScheduledFault
 from elastio.sim.host import HostTimes, SimHost
@@ -17,7 +17,6 @@ from elastio.sim.prices import TARIFF
 from elastio.sim.provider import SimProvider
 from elastio.sim.settings import parse_settings
 from elastio.sim.shares import counted
-from elastio.sim.worker import Job, Result, SimWorker
 from elastio.sim.workload import Workload
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, agbs

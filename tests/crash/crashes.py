@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from elastio.accounting.recorder import CostRecorder
-from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.agent.adviser import LearnedForecaster, situation_of
 from elastio.agent.narration import EventLog
 from elastio.config.sections import ProfileSection
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag

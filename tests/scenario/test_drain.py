@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from elastio.core.drain import HELD_MB_S, IN_FLIGHT_BYTES
+from elastio.core.boosting import HELD_MB_S, IN_FLIGHT_BYTES
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment

@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
-from elastio.agent.adviser import HindsightAdviser
-from elastio.agent.forecaster import LearnedForecaster, situation_of
+from elastio.agent.adviser import HindsightAdviser, LearnedForecaster, situation_of
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.core import drain
+from elastio.core import boosting
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -33,8 +33,8 @@ from elastio.core.actions import (
     Value,
     WakeWriteback,
 )
+from elastio.core.boosting import HELD_MB_S, IN_FLIGHT_BYTES
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
-from elastio.core.drain import HELD_MB_S, IN_FLIGHT_BYTES
 from elastio.core.governor import LIMITED
 from elastio.core.invariants import check
 from elastio.core.machine import decide
@@ -304,7 +304,7 @@ def test_the_agent_wakes_when_writes_are_to_be_held_back_and_when_no_longer() ->
 
 def test_writes_are_never_held_back_for_long_however_slow_the_volume() -> None:
     slow = replace(POLICY, backing_bandwidth_mb_s=1.0)
-    assert drain.window(awaited(4.0), slow) == pytest.approx((NOW - drain.MOST_S, NOW + drain.MOST_S))
+    assert boosting.drain_window(awaited(4.0), slow) == pytest.approx((NOW - boosting.MOST_S, NOW + boosting.MOST_S))
 
 
 def test_the_device_is_started_without_its_cache_only_after_that_decision() -> None:

@@ -7,9 +7,8 @@ import math
 import pytest
 
 from elastio.errors import InvariantError, TransientError
-from elastio.sim.clock import SimClock
+from elastio.sim.clock import SimClock, SimWorker
 from elastio.sim.faults import FaultPlan
-from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
 from tests.values import present
 
