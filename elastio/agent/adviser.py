@@ -25,11 +25,11 @@ from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import ahead, bursts, caps, hindsight, learning, money
 from elastio.strategy.bursts import BurstWatch, LoadRun, PastBurst
-from elastio.strategy.hindsight import PastLoad, Pause, Plan
+from elastio.strategy.hindsight import PastLoad, Pause
 from elastio.strategy.learned import Past, Situation, next_burst
 from elastio.strategy.load import as_load
 from elastio.strategy.market import Advice
-from elastio.strategy.worth import Terms
+from elastio.strategy.worth import Plan, Terms
 
 # Samples that are read at a start.
 READ_RUNS = 10_000

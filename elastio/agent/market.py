@@ -17,8 +17,9 @@ from elastio.core.policy import Model, Policy
 from elastio.errors import ConfigError, ElastioError, RefusedError
 from elastio.strategy.credits import CreditBucket
 from elastio.strategy.market import Market
-from elastio.strategy.speed import Bounds, Offer, in_ratio
+from elastio.strategy.speed import in_ratio
 from elastio.strategy.tariff import HOURS_A_MONTH, PriceList, Tariff
+from elastio.strategy.worth import Bounds, Offer
 from elastio.units import GIB
 
 

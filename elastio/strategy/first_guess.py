@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import math
 
-from elastio.strategy.hindsight import PastLoad, Plan, candidates, plan_cost, slow_cost
-from elastio.strategy.speed import UNBOUNDED, Bounds, Offer
-from elastio.strategy.worth import Terms
+from elastio.strategy.hindsight import PastLoad, candidates, plan_cost, slow_cost
+from elastio.strategy.worth import UNBOUNDED, Bounds, Offer, Plan, Terms
 
 SIZES_MB = tuple(1000.0 * 2**power for power in range(1, 7))
 # How often a burst comes, and how long the pauses are. A guess as well; twice or half as much changes little.

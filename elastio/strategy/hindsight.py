@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from elastio.core.model import VolumeSpec
 from elastio.strategy.hold import holding_s, release_in_s
-from elastio.strategy.speed import DRAINS, LATE_SHARES, UNBOUNDED, Bounds, Offer
-from elastio.strategy.worth import Terms, extra_requests, hold_per_s, rebuy_price
+from elastio.strategy.speed import DRAINS, LATE_SHARES
+from elastio.strategy.worth import UNBOUNDED, Bounds, Offer, Plan, Terms, extra_requests, hold_per_s, rebuy_price
 from elastio.units import MB
 
 # Sizes that are tried for each speed, as quantiles of what the bursts needed.
@@ -54,18 +54,6 @@ class Pause(NamedTuple):
     written_mb: float
     lasted_s: float
     rate_mb_s: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A volume to buy `delay_s` into a burst, and what applications and the drain get of it."""
-
-    spec: VolumeSpec
-    app_mb_s: float
-    drain_mb_s: float
-    delay_s: float
-    holding_s: float
-    cost: float = math.inf
 
 
 class _Volume(NamedTuple):

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastio.strategy.hindsight import Plan
-from elastio.strategy.speed import UNBOUNDED, Bounds, Offer
 from elastio.strategy.spending import RELEASE_S
 from elastio.strategy.tariff import Tariff
-from elastio.strategy.worth import Terms
+from elastio.strategy.worth import UNBOUNDED, Bounds, Offer, Plan, Terms
 
 # The longest time for which an unused cache is held, whatever it costs.
 MOST_HELD_S = 6 * 3600.0

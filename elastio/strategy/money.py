@@ -30,13 +30,12 @@ from elastio.strategy import learned, speed
 from elastio.strategy.bursts import PastBurst
 from elastio.strategy.first_guess import SIZES_MB, first_plan
 from elastio.strategy.forecast import Burst
-from elastio.strategy.hindsight import PastLoad, Pause, Plan, gaps_s, plan_cost, slow_cost
+from elastio.strategy.hindsight import PastLoad, Pause, gaps_s, plan_cost, slow_cost
 from elastio.strategy.hold import holding_s
 from elastio.strategy.market import MOST_HELD_S, Advice, Market, OwnedCache
 from elastio.strategy.memory import Choice, Memory
-from elastio.strategy.speed import Bounds
 from elastio.strategy.tariff import Tariff
-from elastio.strategy.worth import Terms, hold_per_s, late_per_s, rebuy_price
+from elastio.strategy.worth import Bounds, Plan, Terms, hold_per_s, late_per_s, rebuy_price
 from elastio.units import MB, format_duration, format_size
 
 # A burst that lasts longer than every known one by this factor is of another kind, and may write as much again.

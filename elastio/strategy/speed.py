@@ -27,53 +27,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from elastio.core.model import VolumeSpec
-from elastio.strategy.worth import Terms, extra_requests
-from elastio.units import GIB, MB
+from elastio.strategy.worth import UNBOUNDED, Bounds, Offer, Terms, extra_requests
+from elastio.units import MB
 
 # Shares of the backing volume's bandwidth that are tried as drain, and of a burst that are written before a purchase.
 DRAINS = (0.0, 0.5, 1.0)
 LATE_SHARES = (0.25, 0.5, 0.75)
 # Cache bandwidth is sold in any amount, but a choice among steps of this ratio is within 1 % of the best (J is flat).
 STEP_RATIO = 2**0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What is sold: bandwidths in MB/s, ascending, and sizes in whole steps.
-
-    `mb_s_per_iops`: a volume needs an IOPS for each so many MB/s; 0: IOPS are not sold. `least_iops` come with it.
-    """
-
-    bandwidths_mb_s: tuple[float, ...]
-    size_step_bytes: int = GIB
-    least_bytes: int = GIB
-    most_bytes: int = 16384 * GIB
-    mb_s_per_iops: float = 0.0
-    least_iops: int = 0
-
-    def spec(self, room_bytes: float, bandwidth_mb_s: float) -> VolumeSpec | None:
-        """The smallest volume with that room; None if none is so large."""
-        size = max(self.least_bytes, math.ceil(room_bytes / self.size_step_bytes) * self.size_step_bytes)
-        if size > self.most_bytes:
-            return None
-        if not self.mb_s_per_iops:
-            return VolumeSpec(size, bandwidth_mb_s)
-        return VolumeSpec(size, bandwidth_mb_s, max(self.least_iops, math.ceil(bandwidth_mb_s / self.mb_s_per_iops)))
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What limits a choice beside the offer: the instance's storage limit and the configured most, in MB/s."""
-
-    instance_mb_s: float = math.inf
-    most_mb_s: float = math.inf
-
-
-UNBOUNDED = Bounds()
 
 
 class BurstCache(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a second is worth: the values that every decision in money starts from. Pure.
+"""What a second is worth, and what is sold: the values that every decision in money starts from. Pure.
 
 Theory of operation. While a machine waits for its volume, it costs what it costs at work. A cache shortens the wait and
 costs money for as long as it exists. Every decision about a cache compares the two, in the currency of one tariff:
@@ -20,11 +20,12 @@ before a burst to buy it. The prices are those of `tariff`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from elastio.core.model import VolumeSpec
 from elastio.strategy.tariff import Tariff
-from elastio.units import KIB
+from elastio.units import GIB, KIB
 
 # A byte that a cache absorbs is written to it and read from it once more than without a cache. The write to the backing
 # volume is made either way.
@@ -51,6 +52,53 @@ class Terms:
     overhead_s: float = 0.0
     per_boost: float = 0.0
     request_bytes: int = 128 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What is sold: bandwidths in MB/s, ascending, and sizes in whole steps.
+
+    `mb_s_per_iops`: a volume needs an IOPS for each so many MB/s; 0: IOPS are not sold. `least_iops` come with it.
+    """
+
+    bandwidths_mb_s: tuple[float, ...]
+    size_step_bytes: int = GIB
+    least_bytes: int = GIB
+    most_bytes: int = 16384 * GIB
+    mb_s_per_iops: float = 0.0
+    least_iops: int = 0
+
+    def spec(self, room_bytes: float, bandwidth_mb_s: float) -> VolumeSpec | None:
+        """The smallest volume with that room; None if none is so large."""
+        size = max(self.least_bytes, math.ceil(room_bytes / self.size_step_bytes) * self.size_step_bytes)
+        if size > self.most_bytes:
+            return None
+        if not self.mb_s_per_iops:
+            return VolumeSpec(size, bandwidth_mb_s)
+        return VolumeSpec(size, bandwidth_mb_s, max(self.least_iops, math.ceil(bandwidth_mb_s / self.mb_s_per_iops)))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What limits a choice beside the offer: the instance's storage limit and the configured most, in MB/s."""
+
+    instance_mb_s: float = math.inf
+    most_mb_s: float = math.inf
+
+
+UNBOUNDED = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A volume to buy `delay_s` into a burst, and what applications and the drain get of it."""
+
+    spec: VolumeSpec
+    app_mb_s: float
+    drain_mb_s: float
+    delay_s: float
+    holding_s: float
+    cost: float = math.inf
 
 
 def late_per_s(terms: Terms, app_mb_s: float) -> float:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
 from elastio.sim.kernel import KernelSettings
-from elastio.strategy.speed import Bounds, Offer, in_ratio
+from elastio.strategy.speed import in_ratio
 from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff, agbs_tariff
-from elastio.strategy.worth import Terms
+from elastio.strategy.worth import Bounds, Offer, Terms
 from elastio.units import GB, GIB, MB, MIB
 from elastio_aws import gp3
 from elastio_aws.prices import price_list

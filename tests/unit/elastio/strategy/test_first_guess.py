@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from elastio.strategy.first_guess import BURSTS, PAUSE_S, SIZES_MB, first_plan
-from elastio.strategy.hindsight import PastLoad, Plan, plan_cost, slow_cost
-from elastio.strategy.speed import Bounds, Offer, in_ratio
+from elastio.strategy.hindsight import PastLoad, plan_cost, slow_cost
+from elastio.strategy.speed import in_ratio
 from elastio.strategy.tariff import Tariff, agbs_tariff
-from elastio.strategy.worth import Terms
+from elastio.strategy.worth import Bounds, Offer, Plan, Terms
 from elastio.units import GIB
 from tests.simulated import best_plan
 from tests.values import present

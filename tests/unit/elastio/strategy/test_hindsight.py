@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastio.core.model import VolumeSpec
-from elastio.strategy.hindsight import PastLoad, Pause, Plan, candidates, gaps_s, plan_cost, supposed
-from elastio.strategy.speed import Bounds, Offer, best_choice, in_ratio
+from elastio.strategy.hindsight import PastLoad, Pause, candidates, gaps_s, plan_cost, supposed
+from elastio.strategy.speed import best_choice, in_ratio
 from elastio.strategy.tariff import Tariff, agbs_tariff
-from elastio.strategy.worth import Terms
+from elastio.strategy.worth import Bounds, Offer, Plan, Terms
 from elastio.units import GB, GIB, MB
 from tests.simulated import best_plan
 from tests.values import present

@@ -18,13 +18,13 @@ from elastio.core.state import AgentState, Phase
 from elastio.strategy import ahead, money
 from elastio.strategy.bursts import PastBurst
 from elastio.strategy.first_guess import first_plan
-from elastio.strategy.hindsight import PastLoad, Pause, Plan
+from elastio.strategy.hindsight import PastLoad, Pause
 from elastio.strategy.market import Advice, OwnedCache
 from elastio.strategy.memory import Choice, LoadWatch, UselessBoost, Waste
 from elastio.strategy.review import review
 from elastio.strategy.spending import Caps
 from elastio.strategy.waste import FREE
-from elastio.strategy.worth import hold_per_s, rebuy_price
+from elastio.strategy.worth import Plan, hold_per_s, rebuy_price
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, best_plan, by_money
 from tests.values import (

@@ -9,19 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.strategy.speed import (
-    STEP_RATIO,
-    Bounds,
-    Offer,
-    best_choice,
-    boost_refusal,
-    choice,
-    choices,
-    in_ratio,
-    slow_cost,
-)
+from elastio.strategy.speed import STEP_RATIO, best_choice, boost_refusal, choice, choices, in_ratio, slow_cost
 from elastio.strategy.tariff import Tariff, agbs_tariff
-from elastio.strategy.worth import Terms, late_per_s, rebuy_price
+from elastio.strategy.worth import Bounds, Offer, Terms, late_per_s, rebuy_price
 from elastio.units import GB, GIB, MB, MIB
 from tests.values import present
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.strategy.speed import LATE_SHARES, Offer
+from elastio.strategy.speed import LATE_SHARES
+from elastio.strategy.worth import Offer
 from elastio.units import GB, GIB, MB
 from elastio_adviser.replay import Demand
 from elastio_testbed.optimum.market import (
