@@ -8,22 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
+from elastio.core import model
 from elastio.core.actions import Action, CreateVolume, Effect, Outcome
 from elastio.core.cycle import Cycle
-from elastio.core.model import (
-    CacheSetUuid,
-    Depth,
-    Forecast,
-    HostView,
-    Identity,
-    Quote,
-    Sample,
-    Serial,
-    Spend,
-    Volume,
-    VolumeId,
-    VolumeSpec,
-)
 from elastio.core.policy import Policy
 from elastio.core.shares import SharePlan
 from elastio.core.state import NO_COURSE, AgentState, Course, Decision, Phase
@@ -41,15 +28,15 @@ class VolumeProvider(Protocol):
     not name this machine is never changed: NotOursError.
     """
 
-    def identify(self) -> Identity:
+    def identify(self) -> model.Identity:
         """This machine, as the cloud names it. Raises ProviderError if no metadata service answers."""
         ...
 
-    def quote(self, spec: VolumeSpec) -> Quote:
+    def quote(self, spec: model.VolumeSpec) -> model.Quote:
         """What the cloud would sell for `spec`, checked against the limits of the volume type and of the instance."""
         ...
 
-    def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
+    def create(self, token: str, spec: model.VolumeSpec, tags: Mapping[str, str]) -> model.Volume:
         """Buy a volume; idempotent in `token`. An adapter whose cloud has no tokens lists the volumes first.
 
         A token that has bought a volume returns that volume, whatever `spec` says: an operator may have changed the
@@ -59,18 +46,18 @@ class VolumeProvider(Protocol):
         """
         ...
 
-    def attach(self, volume_id: VolumeId) -> None:
+    def attach(self, volume_id: model.VolumeId) -> None:
         """Request attachment to this instance. Already attached here: no error.
 
         A volume that the cloud does not know: TransientError, because it may have been bought a moment ago.
         """
         ...
 
-    def detach(self, volume_id: VolumeId) -> None:
+    def detach(self, volume_id: model.VolumeId) -> None:
         """Request detachment, never by force. Not attached, or not known to the cloud: no error."""
         ...
 
-    def delete(self, volume_id: VolumeId) -> None:
+    def delete(self, volume_id: model.VolumeId) -> None:
         """Request deletion. Already gone: no error.
 
         A volume that the cloud does not show counts as gone, even if it was bought a moment ago, so the caller must
@@ -78,11 +65,11 @@ class VolumeProvider(Protocol):
         """
         ...
 
-    def describe(self, volume_id: VolumeId) -> Volume | None:
+    def describe(self, volume_id: model.VolumeId) -> model.Volume | None:
         """The volume as the cloud shows it now; None: the cloud does not know it. FOREIGN: another machine's."""
         ...
 
-    def list_owned(self) -> tuple[Volume, ...]:
+    def list_owned(self) -> tuple[model.Volume, ...]:
         """Every volume with this agent's tag for this instance, whatever its state."""
         ...
 
@@ -94,15 +81,15 @@ class CacheHost(Protocol):
     tests/contract/cache_host.py is the contract, which real bcache and its simulation both keep.
     """
 
-    def scan(self, serials: tuple[Serial, ...]) -> HostView:
+    def scan(self, serials: tuple[model.Serial, ...]) -> model.HostView:
         """Read-only. Shows the disks whose serial is in `serials`, or that are in use as a cache of this device."""
         ...
 
-    def tune_backing(self, depth: Depth | None = None) -> None:
+    def tune_backing(self, depth: model.Depth | None = None) -> None:
         """Put in force every setting that does not depend on the phase; each is written only if it differs."""
         ...
 
-    def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
+    def install_cache(self, serial: model.Serial, size_bytes: int, *, flush_mb_s: float | None) -> model.CacheSetUuid:
         """Format the disk as a cache device, register it, and attach it; returns the cache set's UUID.
 
         A set that is registered and has served no device is attached as it is. Refused while writes are in flight.
@@ -110,7 +97,7 @@ class CacheHost(Protocol):
         """
         ...
 
-    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
+    def register_cache(self, serial: model.Serial, cache_set: model.CacheSetUuid) -> Effect:
         """Returns when the kernel has registered the cache set on that disk."""
         ...
 
@@ -145,11 +132,11 @@ class CacheHost(Protocol):
         """Set the writeback rate while boosting."""
         ...
 
-    def detach_cache_set(self, cache_set: CacheSetUuid) -> Effect:
+    def detach_cache_set(self, cache_set: model.CacheSetUuid) -> Effect:
         """Start the detach; `scan` shows its end. Refused while dirty."""
         ...
 
-    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> Effect:
+    def release_cache_disk(self, serial: model.Serial, size_bytes: int, cache_set: model.CacheSetUuid | None) -> Effect:
         """Returns when the disk has no superblock and no holder, or is gone."""
         ...
 
@@ -181,7 +168,7 @@ class CacheHost(Protocol):
 class Counters(Protocol):
     """Cumulative bytes of the adaptive device, its backing disk and its cache disk (0, 0 while there is none)."""
 
-    def follow(self, view: HostView) -> None:
+    def follow(self, view: model.HostView) -> None:
         """Use the device names of the newest scan: they change with every attach."""
         ...
 
@@ -208,7 +195,7 @@ class Clock(Protocol):
 class Reservations(Protocol):
     """Room under caps that several agents share, taken before something is bought. Used in the worker that buys."""
 
-    def reserve(self, action: CreateVolume, quote: Quote) -> bool:
+    def reserve(self, action: CreateVolume, quote: model.Quote) -> bool:
         """Reserve durably what this purchase costs at the least; False: that was done before, for the same token.
 
         Raises RefusedError if the caps have no room, TransientError if that cannot be determined or recorded now.
@@ -224,8 +211,8 @@ class Sharing(Protocol):
     """What the agents that share caps have spent and reserved."""
 
     def shared(
-        self, spend: Spend, spend_at: float, state: AgentState, policy: Policy, *, now: float, wall: float
-    ) -> Spend:
+        self, spend: model.Spend, spend_at: float, state: AgentState, policy: Policy, *, now: float, wall: float
+    ) -> model.Spend:
         """`spend`, which was read at `spend_at`, with that of the others; states what this agent has spent."""
         ...
 
@@ -233,7 +220,7 @@ class Sharing(Protocol):
 class Forecaster(Protocol):
     """Forecasts the next burst of one adaptive device, for example from `elastio.accounting.history`."""
 
-    def forecast(self, now: float, wall: float) -> Forecast | None:
+    def forecast(self, now: float, wall: float) -> model.Forecast | None:
         """The next burst; None: none is expected. `now` is CLOCK_BOOTTIME, `wall` seconds since the epoch.
 
         The loop calls it every few seconds, so it must not block: a longer computation runs elsewhere. ElastioError
@@ -245,7 +232,9 @@ class Forecaster(Protocol):
 class Adviser(Protocol):
     """Says what the past bursts of one adaptive device teach about the next cache, for `policy.model = "money"`."""
 
-    def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
+    def advise(
+        self, sample: model.Sample | None, state: AgentState, policy: Policy, *, offset_s: float
+    ) -> Advice | None:
         """What is known now, with one more sample; None: nothing. Called once a sample; must not take milliseconds.
 
         `offset_s`: seconds since the epoch minus CLOCK_BOOTTIME.
@@ -348,10 +337,10 @@ class Recorder(Protocol):
         """The cloud shows only these volumes: every other bill of this device has ended."""
         ...
 
-    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
+    def sampled(self, sample: model.Sample, state: AgentState, *, now: float, wall: float) -> None:
         """Store one sample of throughput and the state after it. Called last, so that it delays no boost."""
         ...
 
-    def spend(self, *, wall: float) -> Spend:
+    def spend(self, *, wall: float) -> model.Spend:
         """What was spent since local midnight."""
         ...

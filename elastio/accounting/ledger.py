@@ -13,17 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from elastio.accounting import rows
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.rows import (
-    CycleRow,
-    DevicePrices,
-    DeviceSpan,
-    StepDurations,
-    row_of,
-    spend_since,
-    spent_between,
-    with_newer,
-)
 from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.model import Spend, Spent
 
@@ -66,7 +57,7 @@ UPDATE cycles SET closed_wall = ?, failure_kind = iif(failure <> '', failure_kin
 _REPEATED_TIMES = ("quiet", "clean", "detached", "released", "deleted")
 # Fields of a row that are read from a column of their name.
 _OTHER_NAMES = {"provisioned_size_bytes", "bandwidth_mb_s", "steps", "written_through_bytes", "failure_kind"}
-_COLUMNS = tuple(f.name for f in fields(CycleRow) if f.name not in _OTHER_NAMES)
+_COLUMNS = tuple(f.name for f in fields(rows.CycleRow) if f.name not in _OTHER_NAMES)
 # Set when an orphan is found: nobody saw its purchase.
 _UNSEEN_BY_ORPHAN = ("decided", "created")
 
@@ -97,7 +88,7 @@ class Ledger:
 
         `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now. It makes new timestamps comparable across reboots.
         """
-        volume, quote, known = cycle.volume, cycle.quote, row_of(cycle)
+        volume, quote, known = cycle.volume, cycle.quote, rows.row_of(cycle)
         row = {name: getattr(known, name) for name in _COLUMNS}
         row |= {
             "device_uuid": volume.backing_uuid if volume else "",
@@ -144,12 +135,12 @@ class Ledger:
             )
         return lost
 
-    def cycles(self, since: float, until: float, *, with_steps: bool = True) -> tuple[CycleRow, ...]:
+    def cycles(self, since: float, until: float, *, with_steps: bool = True) -> tuple[rows.CycleRow, ...]:
         """Cycles that began before `until` and had not ended at `since`, ordered by their beginning.
 
         `with_steps` False: without the durations of their steps, which takes a fraction of the time.
         """
-        none = StepDurations()
+        none = rows.StepDurations()
         with self.file.rows() as db:
             found = self._cycles(db, since, until)
             if not with_steps:
@@ -177,17 +168,19 @@ class Ledger:
             query = "SELECT 1 FROM cycles WHERE token = ? AND price_per_hour NOTNULL"
             return db.execute(query, (token,)).fetchone() is not None
 
-    def spend_since(self, since: float, now_wall: float, unrecorded: Collection[CycleRow] = ()) -> Spend:
+    def spend_since(self, since: float, now_wall: float, unrecorded: Collection[rows.CycleRow] = ()) -> Spend:
         """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong.
 
         `unrecorded` rows count like those of the file.
         """
-        return spend_since(since, now_wall, with_newer(self.cycles(since, now_wall + DAY_S), unrecorded))
+        return rows.spend_since(since, now_wall, rows.with_newer(self.cycles(since, now_wall + DAY_S), unrecorded))
 
-    def spent_between(self, since: float, until: float, unrecorded: Collection[CycleRow] = ()) -> Spent:
+    def spent_between(self, since: float, until: float, unrecorded: Collection[rows.CycleRow] = ()) -> Spent:
         """See `rows.spent_between`."""
         # A month may have thousands of boosts, and the loop waits for this.
-        return spent_between(since, until, with_newer(self.cycles(since, until, with_steps=False), unrecorded))
+        return rows.spent_between(
+            since, until, rows.with_newer(self.cycles(since, until, with_steps=False), unrecorded)
+        )
 
     # --- the adaptive device -----------------------------------------------------------------------------
 
@@ -198,7 +191,7 @@ class Ledger:
         backing_mb_s: float,
         cache_mb_s: float,
         wall: float,
-        prices: DevicePrices | None = None,
+        prices: rows.DevicePrices | None = None,
     ) -> None:
         """The device was seen at `wall`. Call it about once a minute, and when its figures or prices change.
 
@@ -220,7 +213,7 @@ class Ledger:
             elif prices is not None and (last["currency"] is None or prices != _prices(last)):
                 _begin_span(db, (uuid, *figures, wall, wall), prices)
 
-    def spans(self, since: float, until: float) -> tuple[DeviceSpan, ...]:
+    def spans(self, since: float, until: float) -> tuple[rows.DeviceSpan, ...]:
         """When each device was seen: spans that overlap the period, and for each device at least its last one."""
         query = """SELECT * FROM spans
                    WHERE (first_wall < ? AND last_wall > ?)
@@ -243,25 +236,25 @@ class Ledger:
 # --- rows ------------------------------------------------------------------------------------------------
 
 
-def _begin_span(db: sqlite3.Connection, figures: tuple[object, ...], prices: DevicePrices | None) -> None:
+def _begin_span(db: sqlite3.Connection, figures: tuple[object, ...], prices: rows.DevicePrices | None) -> None:
     row = (*figures, *((None, None, None) if prices is None else astuple(prices)))
     db.execute("INSERT INTO spans VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _span(row: sqlite3.Row) -> DeviceSpan:
-    known = {f.name: row[f.name] for f in fields(DeviceSpan) if f.name != "prices"}
-    return DeviceSpan(**known, prices=_prices(row))
+def _span(row: sqlite3.Row) -> rows.DeviceSpan:
+    known = {f.name: row[f.name] for f in fields(rows.DeviceSpan) if f.name != "prices"}
+    return rows.DeviceSpan(**known, prices=_prices(row))
 
 
-def _prices(row: sqlite3.Row) -> DevicePrices:
-    return DevicePrices(row["currency"] or "", row["backing_per_hour"], row["fast_per_hour"])
+def _prices(row: sqlite3.Row) -> rows.DevicePrices:
+    return rows.DevicePrices(row["currency"] or "", row["backing_per_hour"], row["fast_per_hour"])
 
 
-def _cycle_row(row: sqlite3.Row, steps: StepDurations) -> CycleRow:
+def _cycle_row(row: sqlite3.Row, steps: rows.StepDurations) -> rows.CycleRow:
     """Columns have the names of fields, but for those of 0.1.0 below. NULL is the default of its field."""
     is_known = row["sold_size_bytes"] is not None
     known = {name: row[name] for name in _COLUMNS if row[name] is not None}
-    return CycleRow(
+    return rows.CycleRow(
         **{"volume_id": None, **known},
         provisioned_size_bytes=row["sold_size_bytes"] if is_known else row["wanted_size_bytes"],
         bandwidth_mb_s=row["sold_mb_s"] if is_known else row["wanted_mb_s"],
@@ -271,7 +264,7 @@ def _cycle_row(row: sqlite3.Row, steps: StepDurations) -> CycleRow:
     )
 
 
-def _steps(times: Mapping[str, tuple[float, float]]) -> StepDurations:
+def _steps(times: Mapping[str, tuple[float, float]]) -> rows.StepDurations:
     gone = next((name for name in ("detached", "released", "deleted") if name in times), "")
     decide_s = _between(times, "crossed", "decided")
     # Formatting and registering were separate steps before they became part of the attach. The first release recorded
@@ -279,7 +272,7 @@ def _steps(times: Mapping[str, tuple[float, float]]) -> StepDurations:
     before = "registered" if "registered" in times else "appeared"
     known = "registered" in times or "installing" in times
     boosted_s = _between(times, "appeared", "boosted") if known else None
-    return StepDurations(
+    return rows.StepDurations(
         decide_s=decide_s,
         create_s=_between(times, "decided", "created"),
         attach_volume_s=_between(times, "created", "asked"),

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from elastio import ports
 from elastio.agent.executor import timeout_of
 from elastio.agent.sampler import Sampler
 from elastio.agent.troubles import Troubles, no_longer_needed
@@ -22,18 +23,6 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Answer, Course, Decision, Fault, FaultKind, Phase, Transition
 from elastio.errors import ElastioError, InvariantError, JournalError
-from elastio.ports import (
-    Adviser,
-    Clock,
-    Counters,
-    Forecaster,
-    Journal,
-    NoReport,
-    Recorder,
-    Reporter,
-    Sharing,
-    WorkerPort,
-)
 from elastio.strategy.bandwidth import BurstLesson
 from elastio.strategy.load import as_load
 from elastio.strategy.market import Advice
@@ -58,11 +47,11 @@ Serials = tuple[Serial, ...]
 class Workers:
     """The workers of one agent. A job of `scan` is read-only; its result is the view, or the text of an error."""
 
-    scan: WorkerPort[Serials, HostView | str]
-    cloud: WorkerPort[Action, Outcome]
-    host: WorkerPort[Action, Outcome]
+    scan: ports.WorkerPort[Serials, HostView | str]
+    cloud: ports.WorkerPort[Action, Outcome]
+    host: ports.WorkerPort[Action, Outcome]
 
-    def of(self, action: Action) -> WorkerPort[Action, Outcome]:
+    def of(self, action: Action) -> ports.WorkerPort[Action, Outcome]:
         """The worker that runs the action."""
         return self.cloud if worker_of(action) is Worker.CLOUD else self.host
 
@@ -108,22 +97,22 @@ class Agent:
         state: AgentState,
         *,
         workers: Workers,
-        journal: Journal,
-        recorder: Recorder,
-        clock: Clock,
-        counters: Counters,
+        journal: ports.Journal,
+        recorder: ports.Recorder,
+        clock: ports.Clock,
+        counters: ports.Counters,
         sample_interval_s: float = 1.0,
         seed: int | None = None,
     ) -> None:
         self.policy, self.state = policy, state
         self.decide: Callable[[AgentState, Observation, Policy], Decision] = decide
-        self.forecaster: Forecaster | None = None
-        self.adviser: Adviser | None = None
-        self.sharing: Sharing | None = None
+        self.forecaster: ports.Forecaster | None = None
+        self.adviser: ports.Adviser | None = None
+        self.sharing: ports.Sharing | None = None
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
         self.burst: BurstLesson | None = None
-        self.reporter: Reporter = NoReport()
+        self.reporter: ports.Reporter = ports.NoReport()
         self.troubles = Troubles(clock.wall, lambda: self.reporter)
         self._cloud_error: str | None = None  # None: no call has finished yet
         self._workers, self._journal, self._recorder = workers, journal, recorder

@@ -10,18 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elastio.core.actions import (
-    Action,
-    BypassCache,
-    DescribeVolume,
-    DetachCacheSet,
-    Outcome,
-    OutcomeKind,
-    TagVolume,
-    Worker,
-    is_read,
-    worker_of,
-)
+from elastio.core import actions
 from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState, VolumeTag
 from elastio.core.observation import Observation
@@ -32,14 +21,14 @@ from elastio.core.policy import Policy
 class NextAction:
     """At most one action; `wake_at` (CLOCK_BOOTTIME) to decide again, None: at the next sample; what is awaited."""
 
-    action: Action | None = None
+    action: actions.Action | None = None
     wake_at: float | None = None
     waiting_for: str = ""
 
 
-def ask(action: Action, backoff: Backoff, obs: Observation, waiting_for: str) -> NextAction:
+def ask(action: actions.Action, backoff: Backoff, obs: Observation, waiting_for: str) -> NextAction:
     """The action if its worker is free and its backoff is over; else the wait for that."""
-    if worker_of(action) in obs.busy:
+    if actions.worker_of(action) in obs.busy:
         return NextAction(None, None, waiting_for)
     if backoff.retry_at > obs.now:
         return NextAction(None, backoff.retry_at, f"{waiting_for}{f' ({backoff.error})' if backoff.error else ''}")
@@ -59,7 +48,7 @@ def poll_volume(cycle: Cycle, obs: Observation, waiting_for: str) -> NextAction:
     """A poll of the cycle's volume, when it is due."""
     if cycle.volume_id is None:
         return NextAction(waiting_for=waiting_for)
-    poll = DescribeVolume(cycle.volume_id)
+    poll = actions.DescribeVolume(cycle.volume_id)
     return ask(poll, cycle.backoff_of(poll), obs, waiting_for)
 
 
@@ -67,7 +56,7 @@ def tag_volume(cycle: Cycle, tag: VolumeTag, obs: Observation, policy: Policy) -
     """The action that sets the volume's tag; nothing if the cloud has acknowledged it, or tags are switched off."""
     if not policy.tags_volumes or cycle.tag is tag or cycle.volume_id is None:
         return NextAction()
-    action = TagVolume(cycle.volume_id, tag)
+    action = actions.TagVolume(cycle.volume_id, tag)
     return ask(action, cycle.backoff_of(action), obs, f"the cloud to tag the volume {tag}")
 
 
@@ -99,17 +88,19 @@ MANY_TRIES = 16
 BYPASS_MOST_S = 8.0
 
 
-def next_backoff(backoff: Backoff, outcome: Outcome, obs: Observation) -> Backoff:
+def next_backoff(backoff: Backoff, outcome: actions.Outcome, obs: Observation) -> Backoff:
     """The backoff of this kind of action after `outcome`."""
     tries = backoff.tries
-    if is_read(outcome.action):
+    if actions.is_read(outcome.action):
         # Successes and failures are counted separately: a failure after many successful polls is a first failure.
         tries = tries if bool(backoff.error) == bool(outcome.error) else 0
-        delay = _poll_delay_s(tries) if outcome.kind is OutcomeKind.DONE else _retry_delay_s(tries)
+        delay = _poll_delay_s(tries) if outcome.kind is actions.OutcomeKind.DONE else _retry_delay_s(tries)
         return Backoff(tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
-    if outcome.kind is OutcomeKind.DONE:
+    if outcome.kind is actions.OutcomeKind.DONE:
         return _settling(tries if not backoff.error else 0, outcome, obs)
-    delay = min(_retry_delay_s(tries), BYPASS_MOST_S if isinstance(outcome.action, BypassCache) else RETRY_MOST_S)
+    delay = min(
+        _retry_delay_s(tries), BYPASS_MOST_S if isinstance(outcome.action, actions.BypassCache) else RETRY_MOST_S
+    )
     return Backoff(tries + 1, obs.now + delay * (0.5 + 0.5 * obs.jitter), outcome.error)
 
 
@@ -139,12 +130,14 @@ def _retry_delay_s(tries: int) -> float:
     return min(RETRY_FIRST_S * 2.0 ** min(tries, MANY_TRIES), RETRY_MOST_S)
 
 
-def _settling(tries: int, outcome: Outcome, obs: Observation) -> Backoff:
+def _settling(tries: int, outcome: actions.Outcome, obs: Observation) -> Backoff:
     """The backoff after a change that succeeded.
 
     Writes to /sys are done when they return. A cloud call and bcache's detach are only accepted, and are repeated at
     growing intervals until their effect shows.
     """
-    if worker_of(outcome.action) is not Worker.CLOUD and not isinstance(outcome.action, DetachCacheSet):
+    if actions.worker_of(outcome.action) is not actions.Worker.CLOUD and not isinstance(
+        outcome.action, actions.DetachCacheSet
+    ):
         return Backoff(0, obs.now)
     return Backoff(tries + 1, obs.now + min(SETTLE_S * 1.5 ** min(tries, MANY_TRIES), RETRY_MOST_S))

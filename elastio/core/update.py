@@ -8,21 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core import actions, capacity, governor
+from elastio.core import actions, capacity, governor, model
 from elastio.core.cycle import Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger, verb
-from elastio.core.model import (
-    BackingView,
-    CacheMode,
-    CacheState,
-    HostView,
-    Identity,
-    NoticeView,
-    Purchase,
-    Sample,
-    Volume,
-    VolumeState,
-    VolumeTag,
-)
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, VISIBLE_WITHIN_S, next_backoff, with_next_poll
@@ -76,7 +63,7 @@ def with_wish(state: AgentState, memory: Memory, obs: Observation, wish: Wish) -
     return replace(state, cycle=cycle, flush_mb_s=governor.slower(rate, wish.flush_limit_mb_s))
 
 
-def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
+def _shows_no_cache_yet(state: AgentState, sample: model.Sample) -> bool:
     """The sample begins before the cache was attached: what it shows of the backing volume no longer applies."""
     boosted = state.cycle.times.boosted if state.cycle else None
     return state.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
@@ -93,7 +80,7 @@ def intended(state: AgentState, action: actions.Action, now: float) -> AgentStat
         case actions.DetachCacheSet():
             return replace(state, cycle=cycle.stamped(detaching=now))
         case actions.TagVolume():
-            return replace(state, cycle=replace(cycle, tag=VolumeTag.UNKNOWN))  # until it is acknowledged
+            return replace(state, cycle=replace(cycle, tag=model.VolumeTag.UNKNOWN))  # until it is acknowledged
         case _:
             return state  # the journal records the action; a list, a poll or a scan shows its effect
 
@@ -143,7 +130,7 @@ def _why_refused(outcome: actions.Outcome) -> FailureKind:
 
 def _fold_notice(state: AgentState, outcome: actions.Outcome, obs: Observation, policy: Policy) -> AgentState:
     """The state after a poll for a notice. Without an answer the last notice stays: a service may only be slow."""
-    view = outcome.value if isinstance(outcome.value, NoticeView) else None
+    view = outcome.value if isinstance(outcome.value, model.NoticeView) else None
     if view is None or policy.notice_poll_s is None:
         backoff = next_backoff(state.backoff_of("PollNotice"), outcome, obs)
         retry_at = max(backoff.retry_at, obs.now + (policy.notice_poll_s or 0))
@@ -153,7 +140,7 @@ def _fold_notice(state: AgentState, outcome: actions.Outcome, obs: Observation, 
 
 
 def _fold_identity(state: AgentState, outcome: actions.Outcome, obs: Observation) -> AgentState:
-    if isinstance(outcome.value, Identity):
+    if isinstance(outcome.value, model.Identity):
         return replace(state, identity=outcome.value)
     tries = state.backoff_of("Identify").tries + 1
     return state.with_backoff(outcome.action, Backoff(tries, obs.now + RETRY_MOST_S, outcome.error))
@@ -161,10 +148,10 @@ def _fold_identity(state: AgentState, outcome: actions.Outcome, obs: Observation
 
 def _fold_done(cycle: Cycle, outcome: actions.Outcome, obs: Observation) -> Cycle:
     match outcome.action:
-        case actions.CreateVolume() if isinstance(outcome.value, Purchase):
+        case actions.CreateVolume() if isinstance(outcome.value, model.Purchase):
             return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
         case actions.DescribeVolume():
-            return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
+            return _fold_describe(cycle, outcome.value if isinstance(outcome.value, model.Volume) else None, obs)
         case actions.AttachVolume():
             return cycle.stamped(asked=obs.now)
         case actions.InstallCache() if isinstance(outcome.value, str):
@@ -193,7 +180,7 @@ def _fold_release(
             assert_never(action)
 
 
-def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
+def adopt(cycle: Cycle, volume: model.Volume, obs: Observation) -> Cycle:
     """The cycle bound to its volume. The bill begins at the creation time that the cloud shows."""
     opened = cycle.opened_wall if cycle.opened_wall is not None else _opened_wall(cycle, volume, obs)
     return replace(
@@ -207,26 +194,26 @@ def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
     ).stamped(created=obs.now)
 
 
-def _opened_wall(cycle: Cycle, volume: Volume, obs: Observation) -> float:
+def _opened_wall(cycle: Cycle, volume: model.Volume, obs: Observation) -> float:
     """When the bill begins: at the cloud's creation time; at the decision, if this machine's clock contradicts that."""
     latest = cycle.wall_at(obs.now)
     agree = cycle.started_wall - CLOCKS_AGREE_S <= volume.created_wall <= latest + CLOCKS_AGREE_S
     return min(volume.created_wall, latest) if agree else cycle.started_wall
 
 
-def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cycle:
+def _fold_describe(cycle: Cycle, volume: model.Volume | None, obs: Observation) -> Cycle:
     if volume is not None:
         # A volume that the cloud does not know yet counts as deleted: one that shows now was not.
         cycle = replace(cycle if volume.state.ends_bill else cycle.bill_reopened(), volume=volume, seen=True)
-        if volume.state is VolumeState.CREATING:
+        if volume.state is model.VolumeState.CREATING:
             return replace(cycle, unready_at=obs.now)
-        is_made = volume.state is VolumeState.AVAILABLE and cycle.times.asked is None
+        is_made = volume.state is model.VolumeState.AVAILABLE and cycle.times.asked is None
         return cycle.stamped(available=obs.now) if is_made and cycle.trigger is not Trigger.ORPHAN else cycle
     created = cycle.times.created
     invisible_yet = not cycle.seen and created is not None and obs.now - created < VISIBLE_WITHIN_S
     if cycle.volume is None or invisible_yet:
         return cycle
-    return replace(cycle, volume=replace(cycle.volume, state=VolumeState.GONE)).bill_closed(obs.now)
+    return replace(cycle, volume=replace(cycle.volume, state=model.VolumeState.GONE)).bill_closed(obs.now)
 
 
 def _fold_list(state: AgentState, outcome: actions.Outcome, obs: Observation, policy: Policy) -> AgentState:
@@ -236,8 +223,8 @@ def _fold_list(state: AgentState, outcome: actions.Outcome, obs: Observation, po
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
     # Jitter separates machines that were started together. What is being deleted, or hinders boosts, is listed soon.
-    is_left = any(v.tag is not VolumeTag.CLEAN and v.id not in state.given_up for v in volumes)
-    is_soon = is_left or any(v.state is VolumeState.DELETING for v in volumes)
+    is_left = any(v.tag is not model.VolumeTag.CLEAN and v.id not in state.given_up for v in volumes)
+    is_soon = is_left or any(v.state is model.VolumeState.DELETING for v in volumes)
     every_s = min(policy.reconcile_interval_s, LEAVING_S) if is_soon else policy.reconcile_interval_s
     state = replace(
         state.with_backoff(outcome.action, backoff),
@@ -256,7 +243,7 @@ def _fold_list(state: AgentState, outcome: actions.Outcome, obs: Observation, po
 # --- the kernel ------------------------------------------------------------------------------------------
 
 
-def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> Cycle:
+def _fold_host(cycle: Cycle, host: model.HostView, state: AgentState, wall: float) -> Cycle:
     cycle = _with_counter_base(cycle, host)
     disk = host.disk(cycle.serial)
     if disk is not None and state.phase is Phase.ATTACHING:
@@ -274,9 +261,9 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
         # It is attached again: earlier signs that it was detached, or held nothing, no longer count.
         times = replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
         cycle = replace(cycle, times=times)
-    if backing.cache_mode is CacheMode.WRITEBACK:
+    if backing.cache_mode is model.CacheMode.WRITEBACK:
         cycle = cycle.stamped(boosted=host.at)
-    if backing.cache_mode is CacheMode.NONE:
+    if backing.cache_mode is model.CacheMode.NONE:
         cycle = cycle.stamped(bypassed=host.at)
     return replace(
         cycle,
@@ -284,11 +271,11 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
         dirty_bytes=backing.dirty_bytes,
         dirty_wall=wall,
         dirty_boot=host.boot_id,
-        is_index_dirty=backing.state is CacheState.CLEAN and backing.dirty_bytes > 0,
+        is_index_dirty=backing.state is model.CacheState.CLEAN and backing.dirty_bytes > 0,
     )
 
 
-def _with_use(use: CacheUse, backing: BackingView) -> CacheUse:
+def _with_use(use: CacheUse, backing: model.BackingView) -> CacheUse:
     in_use = 0 if backing.available_percent is None else 100 - backing.available_percent
     through = (backing.overflow_bytes or 0) - (use.overflow_base or 0)
     return replace(
@@ -300,7 +287,7 @@ def _with_use(use: CacheUse, backing: BackingView) -> CacheUse:
     )
 
 
-def _without_cache_set(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
+def _without_cache_set(cycle: Cycle, host: model.HostView, state: AgentState) -> Cycle:
     """The cycle when its cache set is not attached: not yet, or no longer. After a boot the cache may just be late.
 
     "No cache" is believed only of the disk that the cache was attached to, and only after the agent began to detach the
@@ -316,14 +303,14 @@ def _without_cache_set(cycle: Cycle, host: HostView, state: AgentState) -> Cycle
         return replace(cycle, may_lack_data=True)
     if backing.lost_clean_cache:
         return _failed_clean(cycle, host, state)
-    if backing.state is not CacheState.NO_CACHE:
+    if backing.state is not model.CacheState.NO_CACHE:
         return cycle
     if not cycle.may_have_left:
         return replace(cycle, may_lack_data=True)
     return cycle.stamped(detached=host.at) if state.phase is Phase.DETACHING else cycle
 
 
-def _failed_clean(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
+def _failed_clean(cycle: Cycle, host: model.HostView, state: AgentState) -> Cycle:
     """The cycle when the kernel stopped its cache as clean.
 
     The kernel reads that from the superblock, which may say clean after a power cut although the index is dirty.
@@ -336,16 +323,16 @@ def _failed_clean(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
     return cycle.stamped(detached=host.at) if state.phase is Phase.DETACHING else cycle
 
 
-def _forget_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
+def _forget_failed_clean(state: AgentState, backing: model.BackingView) -> AgentState:
     """The state without a failed clean set that the superblock no longer names."""
-    started = state.failed_clean_set != "" and backing.state is CacheState.INCONSISTENT
+    started = state.failed_clean_set != "" and backing.state is model.CacheState.INCONSISTENT
     renewed = backing.cache_set is not None and backing.cache_set != state.failed_clean_set
-    if state.failed_clean_set == "" or not (started or renewed or backing.state is CacheState.NO_CACHE):
+    if state.failed_clean_set == "" or not (started or renewed or backing.state is model.CacheState.NO_CACHE):
         return state
     return replace(state, failed_clean_set="", is_stale_accepted=state.is_stale_accepted or started)
 
 
-def _with_counter_base(cycle: Cycle, host: HostView) -> Cycle:
+def _with_counter_base(cycle: Cycle, host: model.HostView) -> Cycle:
     """The cycle with the value that the kernel's counter had when it began; the counter starts again at a boot."""
     shown, base = host.backing.overflow_bytes if host.backing else None, cycle.use.overflow_base
     if shown is None or (base is not None and base <= shown):

@@ -18,18 +18,7 @@ from pathlib import Path
 
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import commands, tombstone
-from elastio.host.blockdev import (
-    REGISTER,
-    SIGNED,
-    Disk,
-    is_block_device,
-    is_zero,
-    place,
-    require_exclusive,
-    run_wipefs,
-    why_no_backing,
-)
+from elastio.host import blockdev, commands, tombstone
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import UseKind, uses
@@ -42,18 +31,18 @@ ALIGNED = 4 * KIB
 ANYWHERE = random.SystemRandom()
 
 
-def first_data(disk: Disk, chance: random.Random = ANYWHERE) -> int | None:
+def first_data(disk: blockdev.Disk, chance: random.Random = ANYWHERE) -> int | None:
     """Where something else than zeros was read, in bytes from the begin; None if the disk counts as blank.
 
     Raises HostError if it cannot be read.
     """
-    places = [place(at, length, disk.size_bytes) for at, length in SIGNED]
+    places = [blockdev.place(at, length, disk.size_bytes) for at, length in blockdev.SIGNED]
     part = disk.size_bytes // PARTS
     for number in range(PARTS):
         at = number * part + chance.randrange(max(1, part - READ_BYTES))
-        places.append(place(at // ALIGNED * ALIGNED, READ_BYTES, disk.size_bytes))
+        places.append(blockdev.place(at // ALIGNED * ALIGNED, READ_BYTES, disk.size_bytes))
     try:
-        return next((at for at, length in places if not is_zero(disk.node, at, length)), None)
+        return next((at for at, length in places if not blockdev.is_zero(disk.node, at, length)), None)
     except OSError as error:
         text = f"{disk.node} cannot be read ({error.strerror}): nothing was changed"
         raise HostError(text, code="device.unreadable") from error
@@ -64,7 +53,7 @@ def shown_state(is_blank: bool) -> str:
     return "blank" if is_blank else "NOT blank: all data on it will be lost"
 
 
-def require_blank(disk: Disk, shown: str, code: str, *, is_forced: bool) -> bool:
+def require_blank(disk: blockdev.Disk, shown: str, code: str, *, is_forced: bool) -> bool:
     """Whether the disk is blank. Raises NotOursError if it is not, unless that is forced, and HostError."""
     at = first_data(disk)
     if at is not None and not is_forced:
@@ -124,7 +113,7 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool
     directory = f"sys/class/block/{name}"
     if not sysfs.exists(directory):
         raise HostError(f"{path} is not known to the kernel as a block device", code="device.unknown")
-    if why := why_no_backing(name):
+    if why := blockdev.why_no_backing(name):
         raise NotOursError(f"{path} {why}; nothing was changed", code="device.virtual")
     if sysfs.exists(f"{directory}/partition"):
         raise NotOursError(f"{path} is a partition: give the whole volume", code="device.partition")
@@ -132,7 +121,7 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool
         raise HostError(f"{path} is read-only", code="device.read_only")
     _require_unused(path, name, directory, sysfs)
     tombstone.require_none(path, str(path), "device.head")
-    found = run_wipefs(path, run)
+    found = blockdev.run_wipefs(path, run)
     if found:
         raise NotOursError(
             f"{path} is not blank: it has signatures ({', '.join(found)}); nothing was changed", code="device.signature"
@@ -143,8 +132,8 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run, *, is_forced: bool
             f"{path} has {size} bytes; a backing device needs at least {MIN_SIZE_BYTES}", code="device.too_small"
         )
     node = path.resolve()
-    require_exclusive(node)
-    disk = Disk(name, Serial(""), size, node)
+    blockdev.require_exclusive(node)
+    disk = blockdev.Disk(name, Serial(""), size, node)
     is_blank = require_blank(disk, str(path), "device.not_blank", is_forced=is_forced)
     return VerifiedDevice(path, name, size, int(sysfs.read(f"{directory}/queue/logical_block_size")), is_blank)
 
@@ -183,7 +172,7 @@ def format_backing(
     uuid = printed[1]
     directory = f"sys/class/block/{device.name}/bcache"
     if not _wait(lambda: sysfs.exists(f"{directory}/backing_dev_uuid"), UDEV_S, sleep, monotonic):
-        sysfs.write_apart(REGISTER, str(device.path), APPEAR_S)
+        sysfs.write_apart(blockdev.REGISTER, str(device.path), APPEAR_S)
     if not _wait(lambda: sysfs.link(f"{directory}/dev") is not None, APPEAR_S, sleep, monotonic):
         raise HostError(
             f"{device.path} is now a backing device (UUID {uuid}), but the kernel shows no /dev/bcacheN for it "
@@ -216,6 +205,6 @@ def name_of(path: Path, sysfs: Sysfs) -> str:
     except OSError as error:
         raise HostError(f"{path} cannot be opened: {error.strerror}", code="device.missing") from error
     name = path.resolve().name
-    if not is_block_device(sysfs, name, mode) or not sysfs.exists(f"sys/class/block/{name}"):
+    if not blockdev.is_block_device(sysfs, name, mode) or not sysfs.exists(f"sys/class/block/{name}"):
         raise HostError(f"{path} is not a block device", code="device.type")
     return name

@@ -335,7 +335,7 @@ BEYOND = (
     by_test(
         "a tag is trusted while it is changed",
         "a tag that was asked for is not known until the cloud has acknowledged it",
-        Patch("elastio/core/update.py", "replace(cycle, tag=VolumeTag.UNKNOWN)", "cycle"),
+        Patch("elastio/core/update.py", "replace(cycle, tag=model.VolumeTag.UNKNOWN)", "cycle"),
         "tests/unit/elastio/core/test_planner.py::test_a_cache_whose_tag_may_have_become_clean_is_tagged_dirty_again",
         "it takes a lost answer to the tag and a late answer to the installation of one cache",
     ),
