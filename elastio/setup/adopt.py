@@ -214,7 +214,7 @@ class Adopter:
 
     def _release(self, record: Record) -> None:
         recompose.settle(self.sysfs, composed.name_of(record.head))
-        if record.group_uuid:
+        if record.group_uuid and record.step is not Step.ADOPTING:
             head_volume.activate(self.sysfs, record, self.run)
         head_device, covered = self._releasable(record)
         if record.step is Step.COMPOSED:
@@ -254,8 +254,12 @@ class Adopter:
             return device if pair.has_tombstone() else ""
 
     def _require_one(self, record: Record) -> None:
-        """Raises NotOursError while a copy of the volume is there: a mount by UUID may take either."""
-        found = sorted(with_uuid(self.sysfs, record.uuid, self.run))
+        """Raises NotOursError while a copy of the volume is there: a mount by UUID may take either.
+
+        What a killed lvcreate has not wiped is none: it goes.
+        """
+        made = head_volume.device_of(self.sysfs, record, self.run) if record.group_uuid else None
+        found = sorted(set(with_uuid(self.sysfs, record.uuid, self.run)) - {made})
         if len(found) > 1:
             text = f"{', '.join(f'/dev/{d}' for d in found)} have the same filesystem: detach the copy"
             raise NotOursError(f"{text}; nothing was changed", code="release.copy")

@@ -105,8 +105,9 @@ def _place(sysfs: Sysfs, row: dict[str, str], block_bytes: int) -> FreeExtents |
     extent = int(row["vg_extent_size"])
     extents = -(-LEAST_BYTES // SECTOR // extent)
     disk = sysfs.path(row["pv_name"].lstrip("/")).resolve().name
-    blocks = [int(sysfs.read(f"sys/block/{name}/queue/logical_block_size")) for name in disks_below(sysfs, disk)]
-    if int(row["pv_free"]) < extents * extent or max(blocks, default=0) > block_bytes:
+    whole = disk if sysfs.exists(f"sys/block/{disk}") else "".join(disks_below(sysfs, disk))  # of a partition
+    own_block = int(sysfs.read(f"sys/block/{whole}/queue/logical_block_size"))
+    if int(row["pv_free"]) < extents * extent or own_block > block_bytes:
         return None
     return FreeExtents(row["vg_name"], row["vg_uuid"], row["pv_name"], disk, extents, extents * extent)
 

@@ -79,7 +79,7 @@ ADOPTED = (
         "the superblock of a head goes at once",
         "what is left of a head after a power cut is told by its superblock",
         Patch("elastio/host/heads.py", "_put(descriptor, bytes(at), 0)", "_put(descriptor, bytes(end), 0)"),
-        f"{SETUP}test_head_volume.py::test_ended_while_releasing_it_is_composed_or_as_before",
+        "tests/unit/elastio/host/test_heads.py::test_the_superblock_goes_when_all_else_is_zeros_on_the_disk",
         WHY,
     ),
 )

@@ -13,7 +13,7 @@ from elastio.host import heads, superblock, tombstone
 from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import run
 from elastio.host.heads import BLOCK_BYTES, LEAST_BYTES, SLOTS, serialize
-from elastio.units import MIB
+from elastio.units import MIB, SECTOR
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import BACKING, HEAD
 
@@ -47,6 +47,21 @@ def test_what_was_written_is_found_and_what_is_behind_it_stays(node: Path) -> No
     heads.erase(node, HEAD, anything)
     assert heads.read(node) is None
     assert node.read_bytes() == bytes(LEAST_BYTES) + OLD * (MIB // len(OLD))
+
+
+def test_the_superblock_goes_when_all_else_is_zeros_on_the_disk(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the label, what a power cut leaves of a head is told by it."""
+    heads.write(node, HEAD, BLOCK, anything)
+    with node.open("r+b") as file:
+        file.seek(HEAD.saved_sector * SECTOR)
+        file.write(b"saved")
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(node.read_bytes()[:LEAST_BYTES]))
+    heads.erase(node, HEAD, anything)
+    only_it = bytearray(LEAST_BYTES)
+    at = HEAD.content_sector * SECTOR + superblock.OFFSET
+    only_it[at : at + len(BLOCK)] = BLOCK
+    assert synced[-2:] == [only_it, bytes(LEAST_BYTES)]
 
 
 @pytest.mark.runs_programs

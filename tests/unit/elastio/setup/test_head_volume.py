@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,6 +187,27 @@ def test_a_killed_adoption_is_undone_even_if_that_is_cut_too(machine: LvmMachine
         if not machine.records or not is_cut(lambda: release(machine), machine, again):
             break
     assert machine.is_as_before
+
+
+@pytest.mark.parametrize("activates", [True, False])
+def test_what_a_killed_lvcreate_has_not_wiped_is_no_copy_of_the_volume(machine: LvmMachine, activates: bool) -> None:
+    """The volume lay on these extents before it was moved."""
+    machine.activates = activates
+    plan = machine.plan()
+    lvcreate = machine._lvcreate
+
+    def killed(argv: Sequence[str]) -> str:
+        machine.cut_at = machine.changes
+        return lvcreate(argv)
+
+    machine._lvcreate = killed  # type: ignore[method-assign]
+    with pytest.raises(PowerCutError):
+        machine.adopter().adopt(plan)
+    assert (len(machine.made), machine.activated) == (1, 1)
+    machine.found["dm-2"] = machine.found["dm-1"]
+    machine.boot()
+    assert machine.is_as_before
+    assert ["lvchange"] not in [argv[:1] for argv in machine.ran]
 
 
 @pytest.mark.parametrize("program", ["lvcreate", "dmsetup", "udevadm"])
