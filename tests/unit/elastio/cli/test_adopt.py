@@ -13,6 +13,7 @@ from elastio.control.exit_codes import Exit
 from elastio.host.sysfs import Sysfs
 from elastio.setup import adopt as steps
 from tests.unit.elastio.setup.adopt_machine import UUID, AdoptMachine
+from tests.unit.elastio.setup.lvm_machine import LvmMachine
 
 from .conftest import Shell
 
@@ -43,6 +44,15 @@ def test_a_dry_run_and_a_no_change_nothing(shell: Shell, machine: AdoptMachine) 
     assert adopt(shell, machine, stdin="n\n") == Exit.FAILED
     assert machine.is_as_before
     assert machine.changes == 0
+
+
+def test_a_logical_volume_needs_no_head(shell: Shell, tmp_path: Path) -> None:
+    found = LvmMachine(tmp_path / "group")
+    elastio = Shell(replace(shell.app, root=found.root, run=found.run))
+    result = elastio("device", "adopt", "group/data", "--dry-run")
+    assert result.exit_code == Exit.OK
+    assert "group/elastio-head-" in result.stdout
+    assert (found.changes, found.is_as_before) == (0, True)
 
 
 def test_a_yes_adopts_doctor_shows_it_and_its_uuid_releases_it(shell: Shell, machine: AdoptMachine) -> None:

@@ -108,6 +108,15 @@ def test_larger_blocks_than_those_of_the_volume_are_refused(machine: LvmMachine)
     machine.physicals[0]["pv_free"] = "0"
     assert machine.plan().extents is not None
     machine.lay("sys/block/vdh/queue/logical_block_size", "4096")
+    machine.lay("sys/block/vdh/vdh1/partition", "1")
+    machine.link("sys/class/block/vdh1", "../../block/vdh/vdh1")
+    for name in ("vdh", "vdh1"):
+        machine.physicals[1]["pv_name"] = f"/dev/{name}"
+        with refused(HostError, "group.full"):
+            machine.plan()
+    machine.lay("sys/block/vdh/queue/logical_block_size", "512")
+    assert machine.plan().extents is not None
+    machine.physicals[1]["pv_free"] = "0"
     with refused(HostError, "group.full"):
         machine.plan()
 
