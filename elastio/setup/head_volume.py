@@ -47,13 +47,14 @@ class FreeExtents:
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """A logical volume. `is_plain`: it has extents of its own, and no snapshots."""
+    """A logical volume. `is_alone`: it is no snapshot, and has none. `is_plain`: it has extents of its own, too."""
 
     group: str
     group_uuid: str
     name: str
     uuid: str
     tags: tuple[str, ...]
+    is_alone: bool
     is_plain: bool
 
     @property
@@ -166,9 +167,13 @@ def removable(sysfs: Sysfs, record: Record, head_device: str | None, run: Run) -
     """
     found = find(record.group_uuid, record.head, run)
     device = _device_of(sysfs, found) if found else None
-    if found is None or device is None or device == head_device:
-        return found
+    if found is None:
+        return None
     shown = f"the logical volume {found.group}/{found.name} of the head"
+    if not found.is_alone:
+        raise NotOursError(f"{shown} has snapshots, or is one: remove them; nothing was removed", code="head.snapshots")
+    if device is None or device == head_device:
+        return found
     if used := in_use(sysfs, device):
         raise DeviceBusyError(f"{shown} {', '.join(map(str, used))}: nothing was removed", code="head.used")
     node = sysfs.path(f"dev/{device}")
@@ -176,7 +181,7 @@ def removable(sysfs: Sysfs, record: Record, head_device: str | None, run: Run) -
         is_free = (record.step is Step.ADOPTING and heads.read(node) is None) or is_zero(node, 0, LEAST_BYTES)
     except OSError as error:
         raise HostError(f"{shown} cannot be read: {error.strerror}", code="head.unreadable") from error
-    if not found.is_plain or not is_free:
+    if not is_free:
         text = (
             f"{shown} has something else on it: nothing was removed; `lvchange --deltag {tag_of(record.head)}` keeps it"
         )
@@ -210,6 +215,7 @@ def _volumes(run: Run) -> list[Logical]:
             row["lv_name"],
             row["lv_uuid"],
             tuple(row["lv_tags"].split(",")),
+            row["lv_role"] == "public",
             row["lv_layout"] in LAYOUTS and row["lv_role"] == "public",
         )
         for row in _report("lvs", VOLUME_FIELDS, "lv", run)

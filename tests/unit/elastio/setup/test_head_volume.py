@@ -299,7 +299,7 @@ def test_two_with_its_tag_are_refused_and_one_that_is_gone_is_fine(machine: LvmM
     assert (machine.records, len(machine.made)) == ([], 1), "without its tag it is somebody's"
 
 
-@pytest.mark.parametrize("use", ["data", "another head", "used", "unreadable", "a snapshot"])
+@pytest.mark.parametrize("use", ["data", "another head", "used", "unreadable"])
 def test_with_something_else_on_it_it_is_kept_and_nothing_changes(machine: LvmMachine, use: str) -> None:
     """The head was moved away by hand, and its logical volume used for something else."""
     machine.adopter().adopt(machine.plan())
@@ -316,14 +316,24 @@ def test_with_something_else_on_it_it_is_kept_and_nothing_changes(machine: LvmMa
     elif use == "used":
         machine.lay(f"sys/block/{machine.head_device}/holders/dm-9", "")
         error, code = DeviceBusyError, "head.used"
-    elif use == "unreadable":
+    else:
         node.unlink()
         error, code = HostError, "head.unreadable"
-    else:
-        machine.made[0]["lv_role"] = "public,snapshot,thicksnapshot"
     with refused(error, code):
         release(machine)
     assert (machine.records, len(machine.made)) == (["composed"], 1)
+
+
+def test_with_a_snapshot_it_is_kept_and_as_a_raid_it_goes(machine: LvmMachine) -> None:
+    """lvremove(8) removes the snapshots of what it removes."""
+    machine.adopter().adopt(machine.plan())
+    machine.made[0]["lv_role"] = "public,origin,thickorigin"
+    with refused(NotOursError, "head.snapshots"):
+        release(machine)
+    assert (machine.records, len(machine.made), machine.is_composed) == (["composed"], 1, True)
+    machine.made[0].update(lv_role="public", lv_layout="raid,raid1")
+    release(machine)
+    assert machine.is_as_before
 
 
 def test_an_adoption_that_was_not_complete_keeps_the_head_of_another(
