@@ -103,11 +103,15 @@ class SimKernel(Link):
                 self._write.begin(seconds, held=self.holds_writes)
             self._flush.rest(steps, seconds)
             self.shares.rest(self.clock.elapsed())
-        weight = min(1.0, seconds / SMOOTHING_S)
+        before: tuple[float, ...] = ()
         for _ in range(steps):
             self._bytes(0, self._bucket.available_mb_s(self.credits_bytes), seconds)
             self._spend(0.0, seconds)
             self._bytes(1, cache_mb_s, seconds)
+            if before == (before := (*self._fractions, self.credits_bytes)):
+                break  # what follows depends on nothing else, and changes nothing
+        weight = min(1.0, seconds / SMOOTHING_S)
+        for _ in range(steps if self._backing_use else 0):
             self._backing_use += (0.0 - self._backing_use) * weight
 
     def _cache_mb_s(self) -> float:
