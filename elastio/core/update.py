@@ -47,10 +47,9 @@ def with_wish(state: AgentState, memory: Memory, obs: Observation, wish: Wish) -
     sample, cycle, policy, backing = obs.sample, state.cycle, wish.policy, obs.host.backing if obs.host else None
     if cycle is not None and wish.choice not in (None, cycle.choice):
         cycle = replace(cycle, choice=wish.choice)
-    if memory is not state.memory or cycle is not state.cycle:
-        state = replace(state, memory=memory, cycle=cycle)
     if sample is None:
-        return state
+        is_same = memory is state.memory and cycle is state.cycle
+        return state if is_same else replace(state, memory=memory, cycle=cycle)
     if _shows_no_cache_yet(state, sample):
         rate: float | None = governor.first_writeback_rate(policy)
     else:
@@ -60,7 +59,7 @@ def with_wish(state: AgentState, memory: Memory, obs: Observation, wish: Wish) -
             more = int(forced * sample.seconds * MB)
             use = replace(cycle.use, forced_writeback_bytes=cycle.use.forced_writeback_bytes + more)
             cycle = replace(cycle, use=use)
-    return replace(state, cycle=cycle, flush_mb_s=governor.slower(rate, wish.flush_limit_mb_s))
+    return replace(state, memory=memory, cycle=cycle, flush_mb_s=governor.slower(rate, wish.flush_limit_mb_s))
 
 
 def _shows_no_cache_yet(state: AgentState, sample: model.Sample) -> bool:
