@@ -67,8 +67,8 @@ _MEANINGS = {
     "bypass the cache.",
     Event.CAP_REACHED: "A cap on AGBs or cost would be passed by what the cache costs until it is released, or a cap "
     "limits the cost and the price of the cache is not known.",
-    Event.FILLED_UP: "The load goes on, its cache is full, and keeping it has cost as much as giving it up (only with "
-    '`policy.model = "money"`, and not for an operator).',
+    Event.FILLED_UP: "The load goes on, its cache is full, and keeping it has cost as much as giving it up, or "
+    'a larger one is worth that (only with `policy.model = "money"`, and not for an operator).',
     Event.LOAD_RETURNED: "Utilization is at or above the threshold again, or the lead time of an expected burst has "
     "come; nobody asked for the flush, and writes do not bypass the cache yet; or an operator asked for a boost.",
     Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",

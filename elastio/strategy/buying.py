@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,11 +11,12 @@ from elastio.core.model import Forecast, Request, VolumeSpec
 from elastio.core.observation import Observation
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.state import AgentState
-from elastio.strategy import ahead, caps, money, waste
+from elastio.strategy import ahead, caps, filling, money, waste
+from elastio.strategy.hindsight import PastLoad
 from elastio.strategy.learning import next_size
 from elastio.strategy.load import is_load_high
 from elastio.strategy.market import Advice, Market
-from elastio.strategy.memory import Choice, Memory
+from elastio.strategy.memory import Choice, Memory, Unended
 from elastio.strategy.wish import BoostPlan, Decline, Reply
 from elastio.units import MB, format_duration, format_size
 
@@ -22,7 +24,7 @@ from elastio.units import MB, format_duration, format_size
 def wanted(state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | Decline | None:
     """What a load or an expected burst asks to buy, or why it is not bought; None: nothing asks for a boost."""
     trigger, ahead_of = _trigger(state, obs, policy)
-    if trigger is Trigger.LOAD and state.memory.has_filled:
+    if trigger is Trigger.LOAD and state.memory.has_filled and state.memory.unended is None:
         return None  # the same load would fill the next cache as well
     if trigger is None or state.memory.waste.stopped or _is_like_useless(trigger, state, obs, policy):
         return None
@@ -69,6 +71,10 @@ def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy
     market, policy = policy.market, money.measured(policy, memory)
     if market is None:
         return None  # prices that are not known are not guessed
+    if ahead_of is None and memory.has_filled and memory.unended is not None:
+        plan = money.next_plan(market, policy, memory.unended, money.late_s(memory.attach_s, policy))
+        why = "the load has filled a smaller one and goes on"
+        return None if plan is None else _Bought(plan.spec.size_bytes, money.planned(plan, market, why))
     is_advised = obs.advice is not None and obs.advice.bursts > 0
     if ahead_of is not None and ahead_of.written_bytes > 0 and (ahead_of.is_announced or not is_advised):
         written_mb = ahead_of.written_bytes / MB
@@ -100,6 +106,26 @@ def _as_advised(
     if plan is not None:
         return _Bought(plan.spec.size_bytes, money.planned(plan, market, "this burst outlasts all known ones"))
     return _Bought(declined=money.why_declined(market, policy, advice, late))
+
+
+def outgrown(state: AgentState, obs: Observation, policy: Policy) -> Unended | None:
+    """The load, if a larger cache is worth what it costs to give up the full one; else None: see `filling`.
+
+    `policy` as it is configured: the larger one may be faster.
+    """
+    cycle, market, load = state.cycle, policy.market, filling.unended(state, obs, policy)
+    if cycle is None or market is None or load is None:
+        return None
+    dirty_mb, slow_mb_s = cycle.dirty_bytes / MB, policy.backing_bandwidth_mb_s
+    leaving = (market.waiting_per_s + market.tariff.per_hour(cycle.provisioned) / 3600) * dirty_mb / slow_mb_s
+    rest = PastLoad(load.written_mb - 2 * dirty_mb, load.rate_mb_s, math.inf)
+    if market.waiting_per_s * rest.written_mb * (1 / slow_mb_s - 1 / rest.rate_mb_s) <= leaving:
+        return None  # no cache can save so much
+    policy, late = money.measured(policy, state.memory), money.late_s(state.memory.attach_s, policy)
+    plan = money.next_plan(market, policy, load, late)
+    if plan is None or money.gain(market, policy, plan, rest, late) <= leaving:
+        return None
+    return None if caps.refusal(plan.spec.size_bytes, state, obs, policy) else load
 
 
 def _beginning(state: AgentState) -> float | None:

@@ -14,8 +14,13 @@ That is the ski rental problem again (see `hold`): keep the full cache until the
 and then give it up; this costs at most twice what somebody pays who knows the end of the load. Where waiting is dear
 for what a cache costs, t is long, and loads end before. The rent begins where the paid time ends.
 
+Sooner it is given up for a larger one, if that pays. How much is still to come nobody knows; of a load that has written
+W it is taken to be as much again, as for anything of unknown length. While the cache is flushed, D are written. So
+what the larger cache saves of the other W - D, its bill included, has to be more than c_g: for that W has to be more
+than 2 D, and a load gets a few at the most. The rate at which it filled its cache says how much faster than b it is.
+
 The flush is forced, as one that a cap begins: it is carried out to its end, and only a proven drain detaches the cache.
-No other cache is bought for the same load. By AGBs, and for an operator's boost, a full cache stays.
+Where no larger one pays, none is bought for the same load. By AGBs, and for an operator's boost, a full cache stays.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
+from elastio.strategy.memory import Unended
 from elastio.units import MB, format_duration
 
 # A cache counts as full until so much of its room is free again: the governor keeps it near the limit.
@@ -41,7 +47,7 @@ def noted(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
     is_releasing = state.phase in (Phase.FLUSHING, Phase.DETACHING)
     if state.memory.has_filled and not is_releasing and is_quiet(state.memory.load, obs.now, policy):
-        state = replace(state, memory=replace(state.memory, has_filled=False))
+        state = replace(state, memory=replace(state.memory, has_filled=False, unended=None))
     is_under_load = state.phase is Phase.BOOSTING and state.memory.load.above_since is not None
     if cycle is None or cycle.choice is None or not is_under_load:
         return _full(state, None)
@@ -65,6 +71,21 @@ def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
         return ""
     full = format_duration(obs.now - since)
     return f"full for {full} under a load that goes on: keeping the cache costs more than releasing it"
+
+
+def unended(state: AgentState, obs: Observation, policy: Policy) -> Unended | None:
+    """The load that finds its cache full, if that cache could be given up for a larger one; else None."""
+    since, above, cycle = state.memory.full_since, state.memory.load.above_since, state.cycle
+    if since is None or above is None or cycle is None or cycle.choice is None or cycle.trigger is Trigger.OPERATOR:
+        return None
+    filled_s = since - max(above, cycle.times.boosted or 0.0)
+    # Buckets that wait for garbage collection are not dirty: then it is not the load that fills the cache.
+    if filled_s <= 0 or cycle.dirty_bytes <= FREE_AGAIN * cycle.use.peak_dirty_bytes:
+        return None
+    before_mb = 0.0 if state.memory.unended is None else state.memory.unended.written_mb
+    dirty_mb = cycle.dirty_bytes / MB
+    written_mb = before_mb + dirty_mb + policy.backing_bandwidth_mb_s * (obs.now - since)
+    return Unended(written_mb + dirty_mb, dirty_mb / filled_s + cycle.choice.drain_mb_s)
 
 
 def _until(cycle: Cycle, since: float, policy: Policy) -> float:

@@ -14,6 +14,7 @@ is bought for bursts that may come, and where room is dear hardly any. To buy no
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from elastio.strategy.hindsight import PastLoad, candidates, plan_cost, slow_cost
 from elastio.strategy.worth import UNBOUNDED, Bounds, Offer, Plan, Terms
@@ -24,11 +25,17 @@ BURSTS, PAUSE_S = 4, 300.0
 
 
 def first_plan(terms: Terms, offer: Offer, bounds: Bounds = UNBOUNDED) -> Plan | None:
-    """The plan of the least mean ratio; its cost is that ratio. None: to buy nothing has a smaller one.
+    """The plan that is bought before any burst is known; its cost is its mean ratio.
 
     Takes some milliseconds.
     """
-    supposed = [_loads(size_mb) for size_mb in SIZES_MB]
+    return plan_for(terms, offer, [_loads(size_mb) for size_mb in SIZES_MB], bounds)
+
+
+def plan_for(
+    terms: Terms, offer: Offer, supposed: Sequence[Sequence[PastLoad]], bounds: Bounds = UNBOUNDED
+) -> Plan | None:
+    """The plan of the least mean ratio over these loads. None: to buy nothing has a smaller one."""
     tried = [plan for past in supposed for plan in candidates(terms, offer, past[:1], bounds, late_shares=())]
     nothing = [slow_cost(terms, past) for past in supposed]
     costs = [[plan_cost(terms, plan, past) for past in supposed] for plan in tried]

@@ -125,6 +125,17 @@ NO_BOOST = Boost()
 
 
 @dataclass(frozen=True, slots=True)
+class Unended:
+    """A load that has filled its cache and goes on.
+
+    `written_mb`: the least that it will have written when that is flushed. `rate_mb_s`: at which it has filled it.
+    """
+
+    written_mb: float
+    rate_mb_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """Everything that only the strategy keeps from one decision to the next; what is `Kept` is in the journal.
 
@@ -137,7 +148,8 @@ class Memory:
     the cap that ended the last boost that one has ended; None: none has, or an operator has resumed.
 
     `full_since` is since when the load finds its cache full of dirty data; None: it does not. `has_filled`: the load
-    went on for so long that its full cache was released, and it is not over yet.
+    went on for so long that its full cache was released, and it is not over yet. `unended`: another one is
+    bought for it; None: none is.
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
@@ -160,6 +172,7 @@ class Memory:
     declined_for: float | None = None
     declined_boosts: int = 0
     has_filled: Kept[bool] = False
+    unended: Kept[Unended | None] = None
     full_since: float | None = None
     expected: Kept[tuple[Forecast, ...]] = ()
     awaited: Forecast | None = None

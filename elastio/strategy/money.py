@@ -28,18 +28,20 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState
 from elastio.strategy import learned, speed
 from elastio.strategy.bursts import PastBurst
-from elastio.strategy.first_guess import SIZES_MB, first_plan
+from elastio.strategy.first_guess import SIZES_MB, first_plan, plan_for
 from elastio.strategy.forecast import Burst
 from elastio.strategy.hindsight import PastLoad, Pause, gaps_s, plan_cost, slow_cost
 from elastio.strategy.hold import holding_s
 from elastio.strategy.market import MOST_HELD_S, Advice, Market, OwnedCache
-from elastio.strategy.memory import Choice, Memory
+from elastio.strategy.memory import Choice, Memory, Unended
 from elastio.strategy.tariff import Tariff
 from elastio.strategy.worth import Bounds, Plan, Terms, hold_per_s, late_per_s, rebuy_price
 from elastio.units import MB, format_duration, format_size
 
 # A burst that lasts longer than every known one by this factor is of another kind, and may write as much again.
 BEYOND, AGAIN = 1.25, 2.0
+# What is still to come of a load that has filled a cache, in multiples of what it has written.
+TO_COME = (1.0, 2.0, 4.0, 8.0)
 # A load is over when it was low for this long. The hold makes sure that a short pause does not release the cache.
 QUIET_S = 2.0
 # Another cache must have been cheaper by so many times what it costs to change.
@@ -118,6 +120,22 @@ def formula_plan(market: Market, policy: Policy, written_mb: float, late: float)
     price = rebuy_price(terms, found.spec, found.app_mb_s, found.held_s)
     hold = holding_s((), hold_per_s(terms, found.spec), price)
     return Plan(found.spec, found.app_mb_s, found.drain_mb_s, max(0.0, found.late_s - late), hold, found.cost)
+
+
+def next_plan(market: Market, policy: Policy, load: Unended, late: float) -> Plan | None:
+    """The next cache for a load that has filled one; None: none is worth its price.
+
+    Each of TO_COME counts as equally likely.
+    """
+    terms = terms_of(market, policy, late)
+    to_come = [(PastLoad(times * load.written_mb, load.rate_mb_s, math.inf),) for times in TO_COME]
+    return plan_for(terms, market.offer, to_come, bounds_of(market, policy))
+
+
+def gain(market: Market, policy: Policy, plan: Plan, burst: PastLoad, late: float) -> float:
+    """What this plan saves of a burst, its bill included."""
+    terms = terms_of(market, policy, late)
+    return slow_cost(terms, (burst,)) - plan_cost(terms, plan, (burst,))
 
 
 def planned(plan: Plan, market: Market, reason: str) -> Choice:

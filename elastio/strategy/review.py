@@ -14,6 +14,8 @@ from elastio.strategy.load import is_load_high, is_quiet, watch_load
 from elastio.strategy.memory import NO_BOOST, LoadWatch, Memory
 from elastio.strategy.wish import Decline, Release, Reply, Wish
 
+OUTGROWN = "full under a load that goes on: a larger cache is worth what it costs to give up this one"
+
 
 def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool) -> tuple[Memory, Wish]:
     """The memory with what this observation teaches, and what is wanted. Called once in a decision.
@@ -35,6 +37,10 @@ def review(state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool
     if state.cycle is not None and state.phase is Phase.ATTACHING:
         memory = _with_attaching(memory, state.cycle, obs)
     why, again = release(state, obs, policy), _again(state, obs, policy)
+    outgrown = buying.outgrown(state, obs, configured) if state.phase is Phase.BOOSTING and why is None else None
+    why = why if outgrown is None else Release(OUTGROWN, is_filled=True)
+    if why is not None and why.is_filled:
+        memory = replace(memory, unended=outgrown)
     choice = None if state.cycle is None else state.cycle.choice
     state = state if memory is state.memory else replace(state, memory=memory)
     ending = state.cycle if state.phase is Phase.DETACHING else None

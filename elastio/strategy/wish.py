@@ -42,7 +42,7 @@ class Release:
     """The cache that is there, or on its way, is to be released, for the reason in this sentence.
 
     `capped`: a cap ends it, and no boost follows in its day or month. `is_filled`: its load goes on, and is to fill no
-    other cache. `is_ordered`: it pays even if the load has to wait for the flush, which is carried out then.
+    other cache as large. `is_ordered`: it pays even if the load has to wait for the flush, which is carried out then.
     """
 
     reason: str

@@ -211,3 +211,24 @@ def test_a_start_learns_the_bursts_from_the_ledger(tmp_path: Path) -> None:
             found = adviser.advise(None, sim.state, policy, offset_s=0.0)
     assert present(found).bursts == 4
     assert 12 * KERNEL.backing_mb_s < present(found).largest_mb < 12 * 60
+
+
+@pytest.mark.parametrize("ends", [None, Simulation.start_agent, Simulation.power_cut])
+def test_a_load_that_fills_a_small_cache_gets_a_larger_one(ends: Callable[[Simulation], None] | None) -> None:
+    """Three short bursts teach a small cache. The fourth goes on and on, and waiting is dear."""
+    dear = replace(MARKET, tariff=replace(TARIFF, per_gib_hour=0.01), waiting_per_s=1e-4)
+    load = (Segment(2, 0), *(BURST, Segment(900, 0)) * 3, Segment(300, 60), QUIET)
+    sim = priced(load, dear, adviser=HindsightAdviser())
+    sim.run_for(2 + 3 * 912)
+    in_phase(sim, Phase.BOOSTING)
+    in_phase(sim, Phase.FLUSHING)
+    if ends is not None:
+        sim.run_for(1)
+        ends(sim)
+    in_phase(sim, Phase.IDLE)
+    in_phase(sim, Phase.BOOSTING)
+    *_, small, large = bought(sim)
+    assert large > small
+    assert "goes on" in [r["cycle"]["choice"]["reason"] for r in sim.journal.records() if r.get("cycle")][-1]
+    assert_at_rest(sim, 1800)
+    assert len(bought(sim)) == 5, "for one load no more than it pays for"

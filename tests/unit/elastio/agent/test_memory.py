@@ -26,7 +26,7 @@ from elastio.core.state import (
 from elastio.errors import ConfigError, JournalError
 from elastio.strategy.bandwidth import LearnedBandwidth
 from elastio.strategy.credits import CreditBalance
-from elastio.strategy.memory import Boost, Capped, Lesson, Memory, UselessBoost, Waste
+from elastio.strategy.memory import Boost, Capped, Lesson, Memory, Unended, UselessBoost, Waste
 from tests.values import VOLUME_ID, present
 
 from .journals import BOOST, FULL, OWNER, STATE, decide, recall
@@ -227,13 +227,14 @@ def test_times_of_the_cloud_survive_a_restart(journal: Journal, path: Path) -> N
 
 def test_what_the_strategy_keeps_survives_a_restart_under_one_key(journal: Journal, path: Path) -> None:
     passing = Memory(declined_for=5.0, awaited=ANNOUNCED, full_since=7.0, credit_limit_mb_s=1.0, declined_boosts=2)
-    kept = {name: getattr(LEARNED, name) for name in kept_fields(Memory)}
+    known = replace(LEARNED, unended=Unended(9000.0, 80.0))
+    kept = {name: getattr(known, name) for name in kept_fields(Memory)}
     assert not any(value == getattr(Memory(), name) for name, value in kept.items())
     journal.decision(Phase.IDLE, AgentState(memory=replace(passing, **kept)), "idle", now=110.0, wall=1110.0)
     (record,) = read(path)
     assert record["memory"] == {name: encode(value) for name, value in kept.items()}
     assert not record.keys() & kept.keys()
-    assert recall(path).state.memory == LEARNED
+    assert recall(path).state.memory == known
 
 
 def test_what_is_known_of_a_boost_is_read_from_the_cycle_where_it_stood_before(journal: Journal, path: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
-from elastio.core.model import BackingView, RequestKind
+from elastio.core.model import BackingView, RequestKind, Spend
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
-from elastio.strategy import filling
-from elastio.strategy.memory import Choice, LoadWatch
+from elastio.strategy import buying, filling
+from elastio.strategy.memory import Choice, LoadWatch, Unended
+from elastio.strategy.money import late_s, next_plan
 from elastio.strategy.review import release
 from elastio.strategy.tariff import Tariff
 from elastio.strategy.wish import Wish
@@ -163,3 +164,97 @@ def test_it_goes_with_its_size_that_the_cloud_sold() -> None:
     small = replace(small, volume=replace(small.volume, size_bytes=5 * GIB))
     assert not why(loaded(small, 1.9 * DIRTY_S))
     assert why(loaded(small, 2.1 * DIRTY_S))
+
+
+# --- a larger one ----------------------------------------------------------------------------------------
+
+# A second of waiting costs a hundred times what a second of this cache costs: it is never given up for its rent.
+DEAR_WAITING = by_money(POLICY, replace(MARKET_OF, waiting_per_s=100 * 0.36 * 10 / 3600))
+FILLED_S = 10.0
+
+
+def filling_load(
+    full_s: float, choice: Choice | None = CHOICE, filled_s: float = FILLED_S, **more: object
+) -> AgentState:
+    """A cache of 40 s of flushing, full for so long, that its load has filled in `filled_s`."""
+    begun = NOW - full_s - filled_s
+    times = Timestamps(decided=begun - 5, created=begun - 5, boosted=begun)
+    of = boosted(choice, times=times, **more)
+    return loaded(of, full_s, load=LoadWatch(above_since=begun - 5, utilization=1.0), attach_s=(5.0,))
+
+
+def outgrown(before: AgentState, policy: Policy = DEAR_WAITING) -> Unended | None:
+    return buying.outgrown(before, shown(), policy)
+
+
+def test_a_full_cache_is_given_up_for_a_larger_one_once_as_much_again_would_pay_for_it() -> None:
+    """At 80 instead of 20 MB/s three quarters of (W - D)/b are saved, so W has to be above 7/3 D, and the bill."""
+    assert outgrown(filling_load(1.3 * DIRTY_S)) is None
+    found = outgrown(filling_load(2 * DIRTY_S))
+    assert found is not None
+    assert found.written_mb == pytest.approx(4 * DIRTY / MB), "with what is written during the flush"
+    assert found.rate_mb_s == pytest.approx(DIRTY / MB / FILLED_S)
+
+
+def test_what_the_load_wrote_before_this_cache_counts() -> None:
+    found = outgrown(changed(filling_load(0.3 * DIRTY_S), unended=Unended(3 * DIRTY / MB, 80.0)))
+    assert found is not None
+    assert found.written_mb == pytest.approx(5.3 * DIRTY / MB)
+
+
+def test_a_load_that_is_hardly_faster_than_the_backing_volume_gets_no_larger_one() -> None:
+    assert outgrown(filling_load(2 * DIRTY_S, filled_s=35.0)) is None
+
+
+@pytest.mark.parametrize(("dirty", "peak"), [(0, 0), (0, DIRTY), (DIRTY // 2, DIRTY)])
+def test_a_cache_that_is_hardly_dirty_is_not_given_up_for_a_larger_one(dirty: int, peak: int) -> None:
+    """Its buckets wait for garbage collection."""
+    assert outgrown(filling_load(8 * DIRTY_S, dirty_bytes=dirty, peak_dirty_bytes=peak)) is None
+
+
+def test_no_larger_one_for_an_operator_or_without_prices_or_beyond_a_cap() -> None:
+    assert outgrown(filling_load(2 * DIRTY_S, trigger=Trigger.OPERATOR)) is None
+    assert outgrown(filling_load(2 * DIRTY_S, choice=None)) is None
+    assert outgrown(filling_load(2 * DIRTY_S), replace(DEAR_WAITING, market=None)) is None
+    capped = replace(DEAR_WAITING, caps=replace(DEAR_WAITING.caps, max_boosts_per_day=1))
+    before = filling_load(2 * DIRTY_S)
+    assert buying.outgrown(before, shown(), capped) is not None
+    assert buying.outgrown(before, replace(shown(), spend=Spend(boosts=1)), capped) is None
+
+
+def test_the_larger_one_is_bought_for_the_same_load() -> None:
+    before = filling_load(2 * DIRTY_S)
+    after = decide(before, shown(sample=replace(busy_sample(), at=NOW)), DEAR_WAITING).state
+    assert after.phase is Phase.FLUSHING
+    assert after.cycle is not None
+    assert after.cycle.forced
+    assert after.memory.unended == outgrown(before)
+    idle = state(Phase.IDLE, load=before.memory.load, has_filled=True, unended=after.memory.unended, attach_s=(5.0,))
+    bought = decide(idle, seen(host(backing()), sample=busy_sample()), DEAR_WAITING).state
+    assert bought.phase is Phase.ATTACHING
+    assert bought.cycle is not None
+    assert after.memory.unended is not None
+    assert DEAR_WAITING.market is not None
+    plan = next_plan(DEAR_WAITING.market, DEAR_WAITING, after.memory.unended, late_s((5.0,), DEAR_WAITING))
+    assert plan is not None
+    assert bought.cycle.spec.size_bytes == plan.spec.size_bytes
+    over = decide(changed(idle, load=QUIET), seen(host(backing())), DEAR_WAITING).state
+    assert over.memory.unended is None
+
+
+def test_none_follows_a_cache_that_was_given_up_for_its_rent() -> None:
+    before = changed(loaded(boosted(), KEPT_S + 1), unended=Unended(9000.0, 80.0))
+    after = decide(before, shown(sample=replace(busy_sample(), at=NOW)), MONEY).state
+    assert after.memory.has_filled
+    assert after.memory.unended is None
+
+
+def test_the_next_one_has_room_for_more_where_room_is_cheap() -> None:
+    load, market = Unended(400.0, 80.0), replace(MARKET_OF, waiting_per_s=1e-3)
+    cheap = replace(market, tariff=Tariff("USD", per_gib_hour=0.001))
+    sizes = []
+    for of in (market, cheap):
+        plan = next_plan(of, by_money(POLICY, of), load, 5.0)
+        assert plan is not None
+        sizes.append(plan.spec.size_bytes)
+    assert sizes[0] < sizes[1]
