@@ -21,13 +21,17 @@ from elastio_testbed.scratch import scratch_folder
 
 pytestmark = pytest.mark.guest
 
-VOLUME, HEAD, GROUP = "adopted0volume000000", "adopted0head00000000", "adopted0group0000000"
-SIZES = {VOLUME: 320 * MIB, HEAD: 16 * MIB, GROUP: 320 * MIB}
+VOLUME, HEAD = "adopted0volume000000", "adopted0head00000000"
+GROUP, MORE = "adopted0group0000000", "adopted0more00000000"
+SIZES = {VOLUME: 320 * MIB, HEAD: 16 * MIB, GROUP: 320 * MIB, MORE: 32 * MIB}
 BOOT_S, CALL_S = 240.0, 120.0
 STOPPED_AT, REACHED = f"{PROGRAMS}/stopped_at.py", "/run/reached"
 FIND = "/dev/$(grep -lx {} /sys/block/vd*/serial | cut -d/ -f4)"
-DISKS = f"V={FIND.format(VOLUME)}; H={FIND.format(HEAD)}"
-LOGICAL = "V=/dev/group/data; H=/dev/group/head"
+DISKS = f"V={FIND.format(VOLUME)}; H={FIND.format(HEAD)}; O=--head=$H"
+LOGICAL = "V=/dev/group/data; H=/dev/group/head; O=--head=$H"
+# The head gets a logical volume beside it.
+GROUPED = "V=/dev/group/data; O="
+LEFT = "lvs --noheadings -o lv_name group"
 MAKE_LOGICAL = (
     f"G={FIND.format(GROUP)}; pvcreate -qy $G && vgcreate -qy group $G && "
     "lvcreate -qy -L 256m -n data group && lvcreate -qy -L 16m -n head group"
@@ -104,7 +108,7 @@ class Adopted:
             assert self.shell(left) == ""
 
     def adopt(self) -> None:
-        self.shell("elastio device adopt /data --head $H --yes")
+        self.shell("elastio device adopt /data $O --yes")
 
     def release(self) -> None:
         self.shell("elastio device release /data --yes")
@@ -161,32 +165,37 @@ def test_after_a_release_nothing_old_is_read_by_whoever_had_the_volume_open(ext4
     ext4.files, ext4.image = ext4.sums(), ext4.shell("umount /data; sha256sum < $V; mount /data").split()[0]
 
 
+def end_before_each_change(guest: Adopted, command: str, ending: str) -> None:
+    """It goes on, or is what it was."""
+    number = 0
+    while True:
+        if command == "release" and not guest.source().startswith("/dev/bcache"):
+            guest.adopt()
+        options = "$O --yes" if command == "adopt" else "--yes"
+        if not guest.stop_before(number, f"{command} /data {options}"):
+            break
+        if ending == "cut":
+            guest.cut()
+        else:
+            guest.shell(f"kill -9 $(cat {REACHED})")
+            guest.run("for r in /etc/elastio/adopted/*; do systemctl start elastio-compose@${r##*/}; done")
+            guest.run("udevadm settle; mountpoint -q /data || mount /data")
+            guest.require_mounted()
+        is_composed = guest.source().startswith("/dev/bcache")
+        guest.require_same(is_composed=is_composed)
+        if is_composed and command == "adopt":
+            guest.release()
+        number += 1
+    assert number > 10, "it has as many changes at least"
+    guest.require_same(is_composed=command == "adopt")
+    if command == "adopt":
+        guest.release()
+
+
 @pytest.mark.parametrize("command", ["adopt", "release"])
 @pytest.mark.parametrize("ending", ["cut", "kill"])
 def test_ended_before_any_change_it_goes_on_or_is_what_it_was(ext4: Adopted, command: str, ending: str) -> None:
-    number = 0
-    while True:
-        if command == "release" and not ext4.source().startswith("/dev/bcache"):
-            ext4.adopt()
-        options = "--head $H --yes" if command == "adopt" else "--yes"
-        if not ext4.stop_before(number, f"{command} /data {options}"):
-            break
-        if ending == "cut":
-            ext4.cut()
-        else:
-            ext4.shell(f"kill -9 $(cat {REACHED})")
-            ext4.run("for r in /etc/elastio/adopted/*; do systemctl start elastio-compose@${r##*/}; done")
-            ext4.run("udevadm settle; mountpoint -q /data || mount /data")
-            ext4.require_mounted()
-        is_composed = ext4.source().startswith("/dev/bcache")
-        ext4.require_same(is_composed=is_composed)
-        if is_composed and command == "adopt":
-            ext4.release()
-        number += 1
-    assert number > 10, "it has as many changes at least"
-    ext4.require_same(is_composed=command == "adopt")
-    if command == "adopt":
-        ext4.release()
+    end_before_each_change(ext4, command, ending)
 
 
 def test_xfs_is_adopted_and_released(guest: Adopted) -> None:
@@ -200,7 +209,7 @@ def test_xfs_is_adopted_and_released(guest: Adopted) -> None:
     guest.require_same(is_composed=False)
 
 
-def test_a_logical_volume_is_adopted_with_the_head_in_its_group(guest: Adopted) -> None:
+def test_a_logical_volume_is_adopted_with_a_head_that_is_named(guest: Adopted) -> None:
     guest.run("umount /data")
     guest.shell(MAKE_LOGICAL)
     logical = Adopted(guest.vm, LOGICAL)
@@ -214,3 +223,32 @@ def test_a_logical_volume_is_adopted_with_the_head_in_its_group(guest: Adopted) 
     logical.require_same(is_composed=False)
     logical.cut()
     logical.require_same(is_composed=False)
+
+
+@pytest.fixture(scope="module")
+def grouped(guest: Adopted) -> Adopted:
+    guest.run("umount /data; vgremove -fy group")
+    guest.shell(f"{MAKE_LOGICAL.replace('256m', '128m')}; lvremove -y group/head")
+    found = Adopted(guest.vm, GROUPED)
+    found.make("ext4")
+    return found
+
+
+def test_a_logical_volume_gets_a_head_in_its_group_that_may_move(grouped: Adopted) -> None:
+    assert "group/elastio-head-" in grouped.shell("elastio device adopt /data --dry-run")
+    assert grouped.shell(LEFT).split() == ["data"]
+    grouped.adopt()
+    grouped.require_same(is_composed=True)
+    name = next(name for name in grouped.shell(LEFT).split() if name != "data")
+    assert grouped.run(f"blkid -p /dev/group/{name}")[0] != 0
+    assert grouped.run(f"lvremove -y group/{name}")[0] != 0
+    more = FIND.format(MORE)
+    grouped.shell(f"M={more}; pvcreate -qy $M && vgextend -q group $M && pvmove -i 1 -n {name} {FIND.format(GROUP)} $M")
+    grouped.shell(f"lvrename group {name} moved && lvchange --setautoactivation n group/moved")
+    grouped.cut()
+    grouped.require_same(is_composed=True)
+    grouped.release()
+    grouped.require_same(is_composed=False)
+    assert grouped.shell(LEFT).split() == ["data"]
+    grouped.cut()
+    grouped.require_same(is_composed=False)
