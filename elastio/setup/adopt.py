@@ -177,7 +177,7 @@ class Adopter:
             return True
         try:
             is_there = None not in self.both(record)
-        except NotOursError:  # the serial may not show yet
+        except HostError:  # the serial may not show yet, or another volume group is not whole yet
             is_there = False
         if not is_there:
             self.sleep(POLL_S)
@@ -208,8 +208,8 @@ class Adopter:
             composed.require_free(self.sysfs, record.head)
         if head_device is not None:
             self._require_no_cache(record, head_device)
-        if record.group_uuid:
-            head_volume.removable(self.sysfs, record, head_device, self.run)
+        if record.group_uuid and head_volume.removable(self.sysfs, record, head_device, self.run) is not None:
+            self._require_read(record)
         return head_device, self._covered(record, head_device)
 
     def _release(self, record: Record) -> None:
@@ -233,6 +233,20 @@ class Adopter:
             # What was read of the volume while it was composed may be older than what was written since.
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
             self.announce(device)
+
+    def _require_read(self, record: Record) -> None:
+        """Raises HostError if nobody can tell what the head's logical volume holds, as it is not active.
+
+        LVM may refuse to activate it, and succeed (lvchange(8), activation skip; lvm.conf(5), volume_list). Only
+        before it was ever used, which the volume shows, does that not matter.
+        """
+        if head_volume.device_of(self.sysfs, record, self.run) is not None:
+            return
+        device = find(self.sysfs, record.head.volume, self.run) if record.step is Step.ADOPTING else None
+        if device is None or tombstone.read(self.sysfs.path(f"dev/{device}")) is not None:
+            tag = head_volume.tag_of(record.head)
+            text = f"the head, the logical volume with the tag {tag}, is not active: activate it (lvchange(8))"
+            raise HostError(f"{text}; nothing was changed", code="head.inactive")
 
     def _covered(self, record: Record, head_device: str | None) -> str:
         """The volume, if it has its tombstone; else empty. Raises NotOursError for a copy, HostError without the head.

@@ -27,7 +27,7 @@ LAYOUTS = ("linear", "striped")
 ALLOCATABLE = ("allocatable", "1")  # the second by binary_values_as_numeric of lvm.conf(5)
 # lvmreport(7). The sixth letter of vg_attr: clustered or shared; the third and fourth: exported, partial.
 GROUP_FIELDS = ("vg_name", "vg_uuid", "vg_attr", "vg_extent_size", "pv_name", "pv_free", "pv_allocatable")
-VOLUME_FIELDS = ("vg_name", "vg_uuid", "lv_name", "lv_uuid", "lv_layout", "lv_role", "lv_tags")
+VOLUME_FIELDS = ("vg_name", "vg_uuid", "vg_attr", "lv_name", "lv_uuid", "lv_layout", "lv_role", "lv_tags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,17 @@ class FreeExtents:
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """A logical volume. `is_alone`: it is no snapshot, and has none. `is_plain`: it has extents of its own, too."""
+    """A logical volume. `is_alone`: it is no snapshot, and has none. `is_plain`: it has extents of its own, too.
+
+    `may_change`: its group can be changed.
+    """
 
     group: str
     group_uuid: str
     name: str
     uuid: str
     tags: tuple[str, ...]
+    may_change: bool
     is_alone: bool
     is_plain: bool
 
@@ -88,7 +92,7 @@ def free_extents(sysfs: Sysfs, device: str, block_bytes: int, run: Run) -> FreeE
         )
         raise NotOursError(f"{text}; nothing was changed", code="group.kind")
     rows = [row for row in _report("pvs", GROUP_FIELDS, "pv", run) if row["vg_uuid"] == volume.group_uuid]
-    if any(row["vg_attr"][0] != "w" or row["vg_attr"][2:4] != "--" or row["vg_attr"][5:6] != "-" for row in rows):
+    if not all(_may_change(row) for row in rows):
         text = f"the volume group {volume.group} is read-only, exported, partial or shared: nothing was changed"
         raise NotOursError(text, code="group.other")
     places = [
@@ -111,6 +115,12 @@ def _place(sysfs: Sysfs, row: dict[str, str], block_bytes: int) -> FreeExtents |
     if int(row["pv_free"]) < extents * extent or own_block > block_bytes:
         return None
     return FreeExtents(row["vg_name"], row["vg_uuid"], row["pv_name"], disk, extents, extents * extent)
+
+
+def _may_change(row: dict[str, str]) -> bool:
+    """Whether the group can be changed: it is not read-only, exported, partial or shared."""
+    attributes = row["vg_attr"]
+    return attributes[0] == "w" and attributes[2:4] == "--" and attributes[5:6] == "-"
 
 
 def make(sysfs: Sysfs, place: FreeExtents, head: Head, run: Run) -> str:
@@ -170,6 +180,9 @@ def removable(sysfs: Sysfs, record: Record, head_device: str | None, run: Run) -
     if found is None:
         return None
     shown = f"the logical volume {found.group}/{found.name} of the head"
+    if not found.may_change:
+        text = f"the volume group {found.group} is read-only, exported, partial or shared: nothing was removed"
+        raise NotOursError(text, code="group.other")
     if not found.is_alone:
         raise NotOursError(f"{shown} has snapshots, or is one: remove them; nothing was removed", code="head.snapshots")
     if device is None or device == head_device:
@@ -215,6 +228,7 @@ def _volumes(run: Run) -> list[Logical]:
             row["lv_name"],
             row["lv_uuid"],
             tuple(row["lv_tags"].split(",")),
+            _may_change(row),
             row["lv_role"] == "public",
             row["lv_layout"] in LAYOUTS and row["lv_role"] == "public",
         )
@@ -224,8 +238,8 @@ def _volumes(run: Run) -> list[Logical]:
 
 def _report(program: str, fields: tuple[str, ...], key: str, run: Run) -> list[dict[str, str]]:
     """Rows of a report of LVM; sizes in sectors. Raises HostError."""
-    options = ["--reportformat", "json", "--units", "s", "--nosuffix", "--options", ",".join(fields)]
-    text = run([program, *options], timeout_s=LVM_S)
+    options = ["--reportformat", "json", "--units", "s", "--nosuffix", "--config", 'report/list_item_separator=","']
+    text = run([program, *options, "--options", ",".join(fields)], timeout_s=LVM_S)
     try:
         rows = [row for report in json.loads(text)["report"] for row in report[key]]
         return [{field: str(row[field]) for field in fields} for row in rows]

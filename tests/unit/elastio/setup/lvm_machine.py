@@ -37,8 +37,8 @@ def physical(name: str = "/dev/vdb", *, free: int = 8, **fields: str) -> dict[st
 
 def logical(name: str, uuid: str, **fields: str) -> dict[str, str]:
     """A row of `lvs`."""
-    row = {"vg_name": "group", "vg_uuid": GROUP_UUID, "lv_name": name, "lv_uuid": uuid, "lv_tags": ""}
-    return {**row, "lv_layout": "linear", "lv_role": "public", **fields}
+    row = {"vg_name": "group", "vg_uuid": GROUP_UUID, "vg_attr": "wz--n-", "lv_name": name, "lv_uuid": uuid}
+    return {**row, "lv_tags": "", "lv_layout": "linear", "lv_role": "public", **fields}
 
 
 def mapped(row: dict[str, str]) -> str:
@@ -47,7 +47,10 @@ def mapped(row: dict[str, str]) -> str:
 
 @dataclass
 class LvmMachine(AdoptMachine):
-    """`physicals` and `logicals`: what `pvs` and `lvs` show. `activates`: the head is active after a boot."""
+    """`physicals` and `logicals`: what `pvs` and `lvs` show. `activates`: the head is active after a boot.
+
+    `may_activate` False: lvchange activates nothing, and succeeds, as with lvm.conf's volume_list.
+    """
 
     found: dict[str, dict[str, str]] = field(default_factory=lambda: {"dm-1": {"TYPE": "ext4", "UUID": UUID}})
     physicals: list[dict[str, str]] = field(default_factory=lambda: [physical()])
@@ -55,6 +58,7 @@ class LvmMachine(AdoptMachine):
         default_factory=lambda: [logical("data", DATA_UUID), logical("other", DATA_UUID.replace("a", "b"))]
     )
     activates: bool = True
+    may_activate: bool = True
     activated: int = 1
     device, number = "dm-1", "240:64"
 
@@ -99,7 +103,7 @@ class LvmMachine(AdoptMachine):
     def power_off(self) -> None:
         super().power_off()
         for row in self.made:
-            self._deactivate(row)
+            self.deactivate(row)
             if self.activates:
                 self.activate(row)
 
@@ -115,7 +119,7 @@ class LvmMachine(AdoptMachine):
         self.sysfs.path(f"dev/{name}").unlink()
         os.link(content, self.sysfs.path(f"dev/{name}"))
 
-    def _deactivate(self, row: dict[str, str]) -> None:
+    def deactivate(self, row: dict[str, str]) -> None:
         if (name := self.node_of(row)) is not None:
             shutil.rmtree(self.sysfs.path(f"sys/block/{name}"))
             self.sysfs.path(f"sys/class/block/{name}").unlink()
@@ -155,7 +159,7 @@ class LvmMachine(AdoptMachine):
         wanted = dict(part.split("=") for part in argv[argv.index("--select") + 1].split(" && "))
         for row in self._matching(wanted.items()):
             assert not self.sysfs.exists("sys/block/dm-0"), "EBUSY"
-            self._deactivate(row)
+            self.deactivate(row)
             self.change()
             self.logicals.remove(row)
         return ""
@@ -170,5 +174,6 @@ class LvmMachine(AdoptMachine):
         found = self._matching((("vg_name", group), ("lv_name", name)))
         if len(found) != 1:
             raise HostError("`lvchange` failed (5): not found", code="program.failed")
-        self.activate(found[0])
+        if self.may_activate:
+            self.activate(found[0])
         return ""
