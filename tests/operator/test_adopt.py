@@ -252,3 +252,9 @@ def test_a_logical_volume_gets_a_head_in_its_group_that_may_move(grouped: Adopte
     assert grouped.shell(LEFT).split() == ["data"]
     grouped.cut()
     grouped.require_same(is_composed=False)
+
+
+@pytest.mark.parametrize("command", ["adopt", "release"])
+def test_a_head_in_a_group_outlives_no_killed_command(grouped: Adopted, command: str) -> None:
+    end_before_each_change(grouped, command, "kill")
+    assert grouped.shell(LEFT).split() == ["data"]

@@ -1,8 +1,8 @@
 """Run a command of elastio up to its N-th change, and stop there: `stopped_at.py N FILE ARGUMENT...`.
 
 A change is a program that is run, an fsync, a write to a file below /sys, or a file that is renamed or removed. Before
-the N-th one the process writes FILE and stops itself, so that the laboratory can cut the power or kill it there. A
-command with fewer changes ends as usual.
+the N-th one the command stops, and its processes are in FILE, so that the laboratory can cut the power or kill it
+there: a write by a child stops both. A command with fewer changes ends as usual.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ READING = ("blkid", "wipefs", "dumpe2fs", "e2fsck", "xfs_logprint", "xfs_repair"
 
 def main(number: int, file: str, arguments: list[str]) -> None:
     """Stop before the change `number`, counted from 0."""
-    seen = 0
+    seen, command_id = 0, os.getpid()
 
     def counted(work: Callable[..., Any], is_change: Callable[..., bool]) -> Callable[..., Any]:
         def change(*args: Any, **options: Any) -> Any:
             nonlocal seen
             if is_change(*args):
                 if seen == number:
-                    pathlib.Path(file).write_text(str(os.getpid()))
-                    os.kill(os.getpid(), signal.SIGSTOP)
+                    processes = sorted({command_id, os.getpid()})  # a child comes last
+                    pathlib.Path(file).write_text(" ".join(map(str, processes)))
+                    for process_id in processes:
+                        os.kill(process_id, signal.SIGSTOP)
                 seen += 1
             return work(*args, **options)
 
