@@ -106,10 +106,11 @@ class Parts:
     def _run_quietly(self, part: str) -> int:
         """What it printed appears at its end."""
         with TemporaryFile("w+") as output:
-            code = self._make(YIELD if part in self._known.yielding else [], part, output)
-            output.seek(0)
-            print(f"\n--- {part}", output.read().rstrip(), sep="\n", flush=True)
-        return code
+            try:
+                return self._make(YIELD if part in self._known.yielding else [], part, output)
+            finally:
+                output.seek(0)
+                print(f"\n--- {part}", output.read().rstrip(), sep="\n", flush=True)
 
     def _make(self, before: Sequence[str], part: str, output: IO[str] | None = None) -> int:
         """The exit code of a part, which prints to `output`, else as it runs. `before`: how it is started."""
@@ -119,7 +120,7 @@ class Parts:
         code = subprocess.run(make, cwd=ROOT, check=False, stdout=output, stderr=output).returncode
         if code or part != COUNTED:
             return code
-        found, least = counted(PLAYED), self._known.counts
+        found, least = counted(PLAYED) if PLAYED.exists() else Counter[str](), self._known.counts
         few = too_few(found, least)
         print(", ".join(f"{found[name]} {name}" for name in least), *few, sep="\n", file=output, flush=True)
         return 1 if few else 0

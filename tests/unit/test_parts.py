@@ -92,6 +92,15 @@ def test_a_part_beside_another_fails_that_played_too_few_cases(
 
 
 @pytest.mark.runs_programs
+def test_a_part_that_has_recorded_nothing_has_played_nothing(
+    play: Callable[[str], Parts], capfd: pytest.CaptureFixture[str]
+) -> None:
+    parts = play(MAKEFILE.format(one="true", cases=10).replace("> long.xml", ""))
+    assert parts.code != 0
+    assert "TOO FEW: 0 cases" in capfd.readouterr().out
+
+
+@pytest.mark.runs_programs
 def test_a_part_that_fails_beside_another_ends_all(
     play: Callable[[str], Parts], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
