@@ -15,14 +15,13 @@ from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursErro
 from elastio.host.heads import LEAST_BYTES, serialize
 from elastio.setup import adopted_record, head_volume
 from elastio.setup.adopted_again import recorded_again
-from elastio.setup.adopted_record import Record, Step
+from elastio.setup.adopted_record import Record
 from elastio.setup.adopted_volume import path_of
 from elastio.units import SECTOR
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import HEAD
 from tests.values import present
 
-from . import tombstones
 from .adopt_machine import UUID, PowerCutError
 from .lvm_machine import EXTENT, LvmMachine, logical, physical
 
@@ -354,31 +353,6 @@ def test_an_adoption_that_was_not_complete_keeps_the_head_of_another(
     with refused(NotOursError, "head.other"):
         release(machine)
     assert (machine.records, len(machine.made)) == (["adopting"], 1)
-
-
-@pytest.mark.parametrize("step", Step)
-@pytest.mark.parametrize("volume", ["plain", "tombstone", "inactive"])
-def test_a_head_that_cannot_be_activated_may_have_the_only_first_block(
-    machine: LvmMachine, step: Step, volume: str
-) -> None:
-    machine.adopter().adopt(machine.plan())
-    if volume != "plain":
-        tombstones.write(machine)
-    adopted_record.save(machine.sysfs, replace(record(machine), step=step))
-    machine.activates = machine.may_activate = False
-    machine.power_off()
-    if volume == "inactive":
-        machine.deactivate(machine.logicals[0])
-    if (step, volume) == (Step.ADOPTING, "plain"):
-        release(machine)  # it has never had a cache
-        assert machine.is_as_before
-        return
-    with refused(HostError, "head.inactive"):
-        release(machine)
-    if step is not Step.COMPOSED:
-        with refused(HostError, "head.inactive"):
-            machine.adopter().assemble(UUID)
-    assert (machine.records, len(machine.made)) == ([step.value], 1)
 
 
 def test_a_group_that_cannot_be_changed_is_not_released(machine: LvmMachine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from elastio.host import superblock
 from elastio.host.heads import BLOCK_BYTES, CONTENT_SECTOR, SAVED_SECTOR
 from elastio.setup import adopted_record, device_checks
 from elastio.setup.adopted_again import recorded_again
+from elastio.setup.adopted_record import Step
 from elastio.setup.check_result import Machine
 from elastio.units import MIB, SECTOR
 from tests.fixtures.errors import refused
 
 from . import tombstones
 from .adopt_machine import UUID, AdoptMachine
+from .lvm_machine import LvmMachine
 from .tombstones import record
 
 RECORD = f"etc/elastio/adopted/{UUID}"
@@ -216,3 +219,27 @@ def test_a_record_that_is_there_is_not_replaced(machine: AdoptMachine) -> None:
     with refused(ConfigError, "record.there"):
         recorded_again(machine.adopter(), machine.sysfs.path("dev/vdh"))
     assert machine.sysfs.read(RECORD) == before
+
+
+@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("volume", ["plain", "tombstone", "inactive"])
+def test_a_head_that_cannot_be_activated_may_have_the_only_first_block(tmp_path: Path, step: Step, volume: str) -> None:
+    machine = LvmMachine(tmp_path)
+    machine.adopter().adopt(machine.plan())
+    if volume != "plain":
+        tombstones.write(machine)
+    adopted_record.save(machine.sysfs, replace(record(machine), step=step))
+    machine.activates = machine.may_activate = False
+    machine.power_off()
+    if volume == "inactive":
+        machine.deactivate(machine.logicals[0])
+    if (step, volume) == (Step.ADOPTING, "plain"):
+        machine.adopter().release(record(machine), None)  # it has never had a cache
+        assert machine.is_as_before
+        return
+    with refused(HostError, "head.inactive"):
+        machine.adopter().release(record(machine), None)
+    if step is not Step.COMPOSED:
+        with refused(HostError, "head.inactive"):
+            machine.adopter().assemble(UUID)
+    assert (machine.records, len(machine.made)) == ([step.value], 1)
