@@ -24,7 +24,8 @@ from elastio.units import MB, format_duration, format_size
 def wanted(state: AgentState, obs: Observation, policy: Policy) -> BoostPlan | Decline | None:
     """What a load or an expected burst asks to buy, or why it is not bought; None: nothing asks for a boost."""
     trigger, ahead_of = _trigger(state, obs, policy)
-    if trigger is Trigger.LOAD and state.memory.has_filled and state.memory.unended is None:
+    has_outgrown = state.memory.unended is not None and policy.model is Model.MONEY
+    if trigger is Trigger.LOAD and state.memory.has_filled and not has_outgrown:
         return None  # the same load would fill the next cache as well
     if trigger is None or state.memory.waste.stopped or _is_like_useless(trigger, state, obs, policy):
         return None
@@ -114,7 +115,7 @@ def outgrown(state: AgentState, obs: Observation, policy: Policy) -> Unended | N
     `policy` as it is configured: the larger one may be faster.
     """
     cycle, market, load = state.cycle, policy.market, filling.unended(state, obs, policy)
-    if cycle is None or market is None or load is None:
+    if cycle is None or market is None or load is None or not _may_follow(state, obs, policy):
         return None
     dirty_mb, slow_mb_s = cycle.dirty_bytes / MB, policy.backing_bandwidth_mb_s
     leaving = (market.waiting_per_s + market.tariff.per_hour(cycle.provisioned) / 3600) * dirty_mb / slow_mb_s
@@ -126,6 +127,12 @@ def outgrown(state: AgentState, obs: Observation, policy: Policy) -> Unended | N
     if plan is None or money.gain(market, policy, plan, rest, late) <= leaving:
         return None
     return None if caps.refusal(plan.spec.size_bytes, state, obs, policy) else load
+
+
+def _may_follow(state: AgentState, obs: Observation, policy: Policy) -> bool:
+    """Whether another cache could be bought for this load: else the one that is there would be given up for nothing."""
+    is_held = state.paused or state.inhibition is not None or state.memory.waste.stopped
+    return not (is_held or policy.buys_nothing or _is_like_useless(Trigger.LOAD, state, obs, policy))
 
 
 def _beginning(state: AgentState) -> float | None:

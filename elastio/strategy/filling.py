@@ -46,7 +46,8 @@ def noted(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     cycle, backing = state.cycle, obs.host.backing if obs.host else None
     # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
     is_releasing = state.phase in (Phase.FLUSHING, Phase.DETACHING)
-    if state.memory.has_filled and not is_releasing and is_quiet(state.memory.load, obs.now, policy):
+    knows_one = state.memory.has_filled or state.memory.unended is not None
+    if knows_one and not is_releasing and is_quiet(state.memory.load, obs.now, policy):
         state = replace(state, memory=replace(state.memory, has_filled=False, unended=None))
     is_under_load = state.phase is Phase.BOOSTING and state.memory.load.above_since is not None
     if cycle is None or cycle.choice is None or not is_under_load:
@@ -74,18 +75,22 @@ def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
 
 
 def unended(state: AgentState, obs: Observation, policy: Policy) -> Unended | None:
-    """The load that finds its cache full, if that cache could be given up for a larger one; else None."""
+    """The load that finds its cache full, if that cache could be given up for a larger one; else None.
+
+    Its rate is a mean since the cache has served: it is too low after a pause, and never too high.
+    """
     since, above, cycle = state.memory.full_since, state.memory.load.above_since, state.cycle
     if since is None or above is None or cycle is None or cycle.choice is None or cycle.trigger is Trigger.OPERATOR:
         return None
-    filled_s = since - max(above, cycle.times.boosted or 0.0)
+    filled_s = since - (since if cycle.times.boosted is None else cycle.times.boosted)
     # Buckets that wait for garbage collection are not dirty: then it is not the load that fills the cache.
     if filled_s <= 0 or cycle.dirty_bytes <= FREE_AGAIN * cycle.use.peak_dirty_bytes:
         return None
     before_mb = 0.0 if state.memory.unended is None else state.memory.unended.written_mb
     dirty_mb = cycle.dirty_bytes / MB
     written_mb = before_mb + dirty_mb + policy.backing_bandwidth_mb_s * (obs.now - since)
-    return Unended(written_mb + dirty_mb, dirty_mb / filled_s + cycle.choice.drain_mb_s)
+    drain_mb_s = cycle.choice.drain_mb_s if state.flush_mb_s is None else min(cycle.choice.drain_mb_s, state.flush_mb_s)
+    return Unended(written_mb + dirty_mb, dirty_mb / filled_s + drain_mb_s)
 
 
 def _until(cycle: Cycle, since: float, policy: Policy) -> float:

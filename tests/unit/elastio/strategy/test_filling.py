@@ -11,8 +11,8 @@ from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, RequestKind, Spend
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.policy import Model, Policy
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.strategy import buying, filling
 from elastio.strategy.memory import Choice, LoadWatch, Unended
 from elastio.strategy.money import late_s, next_plan
@@ -35,6 +35,7 @@ from tests.values import (
     changed,
     cycle,
     host,
+    present,
     seen,
     state,
 )
@@ -200,6 +201,38 @@ def test_what_the_load_wrote_before_this_cache_counts() -> None:
     found = outgrown(changed(filling_load(0.3 * DIRTY_S), unended=Unended(3 * DIRTY / MB, 80.0)))
     assert found is not None
     assert found.written_mb == pytest.approx(5.3 * DIRTY / MB)
+
+
+def test_after_a_pause_the_load_is_not_taken_for_a_faster_one() -> None:
+    before = filling_load(2 * DIRTY_S)
+    since = present(before.memory.full_since)
+    paused = changed(before, load=replace(before.memory.load, above_since=since - 1))
+    assert outgrown(paused) == outgrown(before)
+
+
+def test_what_is_not_flushed_is_no_part_of_the_rate() -> None:
+    before = filling_load(2 * DIRTY_S, replace(CHOICE, drain_mb_s=10.0))
+    rates = [present(outgrown(replace(before, flush_mb_s=flush))).rate_mb_s for flush in (None, 0.0)]
+    assert rates[0] - rates[1] == pytest.approx(10.0)
+
+
+def test_a_cache_is_not_given_up_where_no_other_may_be_bought() -> None:
+    before = filling_load(2 * DIRTY_S)
+    assert outgrown(replace(before, paused=True)) is None
+    assert outgrown(replace(before, inhibition=Inhibition(InhibitionReason.STOP, NOW + 60))) is None
+    assert outgrown(before, replace(DEAR_WAITING, buys_nothing="it cannot")) is None
+    assert outgrown(changed(before, waste=replace(before.memory.waste, stopped="too many gained nothing"))) is None
+
+
+def test_only_by_money_is_another_bought_for_the_same_load() -> None:
+    idle = state(Phase.IDLE, load=filling_load(1).memory.load, has_filled=True, unended=Unended(9000.0, 80.0))
+    by_agbs = replace(POLICY, model=Model.AGBS)
+    assert decide(idle, seen(host(backing()), sample=busy_sample()), by_agbs).state.phase is Phase.IDLE
+
+
+def test_a_load_that_is_over_is_forgotten_though_none_was_filled() -> None:
+    idle = state(Phase.IDLE, load=QUIET, unended=Unended(9000.0, 80.0))
+    assert decide(idle, seen(host(backing())), DEAR_WAITING).state.memory.unended is None
 
 
 def test_a_load_that_is_hardly_faster_than_the_backing_volume_gets_no_larger_one() -> None:
