@@ -74,8 +74,10 @@ def _what(ahead_of: Forecast | None, state: AgentState, obs: Observation, policy
         return None  # prices that are not known are not guessed
     if ahead_of is None and memory.has_filled and memory.unended is not None:
         plan = money.next_plan(market, policy, memory.unended, money.late_s(memory.attach_s, policy))
+        if plan is None:
+            return _Bought(declined="the load has filled its cache, and no larger one would be worth its price")
         why = "the load has filled a smaller one and goes on"
-        return None if plan is None else _Bought(plan.spec.size_bytes, money.planned(plan, market, why))
+        return _Bought(plan.spec.size_bytes, money.planned(plan, market, why))
     is_advised = obs.advice is not None and obs.advice.bursts > 0
     if ahead_of is not None and ahead_of.written_bytes > 0 and (ahead_of.is_announced or not is_advised):
         written_mb = ahead_of.written_bytes / MB
@@ -132,7 +134,8 @@ def outgrown(state: AgentState, obs: Observation, policy: Policy) -> Unended | N
 def _may_follow(state: AgentState, obs: Observation, policy: Policy) -> bool:
     """Whether another cache could be bought for this load: else the one that is there would be given up for nothing."""
     is_held = state.paused or state.inhibition is not None or state.memory.waste.stopped
-    return not (is_held or policy.buys_nothing or _is_like_useless(Trigger.LOAD, state, obs, policy))
+    is_unable = policy.buys_nothing or (obs.host is not None and obs.host.unsupported)
+    return not (is_held or is_unable or _is_like_useless(Trigger.LOAD, state, obs, policy))
 
 
 def _beginning(state: AgentState) -> float | None:

@@ -77,7 +77,8 @@ def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
 def unended(state: AgentState, obs: Observation, policy: Policy) -> Unended | None:
     """The load that finds its cache full, if that cache could be given up for a larger one; else None.
 
-    Its rate is a mean since the cache has served: it is too low after a pause, and never too high.
+    Its rate is that at which the cache has filled since it serves: too low after a pause and by what was flushed, and
+    never too high.
     """
     since, above, cycle = state.memory.full_since, state.memory.load.above_since, state.cycle
     if since is None or above is None or cycle is None or cycle.choice is None or cycle.trigger is Trigger.OPERATOR:
@@ -89,8 +90,7 @@ def unended(state: AgentState, obs: Observation, policy: Policy) -> Unended | No
     before_mb = 0.0 if state.memory.unended is None else state.memory.unended.written_mb
     dirty_mb = cycle.dirty_bytes / MB
     written_mb = before_mb + dirty_mb + policy.backing_bandwidth_mb_s * (obs.now - since)
-    drain_mb_s = cycle.choice.drain_mb_s if state.flush_mb_s is None else min(cycle.choice.drain_mb_s, state.flush_mb_s)
-    return Unended(written_mb + dirty_mb, dirty_mb / filled_s + drain_mb_s)
+    return Unended(written_mb + dirty_mb, dirty_mb / filled_s)
 
 
 def _until(cycle: Cycle, since: float, policy: Policy) -> float:

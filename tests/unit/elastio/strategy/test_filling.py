@@ -210,10 +210,19 @@ def test_after_a_pause_the_load_is_not_taken_for_a_faster_one() -> None:
     assert outgrown(paused) == outgrown(before)
 
 
-def test_what_is_not_flushed_is_no_part_of_the_rate() -> None:
+def test_what_may_have_been_flushed_is_no_part_of_the_rate() -> None:
     before = filling_load(2 * DIRTY_S, replace(CHOICE, drain_mb_s=10.0))
-    rates = [present(outgrown(replace(before, flush_mb_s=flush))).rate_mb_s for flush in (None, 0.0)]
-    assert rates[0] - rates[1] == pytest.approx(10.0)
+    assert present(outgrown(before)).rate_mb_s == pytest.approx(DIRTY / MB / FILLED_S)
+
+
+def test_where_no_larger_one_pays_it_is_said_once() -> None:
+    free = replace(DEAR_WAITING, market=replace(present(DEAR_WAITING.market), waiting_per_s=1e-9))
+    load = filling_load(1).memory.load
+    idle = state(Phase.IDLE, load=load, has_filled=True, unended=Unended(9000.0, 80.0), attach_s=(5.0,))
+    first = decide(idle, seen(host(backing()), sample=busy_sample()), free)
+    assert (first.state.phase, first.reason.startswith("no boost: ")) == (Phase.IDLE, True)
+    again = decide(first.state, seen(host(backing()), sample=busy_sample()), free)
+    assert (again.state.phase, again.reason) == (Phase.IDLE, "")
 
 
 def test_a_cache_is_not_given_up_where_no_other_may_be_bought() -> None:
@@ -221,6 +230,8 @@ def test_a_cache_is_not_given_up_where_no_other_may_be_bought() -> None:
     assert outgrown(replace(before, paused=True)) is None
     assert outgrown(replace(before, inhibition=Inhibition(InhibitionReason.STOP, NOW + 60))) is None
     assert outgrown(before, replace(DEAR_WAITING, buys_nothing="it cannot")) is None
+    unable = replace(shown(), host=replace(present(shown().host), unsupported="no contiguous memory"))
+    assert buying.outgrown(before, unable, DEAR_WAITING) is None
     assert outgrown(changed(before, waste=replace(before.memory.waste, stopped="too many gained nothing"))) is None
 
 
