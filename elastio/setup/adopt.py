@@ -208,8 +208,10 @@ class Adopter:
             composed.require_free(self.sysfs, record.head)
         if head_device is not None:
             self._require_no_cache(record, head_device)
-        if record.group_uuid and head_volume.removable(self.sysfs, record, head_device, self.run) is not None:
-            self._require_read(record)
+        if record.group_uuid:
+            head = head_volume.removable(self.sysfs, record, head_device, self.run)
+            if head is not None and head_volume.kernel_name(self.sysfs, head) is None:
+                self._require_unused_head(record)
         return head_device, self._covered(record, head_device)
 
     def _release(self, record: Record) -> None:
@@ -234,14 +236,12 @@ class Adopter:
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
             self.announce(device)
 
-    def _require_read(self, record: Record) -> None:
-        """Raises HostError if nobody can tell what the head's logical volume holds, as it is not active.
+    def _require_unused_head(self, record: Record) -> None:
+        """Raises HostError for a head that is not active, and may have been used: nobody can tell what is on it.
 
-        LVM may refuse to activate it, and succeed (lvchange(8), activation skip; lvm.conf(5), volume_list). Only
-        before it was ever used, which the volume shows, does that not matter.
+        LVM may refuse to activate it, and succeed (lvchange(8), activation skip; lvm.conf(5), volume_list). The volume
+        shows whether it was used.
         """
-        if head_volume.device_of(self.sysfs, record, self.run) is not None:
-            return
         device = find(self.sysfs, record.head.volume, self.run) if record.step is Step.ADOPTING else None
         if device is None or tombstone.read(self.sysfs.path(f"dev/{device}")) is not None:
             tag = head_volume.tag_of(record.head)

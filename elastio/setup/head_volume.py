@@ -132,7 +132,7 @@ def make(sysfs: Sysfs, place: FreeExtents, head: Head, run: Run) -> str:
     names = ["--addtag", tag_of(head), "--name", name_of(head), place.group, place.disk]
     run(["lvcreate", "--yes", *options, *names], timeout_s=LVM_S)
     found = find(place.group_uuid, head, run)
-    device = _device_of(sysfs, found) if found else None
+    device = kernel_name(sysfs, found) if found else None
     if device is None or int(sysfs.read(f"sys/block/{device}/size")) != place.sectors or in_use(sysfs, device):
         text = f"lvcreate made no volume {name_of(head)} of {place.sectors} sectors that is active and unused"
         raise HostError(text, code="group.made")
@@ -160,13 +160,13 @@ def group_of(sysfs: Sysfs, head: Head, device: str, run: Run) -> str:
 def device_of(sysfs: Sysfs, record: Record, run: Run) -> str | None:
     """The kernel's name of the head's logical volume; None if it is not there, or not active."""
     found = find(record.group_uuid, record.head, run)
-    return _device_of(sysfs, found) if found else None
+    return kernel_name(sysfs, found) if found else None
 
 
 def activate(sysfs: Sysfs, record: Record, run: Run) -> None:
     """Have the head's logical volume be a device: whoever activates the volume may not have done so."""
     found = find(record.group_uuid, record.head, run)
-    if found is not None and _device_of(sysfs, found) is None:
+    if found is not None and kernel_name(sysfs, found) is None:
         run(["lvchange", "--yes", "--activate", "y", f"{found.group}/{found.name}"], timeout_s=LVM_S)
 
 
@@ -176,7 +176,7 @@ def removable(sysfs: Sysfs, record: Record, head_device: str | None, run: Run) -
     It is the device with the head, or zeros. Before the head is written it is what was on the extents before.
     """
     found = find(record.group_uuid, record.head, run)
-    device = _device_of(sysfs, found) if found else None
+    device = kernel_name(sysfs, found) if found else None
     if found is None:
         return None
     shown = f"the logical volume {found.group}/{found.name} of the head"
@@ -214,7 +214,7 @@ def remove(sysfs: Sysfs, record: Record, run: Run) -> None:
         raise HostError(f"lvremove has left {found.group}/{found.name}", code="group.left")
 
 
-def _device_of(sysfs: Sysfs, volume: Logical) -> str | None:
+def kernel_name(sysfs: Sysfs, volume: Logical) -> str | None:
     """The kernel's name; None while it is not active."""
     names = (name for name in sysfs.names("sys/block") if name.startswith("dm-"))
     return next((name for name in names if sysfs.read_or(f"sys/block/{name}/dm/uuid", "") == volume.mapped), None)

@@ -2,8 +2,8 @@
 
 A step calls the engine once and says what comes of it: the effect, or the class and code of the refusal, or what `scan`
 shows then. Each engine gives all the answers of STEPS: bcache in a guest, and its simulation, which may refuse no less
-than the kernel does. The steps cover attach, pace, flush, bypass, detach, release and, with them, each order of calls
-in which data could be lost. That an engine keeps what an fsync has acknowledged, power cuts prove (`elastio-testbed
+than the kernel does. The steps cover attach, pace, flush, bypass, detach and release, and what is refused in each of
+these states. That an engine keeps what an fsync has acknowledged, power cuts prove (`elastio-testbed
 cuts`): bcache does, dm-writecache does not.
 
 This file needs only the agent's modules. In a guest it is a program: `cache_host.py BACKING_UUID SERIAL SIZE_BYTES`
@@ -64,9 +64,11 @@ def carried(bench: Bench) -> CacheSetUuid:
     return disk.superblock or OTHER
 
 
-def install(bench: Bench, serial: Serial | None = None, size_bytes: int = 0) -> None:
-    bench.host.install_cache(serial or bench.serial, size_bytes or bench.size_bytes, flush_mb_s=0.0)
-    bench.wait(lambda shown: shown.cache_set is not None)
+def install(bench: Bench, serial: Serial | None = None, size_bytes: int = 0) -> str:
+    before = backing(bench).cache_set
+    made = bench.host.install_cache(serial or bench.serial, size_bytes or bench.size_bytes, flush_mb_s=0.0)
+    bench.wait(lambda shown: shown.cache_set == made)
+    return "the same set" if made == before else "a new set"
 
 
 def device(bench: Bench) -> str:
@@ -123,10 +125,10 @@ STEPS = (
     Step("a disk that is not there", lambda b: install(b, MISSING), "HostError disk.missing"),
     Step("a disk of another size", lambda b: install(b, size_bytes=NOT_THIS_SIZE), "NotOursError disk.size"),
     Step("nothing was written", disk, "blank"),
-    Step("attach", install, ""),
+    Step("attach", install, "a new set"),
     Step("shown", device, "clean, writeback, no dirty data, a set"),
     Step("shown", disk, "superblock, registered, held"),
-    Step("again", install, ""),
+    Step("again", install, "the same set"),
     Step("the set is registered", lambda b: b.host.register_cache(b.serial, attached(b)), "already"),
     Step("another set", lambda b: b.host.register_cache(b.serial, OTHER), "HostError disk.other_set"),
     # Boosting.

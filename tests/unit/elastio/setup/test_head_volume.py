@@ -15,15 +15,15 @@ from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursErro
 from elastio.host.heads import LEAST_BYTES, serialize
 from elastio.setup import adopted_record, head_volume
 from elastio.setup.adopted_again import recorded_again
-from elastio.setup.adopted_record import Record
 from elastio.setup.adopted_volume import path_of
 from elastio.units import SECTOR
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import HEAD
 from tests.values import present
 
-from .adopt_machine import UUID, PowerCutError
+from .adopt_machine import PowerCutError
 from .lvm_machine import EXTENT, LvmMachine, logical, physical
+from .tombstones import record
 
 MOST_CHANGES = 18
 CLONE_UUID = "CLoNe0-aaaa-bbbb-cccc-dddd-eeee-ffffff"
@@ -34,10 +34,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LvmMachine:
     found = LvmMachine(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda _: found.change())
     return found
-
-
-def record(machine: LvmMachine) -> Record:
-    return present(adopted_record.load(machine.sysfs, UUID))
 
 
 def release(machine: LvmMachine) -> None:
