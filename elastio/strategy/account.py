@@ -80,6 +80,15 @@ def is_at_cap(sample: WaitSample, cap_mb_s: float | None) -> bool:
     return rate_of(sample, cap_mb_s) >= AT_CAP * (1 - doubt) * cap_mb_s * MB
 
 
+def placed(sample: WaitSample, cap_mb_s: float | None) -> WaitSample:
+    """The sample, with all waiting for this disk where that moves what its limit allows in so much waiting.
+
+    Behind the limit of a cgroup a disk is busy for moments only, and another one beside it would take the wait.
+    """
+    ours = replace(sample, disk_share=1.0)
+    return ours if cap_mb_s is not None and is_at_cap(ours, cap_mb_s) else sample
+
+
 # --- sums ------------------------------------------------------------------------------------------------
 
 
@@ -139,6 +148,7 @@ NAMES = tuple(f.name for f in fields(Totals))
 
 def totals_of(sample: WaitSample, cap_mb_s: float | None) -> Totals:
     """The sums of this sample alone."""
+    sample = placed(sample, cap_mb_s)
     at_cap, share, spent = is_at_cap(sample, cap_mb_s), sample.disk_share, sample.spent
     found_s = 0.0 if share is None else spent.likely * share
     waited_s = spent.likely + (spent.unclear if at_cap else 0.0)

@@ -82,6 +82,13 @@ def test_a_disk_that_is_busy_below_a_loop_device_is_not_another_one() -> None:
     assert parts(of(Stretch(10, waiting=1, mb_s=99, other_mb_s=99))) == (0, 1, 0, 0, 0)
 
 
+@pytest.mark.parametrize(("mb_s", "part"), [(99, 1), (50, 3)], ids=["at its limit", "below it"])
+def test_a_disk_at_its_limit_is_waited_for_however_busy_another_one_is(mb_s: float, part: int) -> None:
+    """A cgroup's limit holds requests back before they reach the disk, which is busy for moments only."""
+    found = of(Stretch(10, waiting=1, mb_s=mb_s, other_mb_s=99, busy_share=0.05), cap_mb_s=100.0)
+    assert parts(found)[part] == 1.0
+
+
 def test_several_tasks_give_two_bounds() -> None:
     found = totals(_sampled(Stretch(10, running=1, waiting=1, mb_s=99)), None)
     assert found.least.seconds == pytest.approx(0, abs=0.01)

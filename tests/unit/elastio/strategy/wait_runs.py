@@ -16,7 +16,10 @@ PER_SAMPLE = 50
 
 @dataclass(frozen=True)
 class Stretch:
-    """`seconds` in which so many tasks run and wait, and the disk and another one move `mb_s` and `other_mb_s`."""
+    """`seconds` in which so many tasks run and wait, and the disk and another one move `mb_s` and `other_mb_s`.
+
+    The disk is busy for `busy_share` of the time in which it moves something.
+    """
 
     seconds: float
     running: int = 0
@@ -27,6 +30,7 @@ class Stretch:
     delayed: float = 0.0
     pending: int = 0
     unclear: int = 0
+    busy_share: float = 1.0
 
 
 def moments(run: Iterable[Stretch]) -> list[Instant]:
@@ -51,7 +55,7 @@ def moments(run: Iterable[Stretch]) -> list[Instant]:
             at += STEP_S
             moved += stretch.mb_s * MB * STEP_S
             requests += stretch.mb_s * MB * STEP_S / stretch.request_bytes
-            busy += STEP_S if stretch.mb_s else 0.0
+            busy += STEP_S * stretch.busy_share if stretch.mb_s else 0.0
             other += STEP_S if stretch.other_mb_s else 0.0
     return found
 
