@@ -3,12 +3,14 @@
 They run one after the other, except those that `budgets.toml` puts beside another one: they have the processors while
 that one waits, and what they print appears when they have ended. Those that would take all processors for long yield to
 it (nice(1)). After the first that fails no other is begun; what runs beside it is waited for. The time of each is
-printed beside its budget, and what is above it is told; nothing fails for a time. A part fails that played fewer cases
-than it has to. It needs no virtual environment.
+printed beside its budget, and what is above it is told; nothing fails for that. A part that takes HUNG times its budget
+is ended, and fails: something in it waits for ever. A part fails that played fewer cases than it has to. It needs no
+virtual environment.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +28,10 @@ BUDGETS = Path(__file__).with_name("budgets.toml")
 # What the items of the part with counts have recorded, as pytest writes it.
 COUNTED, PLAYED = "long", ROOT / "build" / "long.xml"
 YIELD = ("nice", "-n", "19")
+# A loaded machine takes a few times the budget, and the shortest parts depend on one slow program.
+HUNG, LEAST_HUNG_S = 10, 600
+# timeout(1) exits with this one after SIGTERM, which make passes on, and is killed itself if that does not help.
+ENDED, KILL_AFTER_S = 124, 30
 
 
 class Budgets(NamedTuple):
@@ -40,6 +46,11 @@ class Budgets(NamedTuple):
 
 def budgets() -> Budgets:
     return Budgets(**tomllib.loads(BUDGETS.read_text()))
+
+
+def limit(seconds: int) -> int:
+    """The seconds after which a part with this budget is ended."""
+    return max(LEAST_HUNG_S, HUNG * seconds)
 
 
 def counted(report: Path) -> Counter[str]:
@@ -116,8 +127,12 @@ class Parts:
         """The exit code of a part, which prints to `output`, else as it runs. `before`: how it is started."""
         if part == COUNTED:
             PLAYED.unlink(missing_ok=True)
-        make = [*before, "make", "--no-print-directory", part]
+        limit_s = limit(self._known.seconds[part])
+        bounded = ["timeout", "--foreground", f"--kill-after={KILL_AFTER_S}", str(limit_s)]
+        make = [*bounded, *before, "make", "--no-print-directory", part]
         code = subprocess.run(make, cwd=ROOT, check=False, stdout=output, stderr=output).returncode
+        if code in (ENDED, -signal.SIGKILL, 128 + signal.SIGKILL):
+            print(f"HUNG: {part} was ended after {limit_s} s", file=output, flush=True)
         if code or part != COUNTED:
             return code
         found, least = counted(PLAYED) if PLAYED.exists() else Counter[str](), self._known.counts

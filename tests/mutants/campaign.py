@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -25,6 +26,7 @@ PAIRS = 250
 HUNT_S = 1200.0
 TEST_S = 900.0  # beside guests, which have the processors first, seconds take minutes
 PLAY_S = 600.0
+OUT_OF_TIME = re.compile(r"^(?:FAILED|ERROR) .* - (?:\w+\.)*(?:\w*Timeout\w*|DeadlineExceeded)\b", re.MULTILINE)
 BY_HUNT = ("story", "storm", "crash")
 # Only the verdict counts: rewriting assertions, also those of Hypothesis, takes longer than most of the tests.
 PYTEST = ("pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--assert=plain")
@@ -80,16 +82,22 @@ def run_test(mutant: Mutant) -> Catch:
     """Run the test that is named for it."""
     began = time.monotonic()
     told = _python(mutant, [*PYTEST, mutant.test], TEST_S)
-    is_caught = told.returncode == 1  # 1: tests failed; everything else is no verdict
+    is_caught = told.returncode == 1 and not ran_out_of_time(told.stdout)  # 1: tests failed; else there is no verdict
     text = f"{mutant.why}: {mutant.test}" if is_caught else f"pytest ended with {told.returncode}: {told.stdout[-300:]}"
     return Catch(mutant, "test" if is_caught else "", text=text, seconds=time.monotonic() - began)
+
+
+def ran_out_of_time(output: str) -> bool:
+    """Whether a test failed for time by pytest's summary, which a busy machine does as well as a broken rule."""
+    return OUT_OF_TIME.search(output) is not None
 
 
 def _python(mutant: Mutant, module: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.mutants.broken", mutant.name, *module],
         cwd=ROOT,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        # By default the summary of pytest leaves out of its lines what the terminal has no room for: the exception.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"},
         capture_output=True,
         text=True,
         check=False,

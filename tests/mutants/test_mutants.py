@@ -6,6 +6,7 @@ The hunt that finds such cases: `make mutants`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import elastio.core
 
 from .broken import BrokenTree
-from .campaign import Catch, control_of_tests, play, run_test
+from .campaign import Catch, control_of_tests, play, ran_out_of_time, run_test
 from .catalogue import MUTANTS
 from .hunt import PLAYS
 from .mutant import CONTROL, Mutant, Patch, PatchError, broken_texts, check
@@ -43,6 +44,28 @@ def test_a_broken_rule_that_no_schedule_shows_is_noticed_by_its_test(
     catch = run_test(mutant)
     assert catch.by == "test", catch.text
     record_property("mutants", 1)
+
+
+def test_a_test_that_fails_for_time_is_no_verdict() -> None:
+    for named in (
+        "TimeoutError: 5 s",
+        "subprocess.TimeoutExpired: Command",
+        "hypothesis.errors.DeadlineExceeded: Test",
+    ):
+        assert ran_out_of_time(f"1 failed\nFAILED tests/a.py::test_b[c - d] - {named}\n")
+    for named in (
+        "AssertionError: TimeoutError",
+        "Failed: DID NOT RAISE TimeoutError",
+        "elastio.errors.NotOursError: 1",
+    ):
+        assert not ran_out_of_time(f"1 failed\nFAILED tests/a.py::test_b[c - d] - {named}\n")
+
+
+@pytest.mark.runs_programs
+def test_a_named_test_that_waits_in_vain_has_not_caught_its_mutant(tmp_path: Path) -> None:
+    for failure, by in (("TimeoutError", ""), ("AssertionError", "test")):
+        (tmp_path / "test_it.py").write_text(f"def test_it():\n    raise {failure}\n")
+        assert run_test(replace(NAMED[0], test=str(tmp_path / "test_it.py"))).by == by
 
 
 @pytest.mark.runs_programs

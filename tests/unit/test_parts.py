@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts import ROOT, Budgets, Parts, budgets, counted, main, table, too_few
+from tests.parts import ROOT, Budgets, Parts, budgets, counted, limit, main, table, too_few
 
 SECONDS = {"lint": 5, "long": 300}
 
@@ -110,6 +110,22 @@ def test_a_part_that_fails_beside_another_ends_all(
     assert not (tmp_path / "two").exists()
     assert not (tmp_path / "last").exists()
     assert "why" in capfd.readouterr().out
+
+
+@pytest.mark.runs_programs
+def test_a_part_that_waits_for_ever_is_ended_and_so_is_what_it_started(
+    play: Callable[[str], Parts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.parts.limit", lambda seconds: 2 * seconds)
+    parts = play(MAKEFILE.format(one="echo $$$$ > pid; sleep 3600", cases=10))
+    assert parts.code != 0
+    assert "HUNG: one" in capfd.readouterr().out
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+    assert not (tmp_path / "last").exists()
+
+
+def test_no_part_is_ended_within_its_budget_on_a_slow_machine() -> None:
+    assert all(limit(seconds) >= max(600, 10 * seconds) for seconds in budgets().seconds.values())
 
 
 def test_a_part_that_does_not_exist_is_refused() -> None:
