@@ -2,13 +2,15 @@
 
 Theory of operation. Each account has a curve T(B), the time of the burst at another bandwidth (`Curve`), and from
 B* on a doubling saves at most the stop gain. The curves of the last KEPT bursts are added up, so that one unusual burst
-decides nothing alone. The bandwidth is one of the steps first x STEP^n within the bounds, and
+decides nothing alone. The bandwidth is within the bounds, and
 
     bandwidth <= max(least, min(B*, most, limit of the instance))
 
-at every purchase. It is lowered to that at once, and raised by one step after a burst. A raise is a trial: the curve
-promises what it saves of the time, and the mean throughput of the next burst shows what it did save. Less than half of
-the promise: the raise is taken back, and not repeated before FORGOTTEN_AFTER bursts.
+at every purchase. It is lowered to that at once, and raised by the factor STEP after a burst, the last time by what is
+left to that. A raise is a trial: the curve promises what it saves of the time, and the mean throughput of the next
+burst shows what it did save. Less than half of the promise: the raise is taken back, and there is none for
+FORGOTTEN_AFTER bursts. Less than half of the stop gain is no promise: B* differs a little from burst to burst, and is
+not followed up.
 
 What a burst moves, less than that no bandwidth may be: the curve is flat below the bandwidth at which it was measured
 only as far down as the load still fits. So B* is never below the mean throughput.
@@ -41,7 +43,7 @@ from elastio.units import MB, format_duration
 
 FARTHEST = 8.0
 STOP_GAIN = 0.05
-# A learned or shown bandwidth is a multiple of the one in force by steps of this.
+# A learned bandwidth is raised by this factor at most, and those that are shown differ by it.
 STEP = math.sqrt(2)
 # Less waiting for bandwidth than this share of the time is nothing to buy for.
 LEAST_SHARE = 0.01
@@ -153,7 +155,7 @@ class Raise:
 class LearnedBandwidth:
     """What is known. `is_fresh`: nothing was learned yet from the newest lesson.
 
-    No raise to `refused_mb_s` or more for the next `refused_for` bursts: one was taken back. None: none was.
+    No raise above `refused_mb_s` for the next `refused_for` bursts: one from there was taken back. None: none was.
     `instance_mb_s`: what the instance carries, as the cloud said last (infinite: it knows no limit); None: it has
     not yet.
     """
@@ -214,7 +216,7 @@ def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tu
     There must be a lesson.
     """
     best, allowed = best_mb_s(known.lessons, bounds.stop_gain), min(bounds.most_mb_s, limit_mb_s)
-    most = _step_below(min(best, allowed), bounds)
+    most = max(bounds.least_mb_s, min(best, allowed))
     before = max(known.mb_s, bounds.least_mb_s)  # what is bought, if the bounds were changed
     known = replace(known, mb_s=before, is_fresh=False, refused_for=max(0, known.refused_for - 1))
     known, why = _judged(known)
@@ -222,7 +224,7 @@ def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tu
         known, why = replace(known, mb_s=most, trial=None), _why_less(best, allowed, bounds.stop_gain)
     elif not why and known.trial is None:
         known, why = _raised(known, bounds, most)
-    if known.mb_s == before:
+    if _shown(known.mb_s) == _shown(before):
         return known, ""
     return known, f"the next cache has {_shown(known.mb_s)} instead of {_shown(before)}: {why}"
 
@@ -239,7 +241,7 @@ def _judged(known: LearnedBandwidth) -> tuple[LearnedBandwidth, str]:
     if saved >= KEPT_PROMISE * trial.promised:
         return known, ""
     mb_s = min(known.mb_s, trial.before_mb_s)
-    known = replace(known, mb_s=mb_s, refused_mb_s=trial.mb_s, refused_for=FORGOTTEN_AFTER)
+    known = replace(known, mb_s=mb_s, refused_mb_s=trial.before_mb_s, refused_for=FORGOTTEN_AFTER)
     return known, f"{_shown(trial.mb_s)} were to save {trial.promised:.0%} of the time, and saved {max(0.0, saved):.0%}"
 
 
@@ -249,14 +251,14 @@ def _is_near(mb_s: float, other_mb_s: float) -> bool:
 
 def _raised(known: LearnedBandwidth, bounds: SpeedBounds, most_mb_s: float) -> tuple[LearnedBandwidth, str]:
     """One step more, if there is one that pays."""
-    mb_s = min(_step_below(known.mb_s * STEP, bounds), most_mb_s)
+    mb_s = min(known.mb_s * STEP, most_mb_s)
     refused_mb_s = known.refused_mb_s if known.refused_for and known.refused_mb_s is not None else math.inf
-    if mb_s <= known.mb_s * ROUNDING or mb_s * ROUNDING >= refused_mb_s:
+    if mb_s <= known.mb_s * ROUNDING or mb_s > refused_mb_s * ROUNDING:
         return known, ""
     curve = curve_of(known.lessons)
     now_s, then_s = curve.time_s(known.mb_s), curve.time_s(mb_s)
     promised = 1 - then_s / now_s if now_s > 0 else 0.0
-    if promised < bounds.stop_gain / 2:  # a step is half a doubling
+    if promised < bounds.stop_gain / 2:  # a whole step is half a doubling
         return known, ""
     seconds = curve.rest_s + curve.waited_s
     trial = Raise(known.mb_s, mb_s, promised, known.lessons[-1].rate_mb_s)
@@ -272,14 +274,6 @@ def _why_less(best_mb_s: float, allowed_mb_s: float, stop_gain: float) -> str:
 
 def _bursts(known: LearnedBandwidth) -> str:
     return "burst" if len(known.lessons) == 1 else f"{len(known.lessons)} bursts"
-
-
-def _step_below(mb_s: float, bounds: SpeedBounds) -> float:
-    """The largest step that is not above it, within the bounds."""
-    if mb_s <= bounds.least_mb_s:
-        return bounds.least_mb_s
-    steps = math.floor(math.log(mb_s * ROUNDING / bounds.first_mb_s, STEP))
-    return max(bounds.least_mb_s, min(mb_s, bounds.most_mb_s, bounds.first_mb_s * STEP**steps))
 
 
 def _shown(mb_s: float) -> str:

@@ -76,19 +76,37 @@ def run(
 
 
 @pytest.mark.parametrize("best", [40.0, 64.0, 91.0, 180.0, 250.0])
-def test_from_half_of_b_star_it_is_within_a_step_after_three_bursts_and_never_above(best: float) -> None:
+def test_from_half_of_b_star_it_is_there_after_three_bursts_and_never_above(best: float) -> None:
     app = App(10.0, 10.0 * best * 0.1 / 0.9)
     assert app.best_mb_s(0.05) == pytest.approx(best, rel=0.01)
     bounds = SpeedBounds(best / 2, best / 8, 1e6)
     known, bought, told = run(3, app, bounds=bounds)
-    assert best / STEP * 0.999 <= known.mb_s <= best * 1.001
-    assert max(bought) <= best
+    assert bought == pytest.approx([best / 2, best / STEP, best], rel=0.01)
+    assert max(bought) <= best * 1.001
     assert len(told) == 2
-    assert run(9, app, known, bounds)[0].mb_s == known.mb_s
+    assert run(9, app, known, bounds)[0].mb_s == pytest.approx(known.mb_s)
+
+
+@pytest.mark.parametrize("first", [33.0, 50.0, 74.0, 76.0, 99.0])
+def test_from_anywhere_below_b_star_it_comes_so_near_that_a_raise_would_save_next_to_nothing(first: float) -> None:
+    app = App(10.0, 10.0 * 100.0 * 0.1 / 0.9)
+    assert app.best_mb_s(0.05) == pytest.approx(100.0, rel=0.01)
+    known, bought, _ = run(9, app, bounds=SpeedBounds(first, 16.0, 1e6))
+    assert max(bought) <= 100.0 * 1.001
+    assert 1 - app.time_s(100.0) / app.time_s(known.mb_s) < 0.05 / 2
+
+
+def test_b_star_that_differs_a_little_from_burst_to_burst_is_not_followed_up() -> None:
+    known, _, _ = run(6, App(10.0, 100.0))
+    for moved_mb in (95.0, 103.0, 98.0, 101.0, 97.0):
+        before = known.mb_s
+        known, _ = learn(noted(known, App(10.0, moved_mb).at(before)), BOUNDS, math.inf)
+        assert 0.9 * before <= known.mb_s <= before
+    assert known.trial is None
 
 
 @pytest.mark.parametrize(
-    ("most", "limit", "end"), [(90.0, math.inf, 64.0), (128.0, math.inf, 128.0), (1e9, 100.0, 90.5)]
+    ("most", "limit", "end"), [(90.0, math.inf, 90.0), (128.0, math.inf, 128.0), (1e9, 100.0, 100.0)]
 )
 def test_never_above_the_bound_or_what_the_instance_carries(most: float, limit: float, end: float) -> None:
     known, bought, _ = run(9, App(1.0, 1000.0), bounds=replace(BOUNDS, most_mb_s=most), limit=limit)
@@ -118,7 +136,7 @@ def test_a_load_that_hardly_waits_still_has_to_fit(waited_s: float, waited_mb: f
 
 def test_a_curve_is_not_believed_far_from_where_it_was_measured() -> None:
     waits = BurstLesson(next(NUMBERS), 256.0, 100.0, 100.0, 1000.0, 1000.0)
-    assert learn(noted(LearnedBandwidth(256.0), waits), BOUNDS, math.inf)[0].mb_s == pytest.approx(64.0)
+    assert learn(noted(LearnedBandwidth(256.0), waits), BOUNDS, math.inf)[0].mb_s == pytest.approx(8 * 10.0)
 
 
 def test_bounds_that_were_changed_meanwhile_hold_for_the_next_purchase() -> None:
@@ -131,14 +149,15 @@ def test_bounds_that_were_changed_meanwhile_hold_for_the_next_purchase() -> None
 def test_one_unusual_burst_decides_nothing_alone() -> None:
     known, _, _ = run(6, App(10.0, 100.0))
     after, why = learn(noted(known, App(0.5, 0.1).at(known.mb_s)), BOUNDS, math.inf)
-    assert (after.mb_s, why) == (known.mb_s, "")
+    assert after.mb_s >= 0.95 * known.mb_s
+    assert "instead" in why
 
 
 def test_a_raise_that_saves_less_than_half_of_the_promise_is_taken_back_and_remembered() -> None:
     known, bought, told = run(3, App(1.0, 100.0, most_mb_s=32.0))
     assert bought == pytest.approx([32, 32 * STEP, 32])
     assert len(told) == 2
-    assert known.refused_mb_s == pytest.approx(32 * STEP)
+    assert known.refused_mb_s == 32
     _, bought, told = run(FORGOTTEN_AFTER, App(1.0, 100.0), known)
     assert bought[:-1] == [32.0] * (FORGOTTEN_AFTER - 1)
     assert bought[-1] == pytest.approx(32 * STEP)
@@ -209,10 +228,6 @@ def test_nothing_is_bought_above_b_star_ever(
         known, _ = learn(noted(known, is_bought), bounds, limit)
         mb_s = next_mb_s(known, bounds, limit)
         assert bounds.least_mb_s <= mb_s <= max(bounds.least_mb_s, min(bounds.most_mb_s, limit))
-        assert math.log(mb_s / 32, STEP) == pytest.approx(round(math.log(mb_s / 32, STEP)), abs=1e-6) or mb_s in (
-            most,
-            limit,
-        )
         last = lessons[max(0, number - KEPT) : number]
         rest_s = sum(each.seconds - each.waited_s for each in last)
         waited_mb, moved_mb = sum(each.waited_mb for each in last), sum(each.moved_mb for each in last)
