@@ -6,11 +6,11 @@ from typing import Any
 
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
-from elastio.agent.adviser import LearnedForecaster, situation_of
+from elastio.agent.adviser import LearnedForecaster, forecast_terms
 from elastio.core.model import Forecast
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
-from elastio.strategy.learned import Situation
+from elastio.strategy.learned import ForecastTerms
 
 from .simulated import KERNEL, machine
 
@@ -24,11 +24,11 @@ def forecasting(ledger: Ledger, load: tuple[Segment, ...], **settings: Any) -> S
 
     class Wired:
         def forecast(self, now: float, wall: float) -> Forecast | None:
-            return LearnedForecaster(recorder.past, self.situation).forecast(now, wall)
+            return LearnedForecaster(recorder.past, self.terms).forecast(now, wall)
 
-        def situation(self) -> Situation | None:
+        def terms(self) -> ForecastTerms | None:
             agent = running[0].agent if running else None
-            return None if agent is None else situation_of(agent, WAITING_PER_HOUR)
+            return None if agent is None else forecast_terms(agent, WAITING_PER_HOUR)
 
     sim = machine(load, recorder=recorder, forecaster=Wired(), **settings)
     running.append(sim)

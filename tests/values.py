@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from elastio.core.boosting import situation_of
 from elastio.core.cycle import Backoff, CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.model import (
     BackingView,
@@ -30,6 +32,7 @@ from elastio.core.planner import LAST_S
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Listed, Phase
 from elastio.strategy.memory import Boost, LoadWatch, Memory
+from elastio.strategy.situation import Situation
 from elastio.units import GIB, MB
 
 T = TypeVar("T")
@@ -47,6 +50,21 @@ def present(value: T | None) -> T:
     """The value, which must be there."""
     assert value is not None
     return value
+
+
+def ask(
+    function: Callable[[Memory, Situation, Policy], T], of: AgentState, obs: Observation, policy: Policy = POLICY
+) -> T:
+    """What a function of the strategy answers to the mechanism in this state."""
+    return function(of.memory, situation_of(of, obs, policy), policy)
+
+
+def told(
+    function: Callable[[Memory, Situation, Policy], Memory], of: AgentState, obs: Observation, policy: Policy = POLICY
+) -> AgentState:
+    """The state whose memory is that of the strategy after the function."""
+    memory = ask(function, of, obs, policy)
+    return of if memory is of.memory else replace(of, memory=memory)
 
 
 def backing(**changes: Any) -> BackingView:

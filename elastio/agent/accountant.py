@@ -134,7 +134,7 @@ class Accountant:
             self._token = token
             if self._boosted_mb_s is not None:
                 is_boosted = cycle.times.boosted is not None
-                self._boosted_mb_s = money.in_force(policy, cycle).cache_bandwidth_mb_s if is_boosted else 0.0
+                self._boosted_mb_s = money.in_force(policy, cycle.choice).cache_bandwidth_mb_s if is_boosted else 0.0
         elif self._boosted_mb_s:
             self._boosted_mb_s = None
         if backing is None or backing.adaptive_name == "" or self._worker.busy:

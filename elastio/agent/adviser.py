@@ -20,13 +20,14 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from elastio.agent.loop import Agent
+from elastio.core.boosting import cycle_view
 from elastio.core.model import Forecast, Sample, VolumeSpec
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import ahead, bursts, caps, hindsight, learning, money
 from elastio.strategy.bursts import BurstWatch, LoadRun, PastBurst
 from elastio.strategy.hindsight import PastLoad, Pause
-from elastio.strategy.learned import Past, Situation, next_burst
+from elastio.strategy.learned import ForecastTerms, Past, next_burst
 from elastio.strategy.load import as_load
 from elastio.strategy.market import Advice
 from elastio.strategy.worth import Plan, Terms
@@ -118,8 +119,9 @@ class HindsightAdviser:
         if self._judged == (volume, self._advice.plan):
             return
         self._judged = (volume, self._advice.plan)
-        plan, past, pauses = self._advice.plan, self._past, self._pauses
-        owned = None if cycle is None else money.judged(market, policy, cycle, plan, past, pauses, self._met_ahead)
+        plan, past, pauses, owned = self._advice.plan, self._past, self._pauses, None
+        if cycle is not None:
+            owned = money.judged(market, policy, cycle_view(cycle), plan, past, pauses, self._met_ahead)
         self._advice = replace(self._advice, owned=owned)
 
     def _go_on(self) -> None:
@@ -154,37 +156,37 @@ def _offered_mb_s(sample: Sample, state: AgentState, policy: Policy) -> float:
     """What a cache offered to applications throughout this sample; 0: there was none all the time."""
     cycle = state.cycle
     boosted = None if cycle is None else cycle.times.boosted
-    if state.phase is not Phase.BOOSTING or boosted is None or sample.at - sample.seconds < boosted:
+    if state.phase is not Phase.BOOSTING or cycle is None or boosted is None or sample.at - sample.seconds < boosted:
         return 0.0
-    return money.in_force(policy, cycle).cache_bandwidth_mb_s
+    return money.in_force(policy, cycle.choice).cache_bandwidth_mb_s
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedForecaster:
-    """`ports.Forecaster`. `past` returns the bursts before a time (seconds since the epoch), `situation` what is now.
+    """`ports.Forecaster`. `past` returns the bursts before a time (seconds since the epoch), `terms` what holds now.
 
-    `situation` None: nothing is to be expected now.
+    `terms` None: nothing is to be expected now.
     """
 
     past: Callable[[float], Past]
-    situation: Callable[[], Situation | None]
+    terms: Callable[[], ForecastTerms | None]
 
     def forecast(self, now: float, wall: float) -> Forecast | None:
         """See `ports.Forecaster`. Raises LedgerError as `past` does."""
-        at = self.situation()
-        expected = None if at is None else next_burst(self.past(wall), at, wall)
+        terms = self.terms()
+        expected = None if terms is None else next_burst(self.past(wall), terms, wall)
         return None if expected is None else replace(expected, begins_at=now + expected.begins_at - wall)
 
 
-def situation_of(agent: Agent, waiting_per_hour: float | None) -> Situation | None:
+def forecast_terms(agent: Agent, waiting_per_hour: float | None) -> ForecastTerms | None:
     """None: forecasts are not asked for, a cache is there already, or the backing device was not seen yet."""
     backing = agent.view.backing if agent.view else None
     if agent.policy.ahead is not Ahead.LEARNED or agent.state.cycle is not None or backing is None:
         return None
     policy = learning.in_force(agent.policy, agent.state.memory)
-    release_s = caps.release_s(agent.state.memory, agent.state.cycle, policy)
+    release_s = caps.release_s(agent.state.memory, None, policy)
     times = agent.state.memory.attach_s, backing.size_bytes, waiting_per_hour, release_s
-    return Situation(policy, *times, lambda burst: _spec_for(burst, agent, policy))
+    return ForecastTerms(policy, *times, lambda burst: _spec_for(burst, agent, policy))
 
 
 def _spec_for(burst: Forecast, agent: Agent, policy: Policy) -> VolumeSpec:

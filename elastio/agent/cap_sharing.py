@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.accounting.shared_caps import Change, SharedCaps
+from elastio.core.boosting import cycle_view
 from elastio.core.cycle import Cycle
 from elastio.core.model import Others, Spend, Spent
 from elastio.core.policy import Policy
@@ -46,7 +47,8 @@ class CapSharing:
         if not policy.caps.shared:
             return self._left(spend)
         self._has_left = False
-        policy = money.in_force(learning.in_force(policy, state.memory), state.cycle)
+        policy = learning.in_force(policy, state.memory)
+        policy = policy if state.cycle is None else money.in_force(policy, state.cycle.choice)
         wall = wall if state.cycle is None else state.cycle.wall_at(now)
         trouble, full = "", ""
         try:
@@ -91,7 +93,7 @@ class CapSharing:
             self._stated = said
         if cycle is None or cycle.opened_wall is None or cycle.closed_wall is not None:
             return ""
-        needed = wall + caps.release_s(state.memory, state.cycle, policy)
+        needed = wall + caps.release_s(state.memory, cycle_view(cycle), policy)
         limits = policy.caps.shared_limits if policy.caps.ends_boosts and state.phase not in RELEASING else None
         full = ""
         for step in RELEASE_STEPS_S if state.phase in RELEASING else STEPS_S:

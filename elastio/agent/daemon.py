@@ -24,7 +24,7 @@ from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorde
 from elastio.accounting.shared_caps import SharedCaps
 from elastio.agent import accountant
 from elastio.agent.accountant import Accountant
-from elastio.agent.adviser import READ_RUNS, HindsightAdviser, LearnedForecaster, situation_of
+from elastio.agent.adviser import READ_RUNS, HindsightAdviser, LearnedForecaster, forecast_terms
 from elastio.agent.cap_sharing import CapSharing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
@@ -350,7 +350,7 @@ class Daemon:
         if isinstance(recorder, CostRecorder):
             recorder.price_of = lambda spec: volume_price(self.config, agent.state.identity, spec)
         agent.sharing = CapSharing(shared_caps(self.config))
-        agent.forecaster = LearnedForecaster(recorder.past, lambda: situation_of(agent, self.config.value.hour))
+        agent.forecaster = LearnedForecaster(recorder.past, lambda: forecast_terms(agent, self.config.value.hour))
         return agent
 
     def _reload(self, agent: Agent, recorder: CostRecorder | NullRecorder) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from elastio.accounting.rows import row_of
 from elastio.control import status as document
+from elastio.core.boosting import situation_of
 from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
@@ -206,7 +207,7 @@ def _cycle(
         price_per_hour=priced.price_per_hour if priced else None,
         currency=priced.currency if priced else "",
         choice=cycle.choice.reason if cycle.choice else "",
-        held_s=holding.left_s(state, obs, policy),
+        held_s=holding.left_s(state.memory, situation_of(state, obs, policy), policy),
         cost=row_of(cycle).cost(0.0, obs.wall) if priced else None,
     )
 

@@ -1,4 +1,4 @@
-"""When a boost may begin, the cycle that it begins, and when writes are held back for its disk. Pure.
+"""When a boost may begin, what the strategy sees of it, the cycle, and when writes are held back for its disk. Pure.
 
 Theory of operation. A cache is attached while no write is in flight to the backing volume (see `host.throttle`). What
 is in flight takes that volume's time: a filesystem submits requests of up to 8 MiB, some three at once, which is a
@@ -11,13 +11,16 @@ writes flow again after as much time as could have been gained.
 from __future__ import annotations
 
 import hashlib
+import math
 from statistics import median
 
+from elastio.core import governor
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
-from elastio.core.model import CacheState
+from elastio.core.model import BackingView, CacheState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
+from elastio.strategy.situation import CycleView, DeviceView, Situation
 from elastio.strategy.wish import BoostPlan
 from elastio.units import MB, MIB
 
@@ -45,6 +48,68 @@ def obstacle(state: AgentState, obs: Observation, policy: Policy) -> str:
     if state.owned is None:
         return "the cloud has not listed this agent's volumes yet"
     return ""
+
+
+def situation_of(state: AgentState, obs: Observation, policy: Policy) -> Situation:
+    """What the strategy sees of this decision."""
+    host, who, cycle = obs.host, state.identity, state.cycle
+    backing = host.backing if host else None
+    is_held = state.paused or state.inhibition is not None
+    limit_mb_s = who.bandwidth_limit_mb_s if who else None
+    return Situation(
+        now=obs.now,
+        wall=obs.wall,
+        settings=policy,
+        phase=state.phase,
+        phase_known=state.recovered,
+        may_buy=state.recovered and may_begin(state, obs, policy),
+        may_follow=not (is_held or policy.buys_nothing or (host is not None and host.unsupported)),
+        is_held=is_held,
+        failures=state.failures,
+        has_device=host is None or (backing is not None and backing.running),
+        device=None if backing is None else _device_view(backing, cycle, policy),
+        cycle=None if cycle is None else cycle_view(cycle),
+        instance_mb_s=math.inf if who is not None and limit_mb_s is None else limit_mb_s,
+        sample=obs.sample,
+        requests=obs.requests,
+        spend=obs.spend,
+        spend_at=obs.spend_at,
+        forecast=obs.forecast,
+        advice=obs.advice,
+        burst=obs.burst,
+    )
+
+
+def _device_view(backing: BackingView, cycle: Cycle | None, policy: Policy) -> DeviceView:
+    is_its_own = cycle is not None and cycle.cache_set is not None and backing.cache_set == cycle.cache_set
+    return DeviceView(
+        size_bytes=backing.size_bytes,
+        dirty_bytes=backing.dirty_bytes,
+        has_cache=backing.cache_set is not None,
+        is_served=is_its_own and not backing.is_bypassed,
+        is_nearly_full=governor.is_nearly_full(backing, policy),
+    )
+
+
+def cycle_view(cycle: Cycle) -> CycleView:
+    """What the strategy sees of the cycle."""
+    return CycleView(
+        token=cycle.token,
+        trigger=cycle.trigger,
+        provisioned=cycle.provisioned,
+        started_at=cycle.started_at,
+        started_wall=cycle.started_wall,
+        opened_wall=cycle.opened_wall,
+        closed_wall=cycle.closed_wall,
+        times=cycle.times,
+        use=cycle.use,
+        dirty_bytes=cycle.dirty_bytes,
+        has_volume=cycle.volume_id is not None,
+        forced=cycle.forced,
+        choice=cycle.choice,
+        quote=cycle.quote,
+        failure=cycle.failure,
+    )
 
 
 def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Policy) -> Cycle:

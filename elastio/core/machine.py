@@ -20,9 +20,10 @@ so the same input gives the same decision and a journal can be replayed. It is c
 
 1. `update.fold` takes in what was observed: outcomes of actions and the scan of the kernel. Nothing is decided here.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
-3. `strategy.review` takes the observation into its memory, and answers with a `Wish`: the bandwidths that hold now,
-   whether the cache is to be released or to take writes again, what to buy if a boost may begin, the most that a flush
-   may take, and what it says to each request. From the sample and the bandwidths follows the writeback rate.
+3. `strategy.review` is given a `Situation`, which is all that it sees. It takes it into its memory, and answers with a
+   `Wish`: the bandwidths that hold now, whether the cache is to be released or to take writes again, what to buy if a
+   boost may begin, the most that a flush may take, and what it says to each request. From the sample and the bandwidths
+   follows the writeback rate.
 4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
 5. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
 6. In IDLE, what the strategy wants to buy is bought, if nothing else has happened.
@@ -115,8 +116,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state, reason = _without_backoffs(recovered[0]), recovered[1]
     if state.recovered:
         state, inhibited = inhibition.update(state, obs, policy)
-    may_buy = state.recovered and boosting.may_begin(state, obs, policy)
-    memory, wish = review(state, obs, policy, may_buy=may_buy)
+    memory, wish = review(state.memory, boosting.situation_of(state, obs, policy))
     state = update.with_wish(state, memory, obs, wish)
     if not state.recovered:
         return _waiting_to_recover(state, obs, wish.policy)

@@ -24,19 +24,9 @@ from elastio.core.model import (
     VolumeState,
     VolumeTag,
 )
+from elastio.core.phase import Phase as Phase  # noqa: PLC0414  re-exported
 from elastio.core.shares import NOT_SHARED, SharePlan
 from elastio.strategy.memory import Memory
-
-
-class Phase(StrEnum):
-    """The phases of the state machine, see `machine`."""
-
-    IDLE = "idle"  # no cache, nothing bought
-    ATTACHING = "attaching"  # a volume is bought, and its cache set attached
-    BOOSTING = "boosting"  # phase 1: application I/O first
-    FLUSHING = "flushing"  # phase 2: flush first; at its end writes bypass the cache
-    DETACHING = "detaching"  # the cache set is detached and the volume released
-    FAULTED = "faulted"  # only an operator may decide how to go on; nothing is released
 
 
 class FaultKind(StrEnum):

@@ -18,12 +18,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core.model import Forecast, Request
-from elastio.core.observation import Observation
+from elastio.core.phase import Phase
 from elastio.core.policy import Ahead, Policy, in_steps
-from elastio.core.state import AgentState, Phase
 from elastio.strategy import learning
 from elastio.strategy.learning import next_size
 from elastio.strategy.memory import Memory
+from elastio.strategy.situation import Situation
 from elastio.strategy.wish import Reply
 from elastio.units import MB, format_duration, format_size
 
@@ -51,34 +51,32 @@ def is_same(burst: Forecast, other: Forecast) -> bool:
     return abs(burst.begins_at - other.begins_at) < SAME_S
 
 
-def update(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
-    """The state at `obs.now`: past bursts forgotten, the next one awaited, and the outcome of the awaited one noted."""
-    if any(b.begins_at <= obs.now for b in state.memory.expected):
-        left = tuple(b for b in state.memory.expected if b.begins_at > obs.now)
-        state = replace(state, memory=replace(state.memory, expected=left))
-    state = _judged(state, obs.now, policy)
-    due, memory = _due(state, obs, policy), state.memory
+def update(memory: Memory, at: Situation, policy: Policy) -> Memory:
+    """The memory at `at.now`: past bursts forgotten, the next one awaited, and the outcome of the awaited one noted."""
+    if any(b.begins_at <= at.now for b in memory.expected):
+        memory = replace(memory, expected=tuple(b for b in memory.expected if b.begins_at > at.now))
+    memory = _judged(memory, at.now, policy)
+    due = _due(memory, at, policy)
     if due is not None and (memory.awaited is None or due.begins_at > memory.awaited.begins_at):
-        if memory.awaited is not None and memory.awaited.begins_at <= obs.now:
+        if memory.awaited is not None and memory.awaited.begins_at <= at.now:
             # Nobody would notice the end of its time: announcements that follow each other must not hold a cache.
             memory = _counted(memory, memory.awaited, _missed(memory, memory.awaited) + 1)
-        state = replace(state, memory=replace(memory, awaited=due))
-    return _kept(state, policy)
+        memory = replace(memory, awaited=due)
+    return _kept(memory, at, policy)
 
 
-def _judged(state: AgentState, now: float, policy: Policy) -> AgentState:
+def _judged(memory: Memory, now: float, policy: Policy) -> Memory:
     """A load while a burst is awaited is that burst; a load before an announced begin is another one."""
-    burst = state.memory.awaited
+    burst = memory.awaited
     if burst is None or (burst.is_announced and now < burst.begins_at):
-        return state
-    memory = replace(state.memory, awaited=None)
-    if state.memory.load.above_since is not None:
+        return memory
+    if memory.load.above_since is not None:
         # From now on the load decides how long the cache is kept.
-        memory = replace(memory, boost=replace(memory.boost, chance_until=None))
-        return replace(state, memory=_counted(memory, burst, 0))
+        memory = replace(memory, awaited=None, boost=replace(memory.boost, chance_until=None))
+        return _counted(memory, burst, 0)
     if now < chance_until(burst, policy):
-        return state
-    return replace(state, memory=_counted(memory, burst, _missed(memory, burst) + 1))
+        return memory
+    return _counted(replace(memory, awaited=None), burst, _missed(memory, burst) + 1)
 
 
 def chance_until(forecast: Forecast, policy: Policy) -> float:
@@ -102,27 +100,25 @@ def _counted(memory: Memory, burst: Forecast, missed: int) -> Memory:
     return replace(memory, missed=missed) if burst.is_announced else replace(memory, missed_forecasts=missed)
 
 
-def _due(state: AgentState, obs: Observation, policy: Policy) -> Forecast | None:
+def _due(memory: Memory, at: Situation, policy: Policy) -> Forecast | None:
     """The next expected burst, if its lead time has come."""
     if policy.ahead is Ahead.OFF:
         return None
-    forecast = obs.forecast
+    forecast = at.forecast
     is_sure = forecast is not None and forecast.confidence >= policy.least_confidence
-    is_here = state.memory.load.above_since is not None  # a forecaster does not see it before it is over
-    known = (*state.memory.expected, *((forecast,) if forecast is not None and is_sure and not is_here else ()))
-    soon = [b for b in known if 0 < b.begins_at - obs.now <= lead_of(b, state.memory, policy)]
+    is_here = memory.load.above_since is not None  # a forecaster does not see it before it is over
+    known = (*memory.expected, *((forecast,) if forecast is not None and is_sure and not is_here else ()))
+    soon = [b for b in known if 0 < b.begins_at - at.now <= lead_of(b, memory, policy)]
     return min(soon, key=lambda b: b.begins_at, default=None)
 
 
-def _kept(state: AgentState, policy: Policy) -> AgentState:
-    """The state whose cycle keeps its cache for the awaited burst."""
-    boost, burst = state.memory.boost, to_buy_for(state.memory)
-    if state.cycle is None or burst is None or state.phase not in (Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING):
-        return state
+def _kept(memory: Memory, at: Situation, policy: Policy) -> Memory:
+    """The memory of a boost that keeps its cache for the awaited burst."""
+    boost, burst = memory.boost, to_buy_for(memory)
+    if at.cycle is None or burst is None or at.phase not in (Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING):
+        return memory
     until = max(chance_until(burst, policy), boost.chance_until or 0.0)
-    if until == boost.chance_until:
-        return state
-    return replace(state, memory=replace(state.memory, boost=replace(boost, chance_until=until)))
+    return memory if until == boost.chance_until else replace(memory, boost=replace(boost, chance_until=until))
 
 
 def to_buy_for(memory: Memory) -> Forecast | None:
@@ -131,37 +127,37 @@ def to_buy_for(memory: Memory) -> Forecast | None:
     return burst if burst is not None and _missed(memory, burst) < MOST_MISSED else None
 
 
-def asked(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Reply]:
+def asked(memory: Memory, request: Request, at: Situation, policy: Policy) -> tuple[Memory, Reply]:
     """A burst begins in `seconds`: its cache is bought so early that it is attached by then. None: none is expected."""
     if request.seconds is None:
-        return _cancelled(state, obs.now)
+        return _cancelled(memory, at.now)
     if policy.ahead is Ahead.OFF:
-        return state, Reply('no cache is bought ahead of a burst: policy.ahead is "off"', "expect.off")
-    backing, size, memory = obs.host.backing if obs.host else None, request.size_bytes or 0, state.memory
-    if backing is not None and size > backing.size_bytes:
-        text = f"a burst of {format_size(size)} is more than the device holds ({format_size(backing.size_bytes)})"
-        return state, Reply(text, "expect.size_bytes")
-    burst = Forecast(obs.now + request.seconds, size, 1.0)
+        return memory, Reply('no cache is bought ahead of a burst: policy.ahead is "off"', "expect.off")
+    device, size = at.device, request.size_bytes or 0
+    if device is not None and size > device.size_bytes:
+        text = f"a burst of {format_size(size)} is more than the device holds ({format_size(device.size_bytes)})"
+        return memory, Reply(text, "expect.size_bytes")
+    burst = Forecast(at.now + request.seconds, size, 1.0)
     if not any(is_same(b, burst) for b in memory.expected) and len(memory.expected) >= MOST_EXPECTED:
-        return state, Reply(f"{MOST_EXPECTED} bursts are announced already", "expect.most")
-    state = replace(state, memory=expect(memory, burst))
+        return memory, Reply(f"{MOST_EXPECTED} bursts are announced already", "expect.most")
+    memory = expect(memory, burst)
     if memory.missed >= MOST_MISSED:
-        return state, Reply(f"the last {memory.missed} announced bursts did not come: this one is only watched")
+        return memory, Reply(f"the last {memory.missed} announced bursts did not come: this one is only watched")
     lead = format_duration(min(request.seconds, memory.lead_s(policy.lead_s)))
     burst_of = f"a burst of {format_size(size)}" if size else "a burst"
     text = f"{burst_of} is expected in {format_duration(request.seconds)}; its cache is bought {lead} before"
-    return state, Reply(text)
+    return memory, Reply(text)
 
 
-def _cancelled(state: AgentState, now: float) -> tuple[AgentState, Reply]:
-    """The state without expected bursts. A cache that waits for one waits no longer."""
-    memory, boost = state.memory, state.memory.boost
+def _cancelled(memory: Memory, now: float) -> tuple[Memory, Reply]:
+    """The memory without expected bursts. A cache that waits for one waits no longer."""
+    boost = memory.boost
     if boost.chance_until is not None:
         boost = replace(boost, chance_until=min(boost.chance_until, now))
     begun = memory.awaited is not None and memory.awaited not in memory.expected
     forgotten = len(memory.expected) + begun
-    state = replace(state, memory=replace(memory, boost=boost, expected=(), awaited=None))
-    return state, Reply(f"expected bursts that are forgotten: {forgotten}")
+    memory = replace(memory, boost=boost, expected=(), awaited=None)
+    return memory, Reply(f"expected bursts that are forgotten: {forgotten}")
 
 
 def lead_of(burst: Forecast, memory: Memory, policy: Policy) -> float:

@@ -21,12 +21,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core import governor
-from elastio.core.model import BackingView, Sample
-from elastio.core.observation import Observation
+from elastio.core.model import Sample
+from elastio.core.phase import Phase
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
 from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.strategy.memory import Memory
+from elastio.strategy.situation import DeviceView, Situation
 
 # How long credits must last to count as bandwidth: longer than a sample, shorter than a burst worth a cache.
 SUSTAINED_S = 60.0
@@ -43,22 +43,19 @@ def in_force(policy: Policy, memory: Memory) -> Policy:
     return replace(policy, backing_bandwidth_mb_s=bucket.sustained_mb_s(balance, SUSTAINED_S))
 
 
-def update(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
-    """The state with the sample's credits, and the most that they allow a flush. `policy` is the one in force."""
+def update(memory: Memory, at: Situation, policy: Policy) -> Memory:
+    """The memory with the sample's credits, and the most that they allow a flush. `policy` is the one in force."""
     bucket = policy.backing_credits
-    if bucket is None or obs.sample is None:
-        return state
-    backing = obs.host.backing if obs.host else None
-    credits = _after(state.memory.credits, obs.sample, bucket, policy)
-    limit = _limit(credits, obs.sample, backing, bucket)
-    return replace(state, memory=replace(state.memory, credits=credits, credit_limit_mb_s=limit))
+    if bucket is None or at.sample is None:
+        return memory
+    credits = _after(memory.credits, at.sample, bucket, policy)
+    return replace(memory, credits=credits, credit_limit_mb_s=_limit(credits, at.sample, at.device, bucket))
 
 
-def flush_limit_mb_s(state: AgentState, obs: Observation, policy: Policy) -> float | None:
+def flush_limit_mb_s(memory: Memory, at: Situation, policy: Policy) -> float | None:
     """The most that a flush may take in phase 1; None: no limit, also where writes would run at the volume's speed."""
-    backing = obs.host.backing if obs.host else None
-    is_urgent = state.phase is Phase.BOOSTING and backing is not None and governor.is_nearly_full(backing, policy)
-    return None if is_urgent or policy.backing_credits is None else state.memory.credit_limit_mb_s
+    is_urgent = at.phase is Phase.BOOSTING and at.device is not None and at.device.is_nearly_full
+    return None if is_urgent or policy.backing_credits is None else memory.credit_limit_mb_s
 
 
 def _after(before: CreditBalance | None, sample: Sample, bucket: CreditBucket, policy: Policy) -> CreditBalance:
@@ -71,8 +68,8 @@ def _after(before: CreditBalance | None, sample: Sample, bucket: CreditBucket, p
     return replace(after, at=sample.at)
 
 
-def _limit(credits: CreditBalance, sample: Sample, backing: BackingView | None, bucket: CreditBucket) -> float | None:
-    if backing is None or backing.cache_set is None:
+def _limit(credits: CreditBalance, sample: Sample, device: DeviceView | None, bucket: CreditBucket) -> float | None:
+    if device is None or not device.has_cache:
         return None
     applications = max(0.0, sample.backing.total_mb_s - governor.flushed_mb_s(sample))
-    return bucket.flush_limit_mb_s(credits.balance_bytes, backing.dirty_bytes, applications)
+    return bucket.flush_limit_mb_s(credits.balance_bytes, device.dirty_bytes, applications)

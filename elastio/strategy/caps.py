@@ -13,14 +13,14 @@ is there to be kept.
 A cost runs in steps: the least billed time of a volume is owed at its purchase. Within it nothing more is owed, and a
 boost goes on. Only what falls into the cap's own day or month counts. A bill in AGBs has no least time.
 
-What was spent is read from the ledger from time to time (`Observation.spend`, at `spend_at`). The bill of the running
+What was spent is read from the ledger from time to time (`Situation.spend`, at `spend_at`). The bill of the running
 cache is computed here from its own cycle, so that neither an old value nor a ledger that cannot be written hides it.
 
-Where several agents share the caps, the bill at the end of the release must be reserved (`Observation.spend.others`,
+Where several agents share the caps, the bill at the end of the release must be reserved (`Situation.spend.others`,
 see `spending`). A cap that leaves no room for that ends the boost as one of its own. What the others have spent and
 reserved is in the sum that a reservation has to fit into, and is not added here once more.
 
-A boost that a cap has ended is remembered (`AgentState.capped`) until the day or the month is over or the cap is
+A boost that a cap has ended is remembered (`Memory.capped`) until the day or the month is over or the cap is
 changed. Otherwise the rest below the cap would buy one cache after the other, each too short to be of use.
 
 What was spent is unknown while the ledger cannot be read. No boost begins then. One that runs goes on for a few
@@ -33,13 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from elastio.core.cycle import Cycle
 from elastio.core.governor import LIMITED
 from elastio.core.model import Period, Quote, Spend, Spent
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState
 from elastio.strategy.memory import Capped, Memory
+from elastio.strategy.situation import CycleView, Situation
 from elastio.strategy.spending import Bill, Caps, OfPeriod
 from elastio.units import GIB, MB, agbs, format_duration, format_size
 
@@ -67,7 +65,7 @@ class _Cap:
     is_cost: bool
 
 
-def release_s(memory: Memory, cycle: Cycle | None, policy: Policy) -> float:
+def release_s(memory: Memory, cycle: CycleView | None, policy: Policy) -> float:
     """Seconds from now to the deletion of the volume, if its release begins now. For the cycle as it was last seen."""
     dirty = 0.0
     if cycle is not None and cycle.times.boosted is not None:
@@ -90,7 +88,7 @@ def least_s(memory: Memory, policy: Policy) -> float:
     return memory.lead_s(policy.lead_s) + policy.inactivity_delay_s + release_s(memory, None, policy)
 
 
-def with_release_time(memory: Memory, cycle: Cycle) -> Memory:
+def with_release_time(memory: Memory, cycle: CycleView) -> Memory:
     """The memory with the time that the release of this cycle took, from the clean cache to the deletion."""
     times = cycle.times
     if times.clean is None or times.deleted is None or times.deleted < times.clean:
@@ -98,30 +96,30 @@ def with_release_time(memory: Memory, cycle: Cycle) -> Memory:
     return replace(memory, release_s=(*memory.release_s, times.deleted - times.clean)[-KEPT:])
 
 
-def reached(state: AgentState, obs: Observation, policy: Policy) -> Capped | None:
+def reached(memory: Memory, at: Situation, policy: Policy) -> Capped | None:
     """The cap that ends the boost; None: none would be passed, or caps end no boost."""
-    return passed(state, obs, policy) if policy.caps.ends_boosts else None
+    return passed(memory, at, policy) if policy.caps.ends_boosts else None
 
 
-def passed(state: AgentState, obs: Observation, policy: Policy) -> Capped | None:
+def passed(memory: Memory, at: Situation, policy: Policy) -> Capped | None:
     """The cap that the bill of the running cache would pass, or may, until its release; None: none."""
-    cycle = state.cycle
+    cycle, spend = at.cycle, at.spend
     if cycle is None or cycle.opened_wall is None:
         return None
-    until = cycle.wall_at(obs.now + release_s(state.memory, cycle, policy))
-    for cap in _caps(policy.caps, obs.spend):
-        if not obs.spend.known and obs.now - obs.spend_at > UNKNOWN_S:
-            return Capped(UNKNOWN, 0.0, obs.spend.day)
+    until = cycle.wall_at(at.now + release_s(memory, cycle, policy))
+    for cap in _caps(policy.caps, spend):
+        if not spend.known and at.now - at.spend_at > UNKNOWN_S:
+            return Capped(UNKNOWN, 0.0, spend.day)
         bill = _bill(cycle, is_cost=cap.is_cost)
-        if bill is None or _passes(cap, bill, cycle.wall_at(obs.spend_at), cycle.wall_at(obs.now), until):
+        if bill is None or _passes(cap, bill, cycle.wall_at(at.spend_at), cycle.wall_at(at.now), until):
             return Capped(cap.key, cap.most, cap.period, has_price=bill is not None)
-    others = obs.spend.others
+    others = spend.others
     if others is not None and others.granted_until_wall is None and others.trouble:
-        return Capped(SHARED, 0.0, obs.spend.day)  # since a start nothing could be reserved: nobody knows the bill
+        return Capped(SHARED, 0.0, spend.day)  # since a start nothing could be reserved: nobody knows the bill
     if others is None or others.granted_until_wall is None or until <= others.granted_until_wall:
         return None
-    full = next((cap for cap in _caps(policy.caps, obs.spend) if cap.key == others.full), None)
-    return Capped(SHARED, 0.0, obs.spend.day) if full is None else Capped(full.key, full.most, full.period)
+    full = next((cap for cap in _caps(policy.caps, spend) if cap.key == others.full), None)
+    return Capped(SHARED, 0.0, spend.day) if full is None else Capped(full.key, full.most, full.period)
 
 
 def _caps(caps: Caps, spend: Spend) -> Iterator[_Cap]:
@@ -137,7 +135,7 @@ def _caps(caps: Caps, spend: Spend) -> Iterator[_Cap]:
             yield _Cap(f"caps.max_cost_per_{name}", max_cost, period, spent.currency, is_cost=True)
 
 
-def _bill(cycle: Cycle, *, is_cost: bool) -> Bill | None:
+def _bill(cycle: CycleView, *, is_cost: bool) -> Bill | None:
     """The bill of the cycle's volume; None: its price is not known."""
     opened = cycle.started_wall if cycle.opened_wall is None else cycle.opened_wall
     sold, quote = cycle.provisioned, cycle.quote
@@ -185,20 +183,20 @@ def standing(memory: Memory, wall: float, policy: Policy) -> str:
     return f"the cap of {capped.most:g} ({capped.key}) has ended a boost; the next one may begin in {left}"
 
 
-def why_ended(state: AgentState, obs: Observation, policy: Policy) -> str:
+def why_ended(memory: Memory, at: Situation, policy: Policy) -> str:
     """Why a boost that is being flushed may not go on; empty: it may."""
-    capped = reached(state, obs, policy)
-    return standing(state.memory, obs.wall, policy) or ("" if capped is None else what_ends(capped))
+    capped = reached(memory, at, policy)
+    return standing(memory, at.wall, policy) or ("" if capped is None else what_ends(capped))
 
 
 def _in_force(caps: Caps) -> frozenset[tuple[str, float]]:
     return frozenset((cap.key, cap.most) for cap in _caps(caps, Spend()))
 
 
-def refusal(size_bytes: int, state: AgentState, obs: Observation, policy: Policy) -> str:
+def refusal(size_bytes: int, memory: Memory, at: Situation, policy: Policy) -> str:
     """Why a cap forbids a boost of this size now; empty: none does."""
-    least = least_s(state.memory, policy)
-    return standing(state.memory, obs.wall, policy) or spending_refusal(size_bytes, obs.spend, policy, least)
+    least = least_s(memory, policy)
+    return standing(memory, at.wall, policy) or spending_refusal(size_bytes, at.spend, policy, least)
 
 
 def spending_refusal(size_bytes: int, spend: Spend, policy: Policy, least_s: float | None = None) -> str:

@@ -28,72 +28,69 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core import governor
-from elastio.core.cycle import Cycle, Trigger
-from elastio.core.observation import Observation
+from elastio.core.phase import Phase, Trigger
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
 from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
-from elastio.strategy.memory import Unended
+from elastio.strategy.memory import Memory, Unended
+from elastio.strategy.situation import CycleView, Situation
 from elastio.units import MB, format_duration
 
 # A cache counts as full until so much of its room is free again: the governor keeps it near the limit.
 FREE_AGAIN = 0.8
 
 
-def noted(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
-    """The state that knows since when the load finds its cache full, and whether a load that filled one goes on."""
-    cycle, backing = state.cycle, obs.host.backing if obs.host else None
+def noted(memory: Memory, at: Situation, policy: Policy) -> Memory:
+    """The memory that knows since when the load finds its cache full, and whether a load that filled one goes on."""
+    cycle, device = at.cycle, at.device
     # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
-    is_releasing = state.phase in (Phase.FLUSHING, Phase.DETACHING)
-    knows_one = state.memory.has_filled or state.memory.unended is not None
-    if knows_one and not is_releasing and is_quiet(state.memory.load, obs.now, policy):
-        state = replace(state, memory=replace(state.memory, has_filled=False, unended=None))
-    is_under_load = state.phase is Phase.BOOSTING and state.memory.load.above_since is not None
+    is_releasing = at.phase in (Phase.FLUSHING, Phase.DETACHING)
+    knows_one = memory.has_filled or memory.unended is not None
+    if knows_one and not is_releasing and is_quiet(memory.load, at.now, policy):
+        memory = replace(memory, has_filled=False, unended=None)
+    is_under_load = at.phase is Phase.BOOSTING and memory.load.above_since is not None
     if cycle is None or cycle.choice is None or not is_under_load:
-        return _full(state, None)
-    if backing is None:
-        return state
-    if governor.is_nearly_full(backing, policy):
-        return state if state.memory.full_since is not None else _full(state, obs.now)
-    return _full(state, None) if backing.dirty_bytes < FREE_AGAIN * cycle.use.peak_dirty_bytes else state
+        return _full(memory, None)
+    if device is None:
+        return memory
+    if device.is_nearly_full:
+        return memory if memory.full_since is not None else _full(memory, at.now)
+    return _full(memory, None) if device.dirty_bytes < FREE_AGAIN * cycle.use.peak_dirty_bytes else memory
 
 
-def _full(state: AgentState, since: float | None) -> AgentState:
-    if since == state.memory.full_since:
-        return state
-    return replace(state, memory=replace(state.memory, full_since=since))
+def _full(memory: Memory, since: float | None) -> Memory:
+    return memory if since == memory.full_since else replace(memory, full_since=since)
 
 
-def why_over(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> str:
+def why_over(memory: Memory, cycle: CycleView, at: Situation, policy: Policy) -> str:
     """Why a full cache is released although the load goes on; empty: it is kept."""
-    since = state.memory.full_since
-    if since is None or obs.now < _until(cycle, since, policy):
+    since = memory.full_since
+    if since is None or at.now < _until(cycle, since, policy):
         return ""
-    full = format_duration(obs.now - since)
+    full = format_duration(at.now - since)
     return f"full for {full} under a load that goes on: keeping the cache costs more than releasing it"
 
 
-def unended(state: AgentState, obs: Observation, policy: Policy) -> Unended | None:
+def unended(memory: Memory, at: Situation, policy: Policy) -> Unended | None:
     """The load that finds its cache full, if that cache could be given up for a larger one; else None.
 
     Its rate is that at which the cache has filled since it serves: too low after a pause and by what was flushed, and
     never too high.
     """
-    since, above, cycle = state.memory.full_since, state.memory.load.above_since, state.cycle
+    since, above, cycle = memory.full_since, memory.load.above_since, at.cycle
     if since is None or above is None or cycle is None or cycle.choice is None or cycle.trigger is Trigger.OPERATOR:
         return None
     filled_s = since - (since if cycle.times.boosted is None else cycle.times.boosted)
     # Buckets that wait for garbage collection are not dirty: then it is not the load that fills the cache.
     if filled_s <= 0 or cycle.dirty_bytes <= FREE_AGAIN * cycle.use.peak_dirty_bytes:
         return None
-    before_mb = 0.0 if state.memory.unended is None else state.memory.unended.written_mb
+    before_mb = 0.0 if memory.unended is None else memory.unended.written_mb
     dirty_mb = cycle.dirty_bytes / MB
-    written_mb = before_mb + dirty_mb + policy.backing_bandwidth_mb_s * (obs.now - since)
+    written_mb = before_mb + dirty_mb + policy.backing_bandwidth_mb_s * (at.now - since)
     return Unended(written_mb + dirty_mb, dirty_mb / filled_s)
 
 
-def _until(cycle: Cycle, since: float, policy: Policy) -> float:
+def _until(cycle: CycleView, since: float, policy: Policy) -> float:
     """Until when (CLOCK_BOOTTIME) a cache that is full since then is kept."""
     market, choice = policy.market, cycle.choice
     if market is None or choice is None or cycle.trigger is Trigger.OPERATOR:

@@ -91,7 +91,7 @@ NOTHING_KNOWN = Past()
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ForecastTerms:
     """What a forecast is weighed by, beside the past.
 
     `attach_s` are measured times from a decision to the attached cache; without any, `policy.lead_s` is taken for one.
@@ -108,7 +108,7 @@ class Situation:
     spec_for: Callable[[Forecast], VolumeSpec] | None = None
 
 
-def prices(past: Past, at: Situation) -> tuple[float, float]:
+def prices(past: Past, at: ForecastTerms) -> tuple[float, float]:
     """c_l and c_h, both in currency or both in AGBs per second."""
     slow, fast = at.policy.backing_bandwidth_mb_s, at.policy.cache_bandwidth_mb_s
     lost = max(0.0, 1 - slow / fast)
@@ -132,7 +132,7 @@ def met_ahead(bursts: Sequence[Burst], kept_s: float, policy: Policy) -> float:
     return expected.confidence if expected is not None and expected.confidence >= policy.least_confidence else 0.0
 
 
-def next_burst(past: Past, at: Situation, wall: float) -> Forecast | None:
+def next_burst(past: Past, at: ForecastTerms, wall: float) -> Forecast | None:
     """The next burst, its begin in seconds since the epoch; None: none is expected, or being ahead of it would not pay.
 
     `wall` is now. No cache may be open.
@@ -152,7 +152,7 @@ def next_burst(past: Past, at: Situation, wall: float) -> Forecast | None:
     return found if is_affordable(past.money or past.agbs, in_vain(found, past, at)) else None
 
 
-def in_vain(burst: Forecast, past: Past, at: Situation) -> float:
+def in_vain(burst: Forecast, past: Past, at: ForecastTerms) -> float:
     """What the cache for this burst costs at the most if the burst does not come, in the unit of the bill.
 
     By money, a cache that waited in vain is released where its paid time ends.

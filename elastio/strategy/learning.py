@@ -27,14 +27,13 @@ import math
 from dataclasses import replace
 from statistics import median
 
-from elastio.core.cycle import Cycle
 from elastio.core.model import Request
-from elastio.core.observation import Observation
+from elastio.core.phase import Phase
 from elastio.core.policy import Policy, in_steps
-from elastio.core.state import AgentState, Phase
 from elastio.strategy import backing_credits, bandwidth
 from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
 from elastio.strategy.memory import Lesson, Memory
+from elastio.strategy.situation import CycleView, Situation
 from elastio.strategy.wish import Reply
 from elastio.units import MB, format_size
 
@@ -50,7 +49,7 @@ MACHINE_GB = 1000.0
 GB_MB = 1000.0
 
 
-def lesson_of(cycle: Cycle, moved_bytes: int, policy: Policy) -> Lesson | None:
+def lesson_of(cycle: CycleView, moved_bytes: int, policy: Policy) -> Lesson | None:
     """What this boost would have needed; None if its cache was hardly used.
 
     If every write was absorbed: the peak of the buckets in use. If writes were written through, or flushing had to be
@@ -68,7 +67,7 @@ def lesson_of(cycle: Cycle, moved_bytes: int, policy: Policy) -> Lesson | None:
     return Lesson(int(needed), max(1, moved_bytes))
 
 
-def cutoff_of(cycle: Cycle, policy: Policy) -> float:
+def cutoff_of(cycle: CycleView, policy: Policy) -> float:
     """The share of this cycle's cache that can be dirty, 0 to 1."""
     return policy.cutoff if cycle.use.cutoff_percent is None else cycle.use.cutoff_percent / 100
 
@@ -78,7 +77,7 @@ def with_lesson(lessons: tuple[Lesson, ...], lesson: Lesson) -> tuple[Lesson, ..
     return (*lessons, lesson)[-KEPT:]
 
 
-def learned_bytes(lessons: tuple[Lesson, ...], cycle: Cycle, policy: Policy) -> int:
+def learned_bytes(lessons: tuple[Lesson, ...], cycle: CycleView, policy: Policy) -> int:
     """The size to buy after this cycle: bytes, in whole steps, within the configured bounds."""
     if len(lessons) == 1:
         return in_steps(_after_one(lessons[0], cycle, policy), policy)
@@ -86,7 +85,7 @@ def learned_bytes(lessons: tuple[Lesson, ...], cycle: Cycle, policy: Policy) -> 
     return in_steps(_expected_moved(lessons, held_s, policy) * share(lessons), policy)
 
 
-def _after_one(lesson: Lesson, cycle: Cycle, policy: Policy) -> float:
+def _after_one(lesson: Lesson, cycle: CycleView, policy: Policy) -> float:
     """Bytes after a single boost. Nothing shows yet whether its burst is usual.
 
     If much less of it was held than of one that saturates the cache, it may have been slowed down. The next cache then
@@ -126,18 +125,18 @@ def _bursts_asking(bursts: int, held_s: float, policy: Policy) -> int:
     return max(2, min(bursts, math.ceil(least * bursts)))
 
 
-def asked(state: AgentState, request: Request, policy: Policy) -> tuple[AgentState, Reply]:
+def asked(memory: Memory, request: Request, policy: Policy) -> tuple[Memory, Reply]:
     """Set the learned size. A size outside the bounds is refused; an open cycle does not change it again."""
     size = request.size_bytes
     if size is None:
-        return state, Reply("learn needs a size (size_bytes)", "learn.size_bytes")
+        return memory, Reply("learn needs a size (size_bytes)", "learn.size_bytes")
     if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
         bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
         text = f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})"
-        return state, Reply(text, "learn.size_bytes")
-    boost = replace(state.memory.boost, updates_learned_size=False)
-    memory = replace(state.memory, boost=boost, learned_size_bytes=size, lessons=())
-    return replace(state, memory=memory), Reply(f"the next cache gets {format_size(size)}")
+        return memory, Reply(text, "learn.size_bytes")
+    boost = replace(memory.boost, updates_learned_size=False)
+    memory = replace(memory, boost=boost, learned_size_bytes=size, lessons=())
+    return memory, Reply(f"the next cache gets {format_size(size)}")
 
 
 def share(lessons: tuple[Lesson, ...]) -> float:
@@ -167,30 +166,28 @@ def in_force(policy: Policy, memory: Memory) -> Policy:
     return replace(policy, cache_bandwidth_mb_s=mb_s)
 
 
-def with_burst(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
-    """The state with the burst that has ended, and what it teaches: the reason of a change, or an empty string."""
-    known, bounds = state.memory.bandwidth, policy.bandwidth
+def with_burst(memory: Memory, at: Situation, policy: Policy) -> tuple[Memory, str]:
+    """The memory with the burst that has ended, and what it teaches: the reason of a change, or an empty string."""
+    known, bounds = memory.bandwidth, policy.bandwidth
     if bounds is None:
-        return state, ""
-    if obs.burst is not None:
-        known = bandwidth.noted(known or LearnedBandwidth(bounds.first_mb_s), obs.burst)
-    is_between = state.recovered and state.phase is Phase.IDLE and state.cycle is None
+        return memory, ""
+    if at.burst is not None:
+        known = bandwidth.noted(known or LearnedBandwidth(bounds.first_mb_s), at.burst)
+    is_between = at.phase_known and at.phase is Phase.IDLE and at.cycle is None
     is_carried_known = known is not None and known.instance_mb_s is not None
-    known, why = _of_instance(known, state, bounds) if is_between else known, ""
+    known, why = _of_instance(known, at.instance_mb_s, bounds) if is_between else known, ""
     if known is not None and known.is_fresh and is_between and is_carried_known:
         known, why = bandwidth.learn(known, bounds, _carried_mb_s(known, policy, bounds))
-    if known is state.memory.bandwidth:
-        return state, ""
-    return replace(state, memory=replace(state.memory, bandwidth=known)), why
+    if known is memory.bandwidth:
+        return memory, ""
+    return replace(memory, bandwidth=known), why
 
 
-def _of_instance(known: LearnedBandwidth | None, state: AgentState, bounds: SpeedBounds) -> LearnedBandwidth | None:
+def _of_instance(
+    known: LearnedBandwidth | None, carried_mb_s: float | None, bounds: SpeedBounds
+) -> LearnedBandwidth | None:
     """With what the instance carries, as soon as the cloud has said it: it holds until it says something else."""
-    if state.identity is None:
-        return known
-    limit_mb_s = state.identity.bandwidth_limit_mb_s
-    carried_mb_s = math.inf if limit_mb_s is None else limit_mb_s
-    if known is not None and known.instance_mb_s == carried_mb_s:
+    if carried_mb_s is None or (known is not None and known.instance_mb_s == carried_mb_s):
         return known
     return replace(known or LearnedBandwidth(bounds.first_mb_s), instance_mb_s=carried_mb_s)
 

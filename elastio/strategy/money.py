@@ -22,10 +22,9 @@ from dataclasses import replace
 from statistics import median
 
 from elastio.core import governor
-from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import VolumeSpec
+from elastio.core.phase import Trigger
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState
 from elastio.strategy import learned, speed
 from elastio.strategy.bursts import PastBurst
 from elastio.strategy.first_guess import SIZES_MB, first_plan, plan_for
@@ -33,7 +32,8 @@ from elastio.strategy.forecast import Burst
 from elastio.strategy.hindsight import PastLoad, Pause, gaps_s, plan_cost, slow_cost
 from elastio.strategy.hold import holding_s
 from elastio.strategy.market import MOST_HELD_S, Advice, Market, OwnedCache
-from elastio.strategy.memory import Choice, Memory, Unended
+from elastio.strategy.memory import Choice, LoadWatch, Memory, Unended
+from elastio.strategy.situation import CycleView
 from elastio.strategy.tariff import Tariff
 from elastio.strategy.worth import Bounds, Plan, Terms, hold_per_s, late_per_s, rebuy_price
 from elastio.units import MB, format_duration, format_size
@@ -50,13 +50,10 @@ CHANGE = 2.0
 SEEN_S = 1.0
 
 
-def in_force(policy: Policy, cycle: Cycle | None) -> Policy:
-    """The policy with the bandwidths of the cycle's own cache; the same policy where nothing was chosen."""
-    return policy if cycle is None or cycle.choice is None else with_choice(policy, cycle.choice)
-
-
-def with_choice(policy: Policy, choice: Choice) -> Policy:
-    """The policy with the bandwidths of this choice."""
+def in_force(policy: Policy, choice: Choice | None) -> Policy:
+    """The policy with the bandwidths of the cache that was chosen; the same policy where nothing was."""
+    if choice is None:
+        return policy
     return replace(policy, cache_bandwidth_mb_s=choice.cache_mb_s, drain_bandwidth_mb_s=choice.drain_mb_s)
 
 
@@ -185,7 +182,7 @@ def plan_reason(advice: Advice) -> str:
 def judged(
     market: Market,
     policy: Policy,
-    cycle: Cycle,
+    cycle: CycleView,
     best: Plan | None,
     past: Sequence[PastLoad],
     pauses: Sequence[Pause],
@@ -248,9 +245,8 @@ def bill_refusal(market: Market, policy: Policy, written_mb: float, late: float)
     return "" if found is None else speed.boost_refusal(terms, found, fitting)
 
 
-def outlasted_mb(state: AgentState, advice: Advice, now: float, policy: Policy) -> float | None:
+def outlasted_mb(load: LoadWatch, advice: Advice, now: float, policy: Policy) -> float | None:
     """What a burst that outlasts every known one may write, in MB; None: it does not outlast them."""
-    since = state.memory.load.above_since
-    lasted_s = 0.0 if since is None else now - since
+    lasted_s = 0.0 if load.above_since is None else now - load.above_since
     longest_s = advice.largest_mb / policy.backing_bandwidth_mb_s
     return AGAIN * lasted_s * policy.backing_bandwidth_mb_s if lasted_s > BEYOND * longest_s else None

@@ -28,12 +28,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Sample
+from elastio.core.phase import Trigger
 from elastio.core.policy import Ahead, Policy
-from elastio.core.state import AgentState
 from elastio.strategy.load import utilization
-from elastio.strategy.memory import Boost, LoadWatch, UselessBoost, Waste
+from elastio.strategy.memory import Boost, LoadWatch, Memory, UselessBoost, Waste
+from elastio.strategy.situation import CycleView, Situation
 from elastio.units import MB, format_duration
 
 # What a useful boost must gain, in seconds of the backing volume's bandwidth. Attaching and detaching hold requests
@@ -60,7 +60,7 @@ def shown_by(load: LoadWatch, trigger: Trigger, now: float, chance_until: float 
     return Boost(chance_until, bare=bare, longest_s=_lasted_s(load, now))
 
 
-def with_sample(boost: Boost, cycle: Cycle, load: LoadWatch, sample: Sample, policy: Policy) -> Boost:
+def with_sample(boost: Boost, cycle: CycleView, load: LoadWatch, sample: Sample, policy: Policy) -> Boost:
     """The boost with one more sample of the device counted.
 
     Before the cache is seen, utilization counts up to 1.0 only: the cache may have served unseen in part of the sample.
@@ -84,30 +84,30 @@ def _lasted_s(load: LoadWatch, at: float) -> float:
 # --- when the volume is gone -----------------------------------------------------------------------------
 
 
-def was_useful(boost: Boost, cycle: Cycle, policy: Policy) -> bool:
+def was_useful(boost: Boost, cycle: CycleView, policy: Policy) -> bool:
     """The boost gained something, or would have with a larger cache."""
     return boost.gained_bytes >= EARNED_S * policy.backing_bandwidth_mb_s * MB or cycle.use.missing_bytes > 0
 
 
-def after_cycle(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Waste:
+def after_cycle(memory: Memory, at: Situation, cycle: CycleView, policy: Policy) -> Waste:
     """What is remembered after this cycle."""
-    past, boost = state.memory.waste, state.memory.boost
-    if cycle.failure and state.failures > 0:
+    past, boost = memory.waste, memory.boost
+    if cycle.failure and at.failures > 0:
         return _wasted(past, cycle)
     past = replace(past, wasted=0) if cycle.times.boosted is not None else past
-    was_stopped = cycle.forced or state.paused or state.inhibition is not None
+    was_stopped = cycle.forced or at.is_held
     # An expected load that did not come says nothing about loads.
     is_learned = cycle.trigger is Trigger.FORECAST and policy.ahead is Ahead.LEARNED and boost.longest_s > 0
     if not (cycle.trigger is Trigger.LOAD or is_learned) or was_stopped:
         return past
-    recent = _remembered(past, wall)
+    recent = _remembered(past, at.wall)
     if was_useful(boost, cycle, policy):
         return replace(past, useless=tuple(u for u in recent if not _is_like(boost.bare, boost.longest_s, 0.0, u)))
-    return replace(past, useless=(*recent, UselessBoost(boost.bare, boost.longest_s, wall))[-KEPT:])
+    return replace(past, useless=(*recent, UselessBoost(boost.bare, boost.longest_s, at.wall))[-KEPT:])
 
 
-def _wasted(past: Waste, cycle: Cycle) -> Waste:
-    if cycle.volume_id is None:
+def _wasted(past: Waste, cycle: CycleView) -> Waste:
+    if not cycle.has_volume:
         return past
     wasted = past.wasted + 1
     if wasted < MOST_WASTED:

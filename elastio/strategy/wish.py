@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastio.core.cycle import Trigger
 from elastio.core.model import VolumeSpec
+from elastio.core.phase import Trigger
 from elastio.core.policy import Policy
 from elastio.strategy.memory import NO_BOOST, Boost, Capped, Choice, Memory
 

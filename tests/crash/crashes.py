@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from elastio.accounting.recorder import CostRecorder
-from elastio.agent.adviser import LearnedForecaster, situation_of
+from elastio.agent.adviser import LearnedForecaster, forecast_terms
 from elastio.agent.narration import EventLog
 from elastio.config.sections import ProfileSection
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
@@ -18,7 +18,7 @@ from elastio.core.state import FaultKind, Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.strategy.learned import Situation
+from elastio.strategy.learned import ForecastTerms
 from elastio.units import GIB, agbs
 from tests.beside import Neighbour
 from tests.fixtures.memory_ledger import MemoryLedger
@@ -148,7 +148,7 @@ class Run:
             scenario.policy,
             recorder=self.recorder,
             point=crash_point,
-            forecaster=LearnedForecaster(self.recorder.past, self._situation),
+            forecaster=LearnedForecaster(self.recorder.past, self._forecast_terms),
             reporter=EventLog(KERNEL.backing_uuid),
         )
         self.sim.edited = edited(scenario.policy)
@@ -176,9 +176,9 @@ class Run:
     def sims(self) -> tuple[Simulation, ...]:
         return (self.sim,) if self.beside is None else (self.sim, self.beside.sim)
 
-    def _situation(self) -> Situation | None:
+    def _forecast_terms(self) -> ForecastTerms | None:
         agent = self.sim.agent
-        return None if agent is None else situation_of(agent, None)
+        return None if agent is None else forecast_terms(agent, None)
 
     def __enter__(self) -> Run:
         return self

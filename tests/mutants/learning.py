@@ -66,7 +66,7 @@ LEARNS = (
         "the bandwidth changes within a cycle",
         "a learned bandwidth changes only between cycles",
         LEARNING,
-        "state.recovered and state.phase is Phase.IDLE and state.cycle is None",
+        "at.phase_known and at.phase is Phase.IDLE and at.cycle is None",
         "True",
         "tests/scenario/test_bandwidth.py",
         "only what is bought is watched in a schedule",

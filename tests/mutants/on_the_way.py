@@ -41,7 +41,7 @@ ON_THE_WAY = (
         "the same load fills the next cache",
         "no other cache is bought for the load that filled one",
         "elastio/strategy/buying.py",
-        "if trigger is Trigger.LOAD and state.memory.has_filled and not has_outgrown:",
+        "if trigger is Trigger.LOAD and memory.has_filled and not has_outgrown:",
         "if False:",
         first=FILLED,
     ),

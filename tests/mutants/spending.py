@@ -54,7 +54,7 @@ SPENDING = (
         "a shared cap is forgotten",
         "no boost begins after one that a shared cap has ended",
         CAPS,
-        "Capped(SHARED, 0.0, obs.spend.day) if full is None else",
-        "Capped(SHARED, 0.0, obs.spend.day) if True else",
+        "Capped(SHARED, 0.0, spend.day) if full is None else",
+        "Capped(SHARED, 0.0, spend.day) if True else",
     ),
 )

@@ -11,11 +11,10 @@ import pytest
 from elastio.core import machine
 from elastio.core.cycle import Trigger
 from elastio.core.model import VolumeSpec
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState
 from elastio.strategy import review
 from elastio.strategy.memory import Memory
+from elastio.strategy.situation import Situation
 from elastio.strategy.wish import BoostPlan, Release, Wish
 from elastio.units import GIB
 
@@ -36,11 +35,11 @@ class Whim:
     def __init__(self) -> None:
         self.wishes: Counter[str] = Counter()
 
-    def review(self, state: AgentState, obs: Observation, policy: Policy, *, may_buy: bool) -> tuple[Memory, Wish]:
-        memory, wish = review.review(state, obs, policy, may_buy=False)  # its memory goes on
-        dice = Random(f"{obs.now} {obs.jitter}")
-        if state.cycle is None:
-            return memory, replace(wish, boost=self._boost(memory, wish.policy, dice) if may_buy else None)
+    def review(self, memory: Memory, at: Situation) -> tuple[Memory, Wish]:
+        memory, wish = review.review(memory, replace(at, may_buy=False))  # its memory goes on
+        dice = Random(f"{at.now} {at.sample}")
+        if at.cycle is None:
+            return memory, replace(wish, boost=self._boost(memory, wish.policy, dice) if at.may_buy else None)
         if dice.random() > RELEASES:
             return memory, replace(wish, release=None)
         kind = dice.choice(("filled", "unused", "ordered"))

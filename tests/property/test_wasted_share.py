@@ -20,7 +20,7 @@ from elastio.core.cycle import Trigger
 from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Model
 from elastio.sim.prices import TARIFF
-from elastio.strategy.learned import FREE_CACHES, FREE_S, WASTED_SHARE, Situation, next_burst
+from elastio.strategy.learned import FREE_CACHES, FREE_S, WASTED_SHARE, ForecastTerms, next_burst
 from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.units import GB, GIB, MB
@@ -75,9 +75,9 @@ class Machine:
     loads: dict[str, CycleLoad] = field(default_factory=dict)
     free_at: float = 0.0
 
-    def situation(self) -> Situation:
+    def terms(self) -> ForecastTerms:
         policy = replace(POLICY, model=self.model)
-        return Situation(policy, ATTACH_S, 50 * GB, 1.0, RELEASED_S[1], self.spec_for)
+        return ForecastTerms(policy, ATTACH_S, 50 * GB, 1.0, RELEASED_S[1], self.spec_for)
 
     @staticmethod
     def spec_for(burst: Forecast) -> VolumeSpec:
@@ -97,7 +97,7 @@ class Machine:
 
     def _expected(self, begin: float) -> Forecast | None:
         """What is bought ahead before this burst begins."""
-        at, now = self.situation(), self.free_at
+        at, now = self.terms(), self.free_at
         burst = next_burst(past_of(self.rows, self.loads, "dev"), at, now)
         if burst is None or burst.confidence < at.policy.least_confidence or burst.begins_at <= now:
             return None

@@ -41,7 +41,7 @@ def test_the_safe_cycle_is_what_the_machine_imports_of_the_core(
     for name, text in texts.items():
         (tmp_path / "core" / f"{name}.py").write_text(text)
     monkeypatch.setattr(rooms, "CORE", tmp_path / "core")
-    assert sorted(path.stem for path in rooms.of_cycle()) == ["machine", "one", "two", "wish"]
+    assert sorted(path.stem for path in rooms.of_cycle()) == ["machine", "one", "situation", "two", "wish"]
 
 
 @pytest.mark.parametrize("figure", rooms.figures(), ids=lambda figure: figure.name)

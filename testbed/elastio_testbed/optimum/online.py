@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
-from elastio.agent.adviser import HindsightAdviser, LearnedForecaster, situation_of
+from elastio.agent.adviser import HindsightAdviser, LearnedForecaster, forecast_terms
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy import market as core
-from elastio.strategy.learned import Situation
+from elastio.strategy.learned import ForecastTerms
 from elastio.units import MB
 from elastio_adviser.replay import Replay
 from elastio_testbed.optimum.market import Market
@@ -65,10 +65,10 @@ def _deciding_by_money(world: SimWorld, market: Market, seed: int) -> Iterator[S
     with TemporaryDirectory(prefix="elastio-optimum-") as folder, Ledger(Path(folder) / "ledger") as ledger:
         recorder = CostRecorder(ledger, market.policy().backing_uuid)
 
-        def situation() -> Situation | None:
-            return None if simulation.agent is None else situation_of(simulation.agent, market.run_per_s * 3600)
+        def terms() -> ForecastTerms | None:
+            return None if simulation.agent is None else forecast_terms(simulation.agent, market.run_per_s * 3600)
 
-        forecaster = LearnedForecaster(recorder.past, situation)
+        forecaster = LearnedForecaster(recorder.past, terms)
         simulation = Simulation(
             world,
             money_policy(market),

@@ -60,7 +60,7 @@ def test_a_boost_is_wanted_by_the_load_or_by_a_sure_forecast_within_the_lead_tim
 
 def test_the_next_of_several_expected_bursts_is_due() -> None:
     announced = tuple(replace(SURE, begins_at=NOW + s) for s in (-5, 10, 25))
-    state = update(values.state(Phase.IDLE, expected=announced), values.seen(forecast=SURE), policy())
+    state = values.told(update, values.state(Phase.IDLE, expected=announced), values.seen(forecast=SURE), policy())
     assert present(state.memory.awaited).begins_at == NOW + 10
     assert [b.begins_at for b in state.memory.expected] == [NOW + 10, NOW + 25]
 
@@ -112,7 +112,7 @@ def test_the_cycle_knows_what_asked_for_it() -> None:
 
 def judged(awaited: Forecast, load: LoadWatch) -> AgentState:
     state = values.state(Phase.IDLE, awaited=awaited, load=load, missed=1, missed_forecasts=1)
-    return update(state, values.seen(), policy(inactivity_delay_s=7.0))
+    return values.told(update, state, values.seen(), policy(inactivity_delay_s=7.0))
 
 
 def test_a_load_makes_an_expectation_right_and_its_absence_wrong_when_its_time_is_over() -> None:
@@ -132,7 +132,9 @@ def test_nothing_is_bought_ahead_after_three_wrong_expectations() -> None:
 def test_announced_bursts_and_forecast_ones_are_counted_apart() -> None:
     assert decided(SURE, missed=3).state.cycle is not None
     assert decided(ANNOUNCED, missed_forecasts=3).state.cycle is not None
-    over = update(values.state(Phase.IDLE, awaited=replace(SURE, begins_at=NOW - 500)), values.seen(), policy())
+    over = values.told(
+        update, values.state(Phase.IDLE, awaited=replace(SURE, begins_at=NOW - 500)), values.seen(), policy()
+    )
     assert (over.memory.missed, over.memory.missed_forecasts) == (0, 1)
 
 
@@ -171,11 +173,11 @@ def test_a_cache_that_waited_for_its_burst_in_vain_is_released_when_its_time_is_
     bought = values.cycle(trigger=Trigger.FORECAST, times=Timestamps(boosted=NOW - 2))
     state = values.state(Phase.BOOSTING, of=bought, load=AT_REST, chance_until=NOW - 1)
     seen = values.seen(values.host(values.backing()))
-    wish = Wish(policy(), release(state, seen, policy()))
+    wish = Wish(policy(), values.ask(release, state, seen, policy()))
     found = detection.in_boosting(state, seen, wish)
     assert present(found).event is detection.Event.WENT_QUIET
     waiting = values.changed(state, chance_until=NOW + 1)
-    assert release(waiting, seen, policy()) is None
+    assert values.ask(release, waiting, seen, policy()) is None
 
 
 def test_a_burst_that_is_late_is_no_longer_bought_ahead_of() -> None:

@@ -19,7 +19,7 @@ from elastio.strategy.backing_credits import SUSTAINED_S
 from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.strategy.memory import Memory
 from elastio.units import GB, MB
-from tests.values import FORMATTED, NOW, POLICY, boosted, cached, changed, host, seen, state
+from tests.values import FORMATTED, NOW, POLICY, ask, boosted, cached, changed, host, seen, state, told
 
 BUCKET = CreditBucket(6.0, 40.0, 100 * GB)
 COLD = replace(POLICY, backing_bandwidth_mb_s=40.0, cache_bandwidth_mb_s=128.0, backing_credits=BUCKET)
@@ -36,16 +36,16 @@ def after(balance: float | None, sample: Sample, backing: BackingView | None = N
     known = None if balance is None else CreditBalance(balance, NOW - sample.seconds)
     before = changed(AgentState(), credits=known, **changes)
     obs = seen(host(backing or cached()), sample=sample)
-    of = backing_credits.update(before, obs, COLD)
-    limit = backing_credits.flush_limit_mb_s(of, obs, COLD)
+    of = told(backing_credits.update, before, obs, COLD)
+    limit = ask(backing_credits.flush_limit_mb_s, of, obs, COLD)
     return replace(of, flush_mb_s=governor.slower(of.flush_mb_s, limit))
 
 
 def test_a_volume_without_credits_is_left_as_it_is() -> None:
     before = AgentState(flush_mb_s=7.0)
     assert backing_credits.in_force(POLICY, before.memory) is POLICY
-    assert backing_credits.update(before, seen(host(cached()), sample=moved(10.0)), POLICY) is before
-    assert backing_credits.flush_limit_mb_s(before, seen(), POLICY) is None
+    assert told(backing_credits.update, before, seen(host(cached()), sample=moved(10.0)), POLICY) is before
+    assert ask(backing_credits.flush_limit_mb_s, before, seen(), POLICY) is None
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_a_balance_that_is_not_known_counts_as_used_unless_the_operator_states_i
     assert after(None, moved()).memory.credits == CreditBalance(6 * MB, NOW)
     new = replace(COLD, first_credits_bytes=float(50 * GB))
     assert backing_credits.in_force(new, Memory()).backing_bandwidth_mb_s == 40.0
-    first = backing_credits.update(AgentState(), seen(host(cached()), sample=moved(6.0)), new)
+    first = told(backing_credits.update, AgentState(), seen(host(cached()), sample=moved(6.0)), new)
     assert first.memory.credits == CreditBalance(50 * GB, NOW)
 
 
 def test_a_first_balance_is_at_most_a_full_bucket() -> None:
     new = replace(COLD, first_credits_bytes=float(500 * GB))
-    first = backing_credits.update(AgentState(), seen(host(cached()), sample=moved(40.0)), new)
+    first = told(backing_credits.update, AgentState(), seen(host(cached()), sample=moved(40.0)), new)
     assert first.memory.credits == CreditBalance(100 * GB - 34 * MB, NOW)
 
 
@@ -78,13 +78,13 @@ def test_reads_writes_and_flushing_all_spend_credits() -> None:
 
 def test_a_time_without_samples_counts_as_spent_at_the_burst_rate() -> None:
     before = AgentState(memory=Memory(credits=CreditBalance(20.0 * GB, NOW - 101.0)))
-    found = backing_credits.update(before, seen(host(cached()), sample=moved()), COLD).memory.credits
+    found = told(backing_credits.update, before, seen(host(cached()), sample=moved()), COLD).memory.credits
     assert found == CreditBalance(20 * GB - 100 * 34 * MB + 6 * MB, NOW)
 
 
 def test_without_a_sample_nothing_changes() -> None:
     before = AgentState(memory=Memory(credits=CreditBalance(20.0 * GB, NOW - 10.0), credit_limit_mb_s=9.0))
-    assert backing_credits.update(before, seen(host(cached())), COLD) is before
+    assert told(backing_credits.update, before, seen(host(cached())), COLD) is before
 
 
 def test_a_flush_is_limited_only_where_it_would_touch_the_reserve() -> None:

@@ -31,7 +31,7 @@ from elastio.strategy.bandwidth import (
 )
 from elastio.strategy.memory import Memory
 from elastio.units import MB
-from tests.values import POLICY
+from tests.values import POLICY, ask
 
 BOUNDS = SpeedBounds(32.0, 16.0, 256.0)
 NUMBERS = count(1)
@@ -277,7 +277,8 @@ LEARNS = replace(POLICY, bandwidth=SpeedBounds(400.0, 100.0, 800.0), drain_bandw
 def known_by(state: AgentState) -> AgentState:
     """The state after the cloud has said what the instance carries."""
     who = Identity("sim", "i-1", "zone-a", "region-1", "m.large", LIMIT_MB_S)
-    return learning.with_burst(replace(state, identity=who), Observation(0.0, 0.0), LEARNS)[0]
+    state = replace(state, identity=who)
+    return replace(state, memory=ask(learning.with_burst, state, Observation(0.0, 0.0), LEARNS)[0])
 
 
 def test_what_the_instance_carries_holds_over_a_restart() -> None:
@@ -292,4 +293,4 @@ def test_until_the_cloud_has_ever_answered_no_more_is_bought_than_at_first() -> 
     assert learning.in_force(LEARNS, Memory(bandwidth=known)).cache_bandwidth_mb_s == 400.0
     fresh = replace(known, lessons=(App(1.0, 100.0).at(600.0),), is_fresh=True)
     state = AgentState(recovered=True, memory=Memory(bandwidth=fresh))
-    assert learning.with_burst(state, Observation(0.0, 0.0), LEARNS) == (state, "")
+    assert ask(learning.with_burst, state, Observation(0.0, 0.0), LEARNS) == (state.memory, "")

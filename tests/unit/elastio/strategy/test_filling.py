@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from elastio.core.boosting import situation_of
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
@@ -28,6 +29,7 @@ from tests.values import (
     POLICY,
     QUIET,
     WALL,
+    ask,
     asked,
     backing,
     busy_sample,
@@ -38,6 +40,7 @@ from tests.values import (
     present,
     seen,
     state,
+    told,
 )
 
 DIRTY_S = 40.0  # of flushing at the backing volume's bandwidth
@@ -76,8 +79,8 @@ def shown(view: BackingView = FULL, **changes: object) -> Observation:
 
 
 def why(before: AgentState, policy: Policy = MONEY) -> str:
-    assert before.cycle is not None
-    return filling.why_over(before, before.cycle, shown(), policy)
+    at = situation_of(before, shown(), policy)
+    return filling.why_over(before.memory, present(at.cycle), at, policy)
 
 
 def test_a_full_cache_is_kept_until_its_rent_has_reached_the_price_of_giving_it_up() -> None:
@@ -108,23 +111,23 @@ def test_without_known_prices_nothing_is_given_up() -> None:
 
 def test_it_is_full_from_near_the_cutoff_on_until_a_part_is_free_again() -> None:
     before = loaded(boosted(), None)
-    assert filling.noted(before, shown(replace(FULL, available_percent=60)), MONEY).memory.full_since is None
-    full = filling.noted(before, shown(), MONEY)
+    assert told(filling.noted, before, shown(replace(FULL, available_percent=60)), MONEY).memory.full_since is None
+    full = told(filling.noted, before, shown(), MONEY)
     assert full.memory.full_since == NOW
     later = replace(shown(replace(FULL, available_percent=40)), now=NOW + 1)
-    assert filling.noted(full, later, MONEY).memory.full_since == NOW, "the governor keeps it near the limit"
+    assert told(filling.noted, full, later, MONEY).memory.full_since == NOW, "the governor keeps it near the limit"
     free = replace(shown(replace(FULL, available_percent=60, dirty_bytes=DIRTY // 2)), now=NOW + 1)
-    assert filling.noted(full, free, MONEY).memory.full_since is None
+    assert told(filling.noted, full, free, MONEY).memory.full_since is None
 
 
 def test_the_end_of_the_load_ends_the_count() -> None:
     quiet = loaded(boosted(), 10, load=LoadWatch(below_since=NOW - 1))
-    assert filling.noted(quiet, shown(), MONEY).memory.full_since is None
+    assert told(filling.noted, quiet, shown(), MONEY).memory.full_since is None
 
 
 def test_by_agbs_nothing_is_noted() -> None:
     before = loaded(boosted(None), None)
-    assert filling.noted(before, shown(), POLICY) is before
+    assert told(filling.noted, before, shown(), POLICY) is before
 
 
 # --- in the machine --------------------------------------------------------------------------------------
@@ -132,7 +135,7 @@ def test_by_agbs_nothing_is_noted() -> None:
 
 def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_again() -> None:
     before = loaded(boosted(), KEPT_S + 1)
-    detected = in_boosting(before, shown(), Wish(MONEY, release(before, shown(), MONEY)))
+    detected = in_boosting(before, shown(), Wish(MONEY, ask(release, before, shown(), MONEY)))
     assert detected is not None
     assert detected.event is Event.FILLED_UP
     after = decide(before, shown(sample=replace(busy_sample(), at=NOW)), MONEY).state
@@ -155,7 +158,7 @@ def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_a
 @pytest.mark.parametrize("phase", [Phase.FLUSHING, Phase.DETACHING, Phase.IDLE])
 def test_requests_that_a_release_holds_back_are_not_the_end_of_the_load(phase: Phase) -> None:
     held = state(phase, None if phase is Phase.IDLE else boosted(), load=QUIET, has_filled=True)
-    assert filling.noted(held, seen(host(backing())), MONEY).memory.has_filled is (phase is not Phase.IDLE)
+    assert told(filling.noted, held, seen(host(backing())), MONEY).memory.has_filled is (phase is not Phase.IDLE)
 
 
 def test_it_goes_with_its_size_that_the_cloud_sold() -> None:
@@ -185,7 +188,7 @@ def filling_load(
 
 
 def outgrown(before: AgentState, policy: Policy = DEAR_WAITING) -> Unended | None:
-    return buying.outgrown(before, shown(), policy)
+    return ask(buying.outgrown, before, shown(), policy)
 
 
 def test_a_full_cache_is_given_up_for_a_larger_one_once_as_much_again_would_pay_for_it() -> None:
@@ -231,7 +234,7 @@ def test_a_cache_is_not_given_up_where_no_other_may_be_bought() -> None:
     assert outgrown(replace(before, inhibition=Inhibition(InhibitionReason.STOP, NOW + 60))) is None
     assert outgrown(before, replace(DEAR_WAITING, buys_nothing="it cannot")) is None
     unable = replace(shown(), host=replace(present(shown().host), unsupported="no contiguous memory"))
-    assert buying.outgrown(before, unable, DEAR_WAITING) is None
+    assert ask(buying.outgrown, before, unable, DEAR_WAITING) is None
     assert outgrown(changed(before, waste=replace(before.memory.waste, stopped="too many gained nothing"))) is None
 
 
@@ -262,8 +265,8 @@ def test_no_larger_one_for_an_operator_or_without_prices_or_beyond_a_cap() -> No
     assert outgrown(filling_load(2 * DIRTY_S), replace(DEAR_WAITING, market=None)) is None
     capped = replace(DEAR_WAITING, caps=replace(DEAR_WAITING.caps, max_boosts_per_day=1))
     before = filling_load(2 * DIRTY_S)
-    assert buying.outgrown(before, shown(), capped) is not None
-    assert buying.outgrown(before, replace(shown(), spend=Spend(boosts=1)), capped) is None
+    assert ask(buying.outgrown, before, shown(), capped) is not None
+    assert ask(buying.outgrown, before, replace(shown(), spend=Spend(boosts=1)), capped) is None
 
 
 def test_the_larger_one_is_bought_for_the_same_load() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elastio.core.boosting import situation_of
 from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
@@ -22,7 +23,7 @@ from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S, Caps
 from elastio.strategy.wish import Wish
 from elastio.units import GIB, MB
 from tests.simulated import by_money
-from tests.values import FORMATTED, NOW, POLICY, WALL, asked, cached, changed, cycle, host, present, seen, state
+from tests.values import FORMATTED, NOW, POLICY, WALL, ask, asked, cached, changed, cycle, host, present, seen, state
 
 MONEY = by_money(POLICY)
 CHOICE = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0, minimum_s=60.0, reason="because")
@@ -57,7 +58,8 @@ def shown(view: BackingView = CLEAN, **changes: object) -> Observation:
 
 
 def why(before: AgentState, obs: Observation | None = None, policy: Policy = MONEY) -> str:
-    return holding.why_over(before, present(before.cycle), obs or shown(), policy)
+    at = situation_of(before, obs or shown(), policy)
+    return holding.why_over(before.memory, present(at.cycle), at, policy)
 
 
 def test_a_clean_cache_is_held_for_as_long_as_it_is_worth_and_no_longer() -> None:
@@ -146,7 +148,7 @@ def test_a_cap_ends_a_hold_whether_or_not_it_ends_boosts(ends_boosts: bool) -> N
     policy = replace(MONEY, caps=Caps(max_cost_per_day=1.0, ends_boosts=ends_boosts))
     before, obs = boosting(held()), shown(spend=Spend(currency=2.0))
     event = Event.CAP_REACHED if ends_boosts else Event.WENT_QUIET
-    assert present(in_boosting(before, obs, Wish(policy, release(before, obs, policy)))).event is event
+    assert present(in_boosting(before, obs, Wish(policy, ask(release, before, obs, policy)))).event is event
 
 
 # --- what the past teaches about the owned cache ---------------------------------------------------------
@@ -245,7 +247,7 @@ def test_a_restart_goes_on_with_the_hold_although_no_sample_has_shown_the_load()
 
 def test_by_agbs_nothing_is_noted() -> None:
     before = boosting(held(None, clean_s=None), quiet_s=3)
-    assert holding.noted(before, shown(), POLICY) == (before, "")
+    assert ask(holding.noted, before, shown()) == (before.memory, None, "")
 
 
 @pytest.mark.parametrize("kind", [RequestKind.FLUSH, RequestKind.PAUSE])

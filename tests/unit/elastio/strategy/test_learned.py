@@ -16,8 +16,8 @@ from elastio.strategy.learned import (
     LEAST_TOLERANCE_S,
     NOTHING_KNOWN,
     CacheCosts,
+    ForecastTerms,
     Past,
-    Situation,
     allowance,
     in_vain,
     is_affordable,
@@ -33,7 +33,7 @@ from tests.values import present
 
 # 60 MB/s of 50 GB behind caches of 128 MB/s: a second without the cache costs 1593.75 AGBs.
 POLICY = replace(values.POLICY, backing_bandwidth_mb_s=60.0, cache_bandwidth_mb_s=128.0, inactivity_delay_s=30.0)
-AT = Situation(POLICY, (9.0, 11.0, 10.0), 50 * GB)
+AT = ForecastTerms(POLICY, (9.0, 11.0, 10.0), 50 * GB)
 IN_AGBS = CacheCosts(total=100_000.0, per_s=1000.0, allowed=120_000.0)
 
 
@@ -46,7 +46,7 @@ def past(gaps: list[float], **changes: object) -> Past:
     return Past(bursts(gaps), IN_AGBS)._replace(**changes)  # type: ignore[arg-type]
 
 
-def expected(of: Past, at: Situation = AT, after_s: float = 1.0) -> float | None:
+def expected(of: Past, at: ForecastTerms = AT, after_s: float = 1.0) -> float | None:
     """When the next burst is expected, in seconds after the last one."""
     last = of.bursts[-1].ended_at
     found = next_burst(of, at, last + after_s)

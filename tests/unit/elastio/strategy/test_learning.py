@@ -6,14 +6,22 @@ from dataclasses import replace
 
 import pytest
 
+from elastio.core.boosting import cycle_view
 from elastio.core.policy import Policy
 from elastio.strategy.learning import ALIKE, KEPT, learned_bytes, lesson_of, next_size, with_lesson
 from elastio.strategy.memory import Lesson
+from elastio.strategy.situation import CycleView
 from elastio.units import GB, GIB, MIB
 from tests.values import POLICY, cycle, present
 
+
+def used(**changes: object) -> CycleView:
+    """A cycle as the strategy sees it."""
+    return cycle_view(cycle(**changes))
+
+
 FINE = replace(POLICY, size_step_bytes=1, min_size_bytes=MIB)
-HELD = cycle(opened_wall=0.0, closed_wall=120.0, cutoff_percent=70)
+HELD = used(opened_wall=0.0, closed_wall=120.0, cutoff_percent=70)
 
 
 def burst(moved_gb: float, share: float = 1.0) -> Lesson:
@@ -36,34 +44,32 @@ USUAL = burst(4)
 
 def test_a_cache_that_was_not_used_up_needs_what_was_used() -> None:
     # 28 % in use of 10 GiB, where 70 % can be used, and a twentieth more.
-    used = lesson_of(cycle(peak_in_use_percent=28, cutoff_percent=70), 3 * GB, POLICY)
-    assert used == Lesson(int(4 * GIB * 1.05), 3 * GB)
-    assert learned_bytes((present(used),), HELD, POLICY) == 5 * GIB
+    known = lesson_of(used(peak_in_use_percent=28, cutoff_percent=70), 3 * GB, POLICY)
+    assert known == Lesson(int(4 * GIB * 1.05), 3 * GB)
+    assert learned_bytes((present(known),), HELD, POLICY) == 5 * GIB
 
 
 def test_a_cache_that_wrote_through_needs_itself_and_what_it_wrote_through() -> None:
     full = present(
-        lesson_of(cycle(peak_in_use_percent=100, written_through_bytes=2 * GIB, cutoff_percent=70), 0, POLICY)
+        lesson_of(used(peak_in_use_percent=100, written_through_bytes=2 * GIB, cutoff_percent=70), 0, POLICY)
     )
     assert learned_bytes((full,), HELD, POLICY) == 13 * GIB  # 10 + 2 / 0.7 x 1.05, in whole steps
 
 
 def test_what_was_flushed_at_the_applications_expense_was_missing_too() -> None:
-    pressed = cycle(forced_writeback_bytes=GIB, written_through_bytes=GIB, cutoff_percent=70)
-    assert lesson_of(pressed, 0, POLICY) == lesson_of(
-        cycle(written_through_bytes=2 * GIB, cutoff_percent=70), 0, POLICY
-    )
+    pressed = used(forced_writeback_bytes=GIB, written_through_bytes=GIB, cutoff_percent=70)
+    assert lesson_of(pressed, 0, POLICY) == lesson_of(used(written_through_bytes=2 * GIB, cutoff_percent=70), 0, POLICY)
 
 
 def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_if_nothing_was_written_through() -> None:
-    used_up = present(lesson_of(cycle(peak_in_use_percent=100, cutoff_percent=70), GB, POLICY))
+    used_up = present(lesson_of(used(peak_in_use_percent=100, cutoff_percent=70), GB, POLICY))
     assert used_up.needed_bytes == 10 * GIB
 
 
 def test_a_cache_that_nothing_was_asked_of_teaches_nothing() -> None:
     second = int(POLICY.backing_bandwidth_mb_s * 1e6)
-    assert lesson_of(cycle(peak_in_use_percent=1), second - 1, POLICY) is None
-    assert lesson_of(cycle(peak_in_use_percent=1), second, POLICY) is not None
+    assert lesson_of(used(peak_in_use_percent=1), second - 1, POLICY) is None
+    assert lesson_of(used(peak_in_use_percent=1), second, POLICY) is not None
 
 
 @pytest.mark.parametrize(("lesson", "size"), [(Lesson(1, 1), POLICY.min_size_bytes), (Lesson(10**15, 1), 100 * GIB)])

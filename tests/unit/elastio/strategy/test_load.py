@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from elastio.core.boosting import situation_of
 from elastio.core.model import BackingView, Rates, Sample
 from elastio.core.observation import Observation
 from elastio.core.state import AgentState, Phase
@@ -81,4 +82,4 @@ def test_quiet_is_the_inactivity_delay_without_load() -> None:
 def test_a_device_that_does_not_run_has_no_load(view: BackingView | None, load: LoadWatch) -> None:
     before = AgentState(phase=Phase.FAULTED, memory=Memory(load=HIGH))
     seen = Observation(now=NOW, wall=WALL, host=host(view))
-    assert review(before, seen, POLICY, may_buy=False)[0].load == load
+    assert review(before.memory, situation_of(before, seen, POLICY))[0].load == load

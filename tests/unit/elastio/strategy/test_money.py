@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from elastio.core import detection
+from elastio.core.boosting import cycle_view, situation_of
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.machine import decide
@@ -68,7 +69,8 @@ def loaded(known: Advice | None = None, **changes: object) -> Observation:
 
 
 def wanted(policy: Policy, obs: Observation, before: AgentState | None = None) -> Detection | None:
-    _, wish = review(before or idle(), replace(obs, sample=None), policy, may_buy=True)
+    of = before or idle()
+    _, wish = review(of.memory, replace(situation_of(of, replace(obs, sample=None), policy), may_buy=True))
     return detection.wanted(wish)
 
 
@@ -228,7 +230,7 @@ def owned(size_gib: int, **changes: object) -> Cycle:
 
 
 def judged(of: Cycle, best: Plan | None, past: tuple[PastLoad, ...] = PAST) -> OwnedCache | None:
-    return money.judged(present(MONEY.market), MONEY, of, best, past, ())
+    return money.judged(present(MONEY.market), MONEY, cycle_view(of), best, past, ())
 
 
 def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too_small_hinders() -> None:
@@ -239,7 +241,7 @@ def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too
     assert (large.is_outdated, large.is_hindrance) == (True, False)
     huge = (PastLoad(20_000.0, math.inf, 2000.0),) * 5
     dearly = by_money(POLICY, DEARLY_AWAITED)
-    found = present(money.judged(DEARLY_AWAITED, dearly, owned(1), advice(dearly, huge).plan, huge, ()))
+    found = present(money.judged(DEARLY_AWAITED, dearly, cycle_view(owned(1)), advice(dearly, huge).plan, huge, ()))
     assert (found.is_outdated, found.is_hindrance) == (True, True)
 
 
@@ -259,7 +261,7 @@ def test_a_cache_that_would_have_to_be_flushed_under_the_load_hinders_only_if_th
     market = replace(DEARLY_AWAITED, offer=replace(MARKET.offer, most_bytes=100 * GIB))
     dearly, past = by_money(POLICY, market), (PastLoad(5000.0, math.inf, 2000.0),) * 3
     best, short, enough = advice(dearly, past).plan, (Pause(1.0, 5000.0, 1000.0),), (Pause(2000.0, 5000.0, 1000.0),)
-    found = [present(money.judged(market, dearly, owned(10), best, past, of)) for of in (short, enough)]
+    found = [present(money.judged(market, dearly, cycle_view(owned(10)), best, past, of)) for of in (short, enough)]
     assert [of.is_hindrance for of in found] == [False, True]
     terms, plan = money.terms_of(market, dearly, LATE_S), replace(present(best), spec=owned(10).provisioned)
     dirty_mb = terms.cutoff * 10 * GIB / MB
@@ -294,7 +296,7 @@ def test_known_bursts_decide_whether_a_boost_is_worth_it_and_useless_ones_do_not
 
 
 def test_without_a_cache_that_would_have_been_worth_it_the_owned_one_is_outdated() -> None:
-    assert present(money.judged(present(DEAR.market), DEAR, owned(10), None, PAST, ())).is_outdated
+    assert present(money.judged(present(DEAR.market), DEAR, cycle_view(owned(10)), None, PAST, ())).is_outdated
     assert not present(judged(owned(10), None)).is_outdated, "it is worth more than nothing"
 
 
@@ -322,4 +324,3 @@ def slowed(cache_mb_s: float) -> Cycle:
 
 def test_without_a_choice_the_settings_are_in_force() -> None:
     assert money.in_force(MONEY, None) is MONEY
-    assert money.in_force(POLICY, values_cycle(choice=None)) is POLICY

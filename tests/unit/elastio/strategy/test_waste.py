@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elastio.core.boosting import cycle_view, situation_of
 from elastio.core.cycle import CacheUse, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
@@ -74,7 +75,7 @@ def watched(*rates: float, boosted: float | None = None) -> Boost:
     for second, rate in enumerate(rates, start=1):
         sample = Sample(float(second), 1.0, Rates(write_mb_s=rate))
         seen_load = watch_load(seen_load, sample, POLICY)
-        boost = waste.with_sample(boost, of, seen_load, sample, POLICY)
+        boost = waste.with_sample(boost, cycle_view(of), seen_load, sample, POLICY)
     return boost
 
 
@@ -82,7 +83,7 @@ def test_what_was_moved_beyond_the_rate_without_the_cache_was_gained() -> None:
     of, boost = cycle(times=Timestamps(decided=0.0, boosted=2.5)), watched(8, 10)
     assert boost.bare == 0.5
     for second in (3, 4):  # the first of them began before the cache was there
-        boost = waste.with_sample(boost, of, LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
+        boost = waste.with_sample(boost, cycle_view(of), LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
     assert (boost.moved_bytes, boost.gained_bytes) == (15 * MB, 5 * MB)
 
 
@@ -106,7 +107,9 @@ def test_what_is_known_of_a_boost_ends_with_its_cycle() -> None:
 
 def over(of: AgentState, policy: Policy = POLICY, **changes: Any) -> Waste:
     """What is remembered once this boost is over."""
-    return waste.after_cycle(changed(of, **changes), present(of.cycle), WALL, policy)
+    of = changed(of, **changes)
+    at = situation_of(of, replace(seen(), wall=WALL), policy)
+    return waste.after_cycle(of.memory, at, present(at.cycle), policy)
 
 
 def served(bare: float = 0.4, longest_s: float = 2.0, gained_bytes: int = 0, **changes: Any) -> AgentState:
