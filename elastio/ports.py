@@ -14,7 +14,7 @@ from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy
 from elastio.core.shares import SharePlan
 from elastio.core.state import NO_COURSE, AgentState, Course, Decision, Phase
-from elastio.strategy.market import Advice
+from elastio.strategy.worth import Advice
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
 ResultOut_co = TypeVar("ResultOut_co", covariant=True)

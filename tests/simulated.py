@@ -19,10 +19,9 @@ from elastio.sim.run import KeptRecorder, Point, Simulation, ignore
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.hindsight import PastLoad, Pause, plans, slow_cost
-from elastio.strategy.market import Market
 from elastio.strategy.speed import in_ratio
 from elastio.strategy.tariff import Tariff
-from elastio.strategy.worth import UNBOUNDED, Bounds, Offer, Plan, Terms
+from elastio.strategy.worth import UNBOUNDED, Bounds, Market, Offer, Plan, Terms
 from elastio.units import GIB, MIB
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)

@@ -24,13 +24,14 @@ from elastio.core.boosting import cycle_view
 from elastio.core.model import Forecast, Sample, VolumeSpec
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.state import AgentState, Phase
-from elastio.strategy import ahead, bursts, caps, hindsight, learning, money
+from elastio.strategy import bursts, caps, hindsight, learning, money
 from elastio.strategy.bursts import BurstWatch, LoadRun, PastBurst
+from elastio.strategy.forecast import Burst
 from elastio.strategy.hindsight import PastLoad, Pause
 from elastio.strategy.learned import ForecastTerms, Past, next_burst
 from elastio.strategy.load import as_load
-from elastio.strategy.market import Advice
-from elastio.strategy.worth import Plan, Terms
+from elastio.strategy.worth import Advice, Plan, Terms
+from elastio.units import MB
 
 # Samples that are read at a start.
 READ_RUNS = 10_000
@@ -101,7 +102,8 @@ class HindsightAdviser:
             self._advice = money.unadvised(market, policy, late)
             return
         self._past = hindsight.supposed(past)
-        self._met_ahead = money.met_ahead(market, policy, ended, pauses, late)
+        known = [Burst(b.begun_wall, b.ended_wall, int(b.written_mb * MB)) for b in ended]
+        self._met_ahead = money.met_ahead(market, policy, known, pauses, late)
         terms = money.terms_of(market, policy, late, self._met_ahead)
         bounds = money.bounds_of(market, policy)
         self._terms, self._slow_cost = terms, hindsight.slow_cost(terms, self._past)
@@ -194,4 +196,4 @@ def _spec_for(burst: Forecast, agent: Agent, policy: Policy) -> VolumeSpec:
     advice = agent.advice
     if policy.model is Model.MONEY and advice is not None and advice.plan is not None:
         return advice.plan.spec
-    return VolumeSpec(ahead.size_for(burst, agent.state.memory, policy), policy.bought_bandwidth_mb_s)
+    return VolumeSpec(learning.size_for(burst, agent.state.memory, policy), policy.bought_bandwidth_mb_s)

@@ -23,9 +23,9 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Answer, Course, Decision, Fault, FaultKind, Phase, Transition
 from elastio.errors import ElastioError, InvariantError, JournalError
-from elastio.strategy.bandwidth import BurstLesson
 from elastio.strategy.load import as_load
-from elastio.strategy.market import Advice
+from elastio.strategy.memory import BurstLesson
+from elastio.strategy.worth import Advice
 
 SCAN_TIMEOUT_S = 15.0
 SCAN_EVERY_IDLE_S = 10.0

@@ -16,10 +16,9 @@ from elastio.core.model import Identity, Quote, VolumeSpec
 from elastio.core.policy import Model, Policy
 from elastio.errors import ConfigError, ElastioError, RefusedError
 from elastio.strategy.credits import CreditBucket
-from elastio.strategy.market import Market
 from elastio.strategy.speed import in_ratio
 from elastio.strategy.tariff import HOURS_A_MONTH, PriceList, Tariff
-from elastio.strategy.worth import Bounds, Offer
+from elastio.strategy.worth import Bounds, Market, Offer
 from elastio.units import GIB
 
 

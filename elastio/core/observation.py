@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from elastio.core.actions import Outcome, Worker
 from elastio.core.model import Forecast, HostView, Request, Sample, Spend
-from elastio.strategy.bandwidth import BurstLesson
-from elastio.strategy.market import Advice
+from elastio.strategy.memory import BurstLesson
+from elastio.strategy.worth import Advice
 
 
 @dataclass(frozen=True, slots=True)

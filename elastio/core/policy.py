@@ -8,8 +8,8 @@ from enum import StrEnum
 from elastio.core.shares import ALL_MAY, BoostRights, LatencyTarget, Reserved
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBucket
-from elastio.strategy.market import Market
 from elastio.strategy.spending import NO_CAPS, Caps
+from elastio.strategy.worth import Market
 from elastio.units import GIB
 
 

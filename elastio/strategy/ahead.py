@@ -19,9 +19,7 @@ from dataclasses import replace
 
 from elastio.core.model import Forecast, Request
 from elastio.core.phase import Phase
-from elastio.core.policy import Ahead, Policy, in_steps
-from elastio.strategy import learning
-from elastio.strategy.learning import next_size
+from elastio.core.policy import Ahead, Policy
 from elastio.strategy.memory import Memory
 from elastio.strategy.situation import Situation
 from elastio.strategy.wish import Reply
@@ -163,17 +161,3 @@ def _cancelled(memory: Memory, now: float) -> tuple[Memory, Reply]:
 def lead_of(burst: Forecast, memory: Memory, policy: Policy) -> float:
     """How long before this burst its cache is bought, in seconds."""
     return memory.lead_s(policy.lead_s) if burst.lead_s is None else burst.lead_s
-
-
-def size_for(burst: Forecast, memory: Memory, policy: Policy) -> int:
-    """Bytes to buy ahead of this burst: the learned share of what it writes, or that of a burst at full speed.
-
-    Without an announced size: the learned size, else the initial one. A forecast gets at least the learned size: the
-    bursts that it was learned from were met late, and in part without a cache.
-    """
-    if not burst.written_bytes:
-        return next_size(memory.learned_size_bytes, policy)
-    share = learning.share(memory.lessons) if memory.lessons else learning.full_speed_share(policy.cutoff, policy)
-    size = in_steps(burst.written_bytes * share, policy)
-    is_learned = not burst.is_announced and memory.learned_size_bytes is not None
-    return max(size, next_size(memory.learned_size_bytes, policy)) if is_learned else size

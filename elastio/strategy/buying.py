@@ -11,12 +11,12 @@ from elastio.core.phase import Trigger
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.strategy import ahead, caps, filling, money, waste
 from elastio.strategy.hindsight import PastLoad
-from elastio.strategy.learning import next_size
+from elastio.strategy.learning import next_size, size_for
 from elastio.strategy.load import is_load_high
-from elastio.strategy.market import Advice, Market
 from elastio.strategy.memory import Choice, Memory, Unended
 from elastio.strategy.situation import Situation
 from elastio.strategy.wish import BoostPlan, Decline, Reply
+from elastio.strategy.worth import Advice, Market
 from elastio.units import MB, format_duration, format_size
 
 
@@ -62,9 +62,7 @@ class _Bought(NamedTuple):
 
 def _what(ahead_of: Forecast | None, memory: Memory, at: Situation, policy: Policy) -> _Bought | None:
     """What to buy, or why not to; None: not yet."""
-    size = (
-        next_size(memory.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, memory, policy)
-    )
+    size = next_size(memory.learned_size_bytes, policy) if ahead_of is None else size_for(ahead_of, memory, policy)
     if policy.model is not Model.MONEY:
         return _Bought(size)
     market, policy = policy.market, money.measured(policy, memory)

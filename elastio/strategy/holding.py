@@ -19,9 +19,9 @@ from elastio.core.policy import Policy
 from elastio.strategy import caps
 from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
-from elastio.strategy.market import OwnedCache
 from elastio.strategy.memory import Boost, Choice, Memory
 from elastio.strategy.situation import CycleView, Situation
+from elastio.strategy.worth import OwnedCache
 from elastio.units import MB, format_duration
 
 # Dirty data of so many seconds of flushing is what an unused filesystem leaves behind.

@@ -27,12 +27,12 @@ import math
 from dataclasses import replace
 from statistics import median
 
-from elastio.core.model import Request
+from elastio.core.model import Forecast, Request
 from elastio.core.phase import Phase
 from elastio.core.policy import Policy, in_steps
 from elastio.strategy import backing_credits, bandwidth
-from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
-from elastio.strategy.memory import Lesson, Memory
+from elastio.strategy.bandwidth import SpeedBounds
+from elastio.strategy.memory import LearnedBandwidth, Lesson, Memory
 from elastio.strategy.situation import CycleView, Situation
 from elastio.strategy.wish import Reply
 from elastio.units import MB, format_size
@@ -151,6 +151,20 @@ def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
     """Bytes to buy for the next boost: the learned size, else the initial size; within the bounds."""
     wanted = policy.initial_size_bytes if learned_size_bytes is None else learned_size_bytes
     return max(policy.min_size_bytes, min(wanted, policy.caps.max_size_bytes))
+
+
+def size_for(burst: Forecast, memory: Memory, policy: Policy) -> int:
+    """Bytes to buy ahead of this burst: the learned share of what it writes, or that of a burst at full speed.
+
+    Without an announced size: the learned size, else the initial one. A forecast gets at least the learned size: the
+    bursts that it was learned from were met late, and in part without a cache.
+    """
+    if not burst.written_bytes:
+        return next_size(memory.learned_size_bytes, policy)
+    held = share(memory.lessons) if memory.lessons else full_speed_share(policy.cutoff, policy)
+    size = in_steps(burst.written_bytes * held, policy)
+    is_learned = not burst.is_announced and memory.learned_size_bytes is not None
+    return max(size, next_size(memory.learned_size_bytes, policy)) if is_learned else size
 
 
 # --- the bandwidth ---------------------------------------------------------------------------------------

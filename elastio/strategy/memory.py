@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from elastio.codec import Kept
 from elastio.core.model import Forecast, Period
-from elastio.strategy.bandwidth import LearnedBandwidth
 from elastio.strategy.credits import CreditBalance
 from elastio.strategy.spending import Billing
 
@@ -95,6 +94,56 @@ class Lesson:
 
     needed_bytes: int
     moved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BurstLesson:
+    """What one boosted burst showed, of the cgroup that waited longest for bandwidth.
+
+    `at`: its begin in seconds since the epoch. `mb_s`: what its cache offered to applications. For `waited_s` of the
+    `seconds` it waited for bandwidth, while the device moved `waited_mb` of the `moved_mb`.
+    """
+
+    at: float
+    mb_s: float
+    seconds: float
+    waited_s: float
+    waited_mb: float
+    moved_mb: float
+
+    @property
+    def rate_mb_s(self) -> float:
+        """The mean throughput of the device."""
+        return self.moved_mb / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """A raise that no burst has shown yet: from what to what, the share of the time that it is to save, the throughput
+    before it."""
+
+    before_mb_s: float
+    mb_s: float
+    promised: float
+    rate_mb_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedBandwidth:
+    """What is known. `is_fresh`: nothing was learned yet from the newest lesson.
+
+    No raise above `refused_mb_s` for the next `refused_for` bursts: one from there was taken back. None: none was.
+    `instance_mb_s`: what the instance carries, as the cloud said last (infinite: it knows no limit); None: it has
+    not yet.
+    """
+
+    mb_s: float
+    lessons: tuple[BurstLesson, ...] = ()
+    is_fresh: bool = False
+    trial: Raise | None = None
+    refused_mb_s: float | None = None
+    refused_for: int = 0
+    instance_mb_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

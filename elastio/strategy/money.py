@@ -4,8 +4,8 @@ The answer comes from what is known, the best of these:
 
 - a burst of a known size is announced: the cache that `speed` finds for it;
 - past bursts: the plan that would have been the cheapest for them (`hindsight`, see `Advice`);
-- none: the cache that is right on average for bursts of every magnitude (`first_guess`); the configured size and
-  bandwidth, as long as nobody has looked for that.
+- none: the cache that is right on average for bursts of every magnitude (`hindsight.first_plan`); the configured size
+  and bandwidth, as long as nobody has looked for that.
 
 Where none would have been worth its bill, the boost is declined. One that outlasts the known bursts by far is of
 another kind: it is judged by what it has written so far, and expected to write as much again. An operator's boost is
@@ -26,16 +26,24 @@ from elastio.core.model import VolumeSpec
 from elastio.core.phase import Trigger
 from elastio.core.policy import Policy
 from elastio.strategy import learned, speed
-from elastio.strategy.bursts import PastBurst
-from elastio.strategy.first_guess import SIZES_MB, first_plan, plan_for
 from elastio.strategy.forecast import Burst
-from elastio.strategy.hindsight import PastLoad, Pause, gaps_s, plan_cost, slow_cost
+from elastio.strategy.hindsight import SIZES_MB, PastLoad, Pause, first_plan, gaps_s, plan_cost, plan_for, slow_cost
 from elastio.strategy.hold import holding_s
-from elastio.strategy.market import MOST_HELD_S, Advice, Market, OwnedCache
 from elastio.strategy.memory import Choice, LoadWatch, Memory, Unended
 from elastio.strategy.situation import CycleView
 from elastio.strategy.tariff import Tariff
-from elastio.strategy.worth import Bounds, Plan, Terms, hold_per_s, late_per_s, rebuy_price
+from elastio.strategy.worth import (
+    MOST_HELD_S,
+    Advice,
+    Bounds,
+    Market,
+    OwnedCache,
+    Plan,
+    Terms,
+    hold_per_s,
+    late_per_s,
+    rebuy_price,
+)
 from elastio.units import MB, format_duration, format_size
 
 # A burst that lasts longer than every known one by this factor is of another kind, and may write as much again.
@@ -78,7 +86,7 @@ def late_s(attach_s: Sequence[float], policy: Policy) -> float:
     return SEEN_S + median(attach_s) if attach_s else policy.lead_s
 
 
-def met_ahead(market: Market, policy: Policy, past: Sequence[PastBurst], pauses: Sequence[Pause], late: float) -> float:
+def met_ahead(market: Market, policy: Policy, past: Sequence[Burst], pauses: Sequence[Pause], late: float) -> float:
     """The share of bursts that the agent will be ahead of, by its own forecasts: see `learned`.
 
     None where the usual gap is too short to release one cache and to attach another.
@@ -89,8 +97,7 @@ def met_ahead(market: Market, policy: Policy, past: Sequence[PastBurst], pauses:
         return 0.0
     late_price = late_per_s(terms, policy.cache_bandwidth_mb_s)
     kept_s = learned.tolerance_s(late, late_price, hold_per_s(terms, spec), policy)
-    known = [Burst(b.begun_wall, b.ended_wall, int(b.written_mb * MB)) for b in past]
-    return learned.met_ahead(known, kept_s, policy)
+    return learned.met_ahead(past, kept_s, policy)
 
 
 def bounds_of(market: Market, policy: Policy) -> Bounds:

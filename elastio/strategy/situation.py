@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from elastio.core.model import Forecast, Quote, Request, Sample, Spend, VolumeSpec
 from elastio.core.phase import CacheUse, Failure, Phase, Timestamps, Trigger
 from elastio.core.policy import Policy
-from elastio.strategy.bandwidth import BurstLesson
-from elastio.strategy.market import Advice
-from elastio.strategy.memory import Choice
+from elastio.strategy.memory import BurstLesson, Choice
+from elastio.strategy.worth import Advice
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from elastio.core.state import Phase
 from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
-from elastio.strategy.market import Market
 from elastio.strategy.spending import RELEASE_S, Caps
+from elastio.strategy.worth import Market
 from tests.simulated import DEAR_ROOM, KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, in_phase, machine, path
 from tests.unit.elastio.agent.test_market import config
 from tests.values import present

@@ -20,7 +20,7 @@ from elastio.core.policy import Ahead, Model, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.strategy import market as core
+from elastio.strategy import worth
 from elastio.strategy.learned import ForecastTerms
 from elastio.units import MB
 from elastio_adviser.replay import Replay
@@ -55,7 +55,7 @@ def run(load: Load, market: Market, *, by_money: bool, seed: int = 0) -> RunCost
 def money_policy(market: Market) -> Policy:
     """Today's settings, but decisions by this market, and caches that are bought ahead of expected bursts."""
     policy = market.policy()
-    decides_by = core.Market(market.cache, market.run_per_s, market.offer, market.bounds)
+    decides_by = worth.Market(market.cache, market.run_per_s, market.offer, market.bounds)
     return replace(policy, model=Model.MONEY, market=decides_by, ahead=Ahead.LEARNED)
 
 
@@ -85,7 +85,7 @@ def _finished(simulation: Simulation, load: Load, market: Market) -> RunCost:
     simulation.on_step = simulation.timeline.clear
     slow_s = sum(max(d.seconds, d.moved_bytes / MB / market.backing_mb_s) for d in load.wanted)
     simulation.run_until(lambda: world.workload.done, 3600 + 4 * slow_s)
-    simulation.run_until_settled(3600 + 4 * slow_s + core.MOST_HELD_S)
+    simulation.run_until_settled(3600 + 4 * slow_s + worth.MOST_HELD_S)
     return billed(world, market)
 
 

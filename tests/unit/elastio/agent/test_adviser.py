@@ -10,8 +10,8 @@ from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import bursts, hindsight, money
 from elastio.strategy.bursts import LoadRun
-from elastio.strategy.market import Advice
 from elastio.strategy.memory import Choice, Memory
+from elastio.strategy.worth import Advice
 from elastio.units import GIB
 from tests.simulated import MARKET, best_plan, by_money
 from tests.values import BOOSTED, POLICY, cycle, present, volume

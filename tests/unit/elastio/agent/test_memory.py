@@ -24,9 +24,8 @@ from elastio.core.state import (
     Phase,
 )
 from elastio.errors import ConfigError, JournalError
-from elastio.strategy.bandwidth import LearnedBandwidth
 from elastio.strategy.credits import CreditBalance
-from elastio.strategy.memory import Boost, Capped, Lesson, Memory, Unended, UselessBoost, Waste
+from elastio.strategy.memory import Boost, Capped, LearnedBandwidth, Lesson, Memory, Unended, UselessBoost, Waste
 from tests.values import VOLUME_ID, present
 
 from .journals import BOOST, FULL, OWNER, STATE, decide, recall

@@ -37,9 +37,9 @@ from elastio.core.observation import Observation
 from elastio.core.shares import BoostRights
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Phase
 from elastio.errors import ControlError
-from elastio.strategy.bandwidth import LearnedBandwidth, SpeedBounds
+from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket
-from elastio.strategy.memory import Capped, LoadWatch, Memory, UselessBoost, Waste
+from elastio.strategy.memory import Capped, LearnedBandwidth, LoadWatch, Memory, UselessBoost, Waste
 from elastio.strategy.spending import Caps
 from elastio.units import GIB, MIB
 from tests.fixtures.errors import refused

@@ -24,9 +24,9 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Decision, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
-from elastio.strategy.market import Advice
 from elastio.strategy.memory import Choice
 from elastio.strategy.spending import Caps
+from elastio.strategy.worth import Advice
 from elastio.units import GIB
 from tests.fixtures.errors import refused
 from tests.simulated import BURST, assert_at_rest, by_money, in_phase

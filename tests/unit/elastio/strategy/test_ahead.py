@@ -13,7 +13,8 @@ from elastio.core.machine import decide
 from elastio.core.model import Forecast, Request, RequestKind
 from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState, Decision, Phase
-from elastio.strategy.ahead import chance_until, expect, size_for, update
+from elastio.strategy.ahead import chance_until, expect, update
+from elastio.strategy.learning import size_for
 from elastio.strategy.memory import Lesson, LoadWatch, Memory
 from elastio.strategy.review import release
 from elastio.strategy.wish import Wish

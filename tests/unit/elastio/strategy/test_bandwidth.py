@@ -21,15 +21,13 @@ from elastio.strategy.bandwidth import (
     LEAST_INSTANTS,
     MOST_UNKNOWN,
     STEP,
-    BurstLesson,
-    LearnedBandwidth,
     SpeedBounds,
     learn,
     lesson_of,
     next_mb_s,
     noted,
 )
-from elastio.strategy.memory import Memory
+from elastio.strategy.memory import BurstLesson, LearnedBandwidth, Memory
 from elastio.units import MB
 from tests.values import POLICY, ask
 
@@ -274,9 +272,9 @@ LIMIT_MB_S = 300.0
 LEARNS = replace(POLICY, bandwidth=SpeedBounds(400.0, 100.0, 800.0), drain_bandwidth_mb_s=30.0)
 
 
-def known_by(state: AgentState) -> AgentState:
+def known_by(state: AgentState, limit_mb_s: float | None = LIMIT_MB_S) -> AgentState:
     """The state after the cloud has said what the instance carries."""
-    who = Identity("sim", "i-1", "zone-a", "region-1", "m.large", LIMIT_MB_S)
+    who = Identity("sim", "i-1", "zone-a", "region-1", "m.large", limit_mb_s)
     state = replace(state, identity=who)
     return replace(state, memory=ask(learning.with_burst, state, Observation(0.0, 0.0), LEARNS)[0])
 
@@ -286,6 +284,13 @@ def test_what_the_instance_carries_holds_over_a_restart() -> None:
     idle = AgentState(recovered=True, memory=Memory(bandwidth=LearnedBandwidth(600.0)))
     started = replace(known_by(idle), identity=None)
     assert learning.in_force(LEARNS, started.memory).cache_bandwidth_mb_s == LIMIT_MB_S - 2 * 30.0
+
+
+def test_an_instance_without_a_limit_carries_what_was_learned() -> None:
+    idle = AgentState(recovered=True, memory=Memory(bandwidth=LearnedBandwidth(600.0)))
+    assert learning.in_force(LEARNS, known_by(idle, None).memory).cache_bandwidth_mb_s == 600.0
+    starting = known_by(replace(idle, recovered=False))
+    assert learning.in_force(LEARNS, starting.memory).cache_bandwidth_mb_s == 400.0, "a cache may be there"
 
 
 def test_until_the_cloud_has_ever_answered_no_more_is_bought_than_at_first() -> None:

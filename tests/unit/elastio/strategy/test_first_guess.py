@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.strategy.first_guess import BURSTS, PAUSE_S, SIZES_MB, first_plan
-from elastio.strategy.hindsight import PastLoad, plan_cost, slow_cost
+from elastio.strategy.hindsight import BURSTS, PAUSE_S, SIZES_MB, PastLoad, first_plan, plan_cost, slow_cost
 from elastio.strategy.speed import in_ratio
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.strategy.worth import Bounds, Offer, Plan, Terms

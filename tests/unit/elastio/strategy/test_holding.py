@@ -16,11 +16,11 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.strategy import holding
-from elastio.strategy.market import Advice, OwnedCache
 from elastio.strategy.memory import Choice, LoadWatch
 from elastio.strategy.review import release
 from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S, Caps
 from elastio.strategy.wish import Wish
+from elastio.strategy.worth import Advice, OwnedCache
 from elastio.units import GIB, MB
 from tests.simulated import by_money
 from tests.values import FORMATTED, NOW, POLICY, WALL, ask, asked, cached, changed, cycle, host, present, seen, state

@@ -17,15 +17,13 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState, Phase
 from elastio.strategy import ahead, money
-from elastio.strategy.bursts import PastBurst
-from elastio.strategy.first_guess import first_plan
-from elastio.strategy.hindsight import PastLoad, Pause
-from elastio.strategy.market import Advice, OwnedCache
+from elastio.strategy.forecast import Burst
+from elastio.strategy.hindsight import PastLoad, Pause, first_plan
 from elastio.strategy.memory import Choice, LoadWatch, UselessBoost, Waste
 from elastio.strategy.review import review
 from elastio.strategy.spending import Caps
 from elastio.strategy.waste import FREE
-from elastio.strategy.worth import Plan, hold_per_s, rebuy_price
+from elastio.strategy.worth import Advice, OwnedCache, Plan, hold_per_s, rebuy_price
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, best_plan, by_money
 from tests.values import (
@@ -273,7 +271,7 @@ def test_a_cache_that_would_have_to_be_flushed_under_the_load_hinders_only_if_th
 def test_bursts_are_met_ahead_only_where_a_gap_is_long_enough_for_another_cache() -> None:
     learns = replace(MONEY, ahead=Ahead.LEARNED)
     for pause_s, expected in ((300.0, 1.0), (110.0, 0.0)):
-        bursts = [PastBurst(n * (pause_s + 20), n * (pause_s + 20) + 20, 2000.0, 80.0) for n in range(6)]
+        bursts = [Burst(n * (pause_s + 20), n * (pause_s + 20) + 20, 2000 * MB) for n in range(6)]
         pauses = (Pause(pause_s, 2000.0, 20.0),) * 5
         assert money.met_ahead(MARKET, learns, bursts, pauses, LATE_S) == expected
     assert money.met_ahead(MARKET, learns, bursts, (), LATE_S) == 0.0
