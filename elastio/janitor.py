@@ -37,15 +37,12 @@ class Fleet(Protocol):
 
     def volumes(self) -> Iterator[FleetVolume]:
         """Every volume with an owner tag."""
-        ...
 
     def volume(self, volume_id: VolumeId) -> FleetVolume | None:
         """The current state of a volume; None if it does not exist."""
-        ...
 
     def delete(self, volume_id: VolumeId) -> None:
         """Request the deletion. The cloud refuses it for an attached volume. No error if the volume does not exist."""
-        ...
 
 
 def why_keep(volume: FleetVolume, wall: float) -> str:

@@ -17,7 +17,6 @@ class TellsNotices(Protocol):
 
     def notice(self) -> Notice | None:
         """The notice in force, or None. Called every few seconds, so it is cheap. Errors as in `VolumeProvider`."""
-        ...
 
 
 @runtime_checkable
@@ -29,7 +28,6 @@ class TagsVolumes(Protocol):
 
         When it returns, the cloud has stored the tag; a volume becomes a cache only after that.
         """
-        ...
 
 
 @runtime_checkable
@@ -42,14 +40,12 @@ class TakesOver(Protocol):
         The owner is GONE only if the cloud itself says that this machine cannot start again: a credential that may not
         see it proves nothing.
         """
-        ...
 
     def take_over(self, volume_id: VolumeId) -> Volume:
         """Replace the owner tag by this machine's, and the state by `dirty`, in one request. May be repeated.
 
         The caller has proven that the owner is gone. Returns the volume, which is this machine's own from now on.
         """
-        ...
 
 
 @runtime_checkable
@@ -61,7 +57,6 @@ class ListsForBacking(Protocol):
 
         Its state is never FOREIGN. Errors as in `VolumeProvider`.
         """
-        ...
 
 
 @runtime_checkable
@@ -73,4 +68,3 @@ class TellsBandwidth(Protocol):
 
         Errors as in `VolumeProvider`.
         """
-        ...

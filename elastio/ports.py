@@ -30,11 +30,9 @@ class VolumeProvider(Protocol):
 
     def identify(self) -> model.Identity:
         """This machine, as the cloud names it. Raises ProviderError if no metadata service answers."""
-        ...
 
     def quote(self, spec: model.VolumeSpec) -> model.Quote:
         """What the cloud would sell for `spec`, checked against the limits of the volume type and of the instance."""
-        ...
 
     def create(self, token: str, spec: model.VolumeSpec, tags: Mapping[str, str]) -> model.Volume:
         """Buy a volume; idempotent in `token`. An adapter whose cloud has no tokens lists the volumes first.
@@ -44,18 +42,15 @@ class VolumeProvider(Protocol):
 
         `tags` are on the volume from its creation on, together with the agent's own, among them the tag `clean`.
         """
-        ...
 
     def attach(self, volume_id: model.VolumeId) -> None:
         """Request attachment to this instance. Already attached here: no error.
 
         A volume that the cloud does not know: TransientError, because it may have been bought a moment ago.
         """
-        ...
 
     def detach(self, volume_id: model.VolumeId) -> None:
         """Request detachment, never by force. Not attached, or not known to the cloud: no error."""
-        ...
 
     def delete(self, volume_id: model.VolumeId) -> None:
         """Request deletion. Already gone: no error.
@@ -63,15 +58,12 @@ class VolumeProvider(Protocol):
         A volume that the cloud does not show counts as gone, even if it was bought a moment ago, so the caller must
         have seen it first.
         """
-        ...
 
     def describe(self, volume_id: model.VolumeId) -> model.Volume | None:
         """The volume as the cloud shows it now; None: the cloud does not know it. FOREIGN: another machine's."""
-        ...
 
     def list_owned(self) -> tuple[model.Volume, ...]:
         """Every volume with this agent's tag for this instance, whatever its state."""
-        ...
 
 
 class CacheHost(Protocol):
@@ -83,11 +75,9 @@ class CacheHost(Protocol):
 
     def scan(self, serials: tuple[model.Serial, ...]) -> model.HostView:
         """Read-only. Shows the disks whose serial is in `serials`, or that are in use as a cache of this device."""
-        ...
 
     def tune_backing(self, depth: model.Depth | None = None) -> None:
         """Put in force every setting that does not depend on the phase; each is written only if it differs."""
-        ...
 
     def install_cache(self, serial: model.Serial, size_bytes: int, *, flush_mb_s: float | None) -> model.CacheSetUuid:
         """Format the disk as a cache device, register it, and attach it; returns the cache set's UUID.
@@ -95,74 +85,57 @@ class CacheHost(Protocol):
         A set that is registered and has served no device is attached as it is. Refused while writes are in flight.
         `flush_mb_s` here and below: 0 stops background flushing, None gives it all bandwidth that is left over.
         """
-        ...
 
     def register_cache(self, serial: model.Serial, cache_set: model.CacheSetUuid) -> Effect:
         """Returns when the kernel has registered the cache set on that disk."""
-        ...
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
         """Boosting: the cache absorbs writes. Refused once writes bypass the cache: see `bypass_cache`."""
-        ...
 
     def enter_phase2(self) -> None:
         """Flushing: writeback at full speed, while the cache still absorbs writes."""
-        ...
 
     def limit_writes(self, mb_s: float | None) -> None:
         """Limit the write bandwidth of applications, until None removes the limit. `scan` shows it."""
-        ...
 
     def set_shares(self, plan: SharePlan | None) -> None:
         """Share the device among cgroups until None ends it, or requests are held back. `scan` shows it."""
-        ...
 
     def bypass_cache(self) -> Effect:
         """Writes bypass the clean cache until it is detached. Refused while it is dirty, even without new writes."""
-        ...
 
     def wake_writeback(self) -> None:
         """Rewrite one block with what it holds: from then on `state` is dirty until the index has no dirty data.
 
         Raises DeviceBusyError while the device is in use: then the next write of its user has the same effect.
         """
-        ...
 
     def set_flush(self, mb_s: float | None) -> None:
         """Set the writeback rate while boosting."""
-        ...
 
     def detach_cache_set(self, cache_set: model.CacheSetUuid) -> Effect:
         """Start the detach; `scan` shows its end. Refused while dirty."""
-        ...
 
     def release_cache_disk(self, serial: model.Serial, size_bytes: int, cache_set: model.CacheSetUuid | None) -> Effect:
         """Returns when the disk has no superblock and no holder, or is gone."""
-        ...
 
     def make_durable(self) -> None:
         """Returns when all that the backing device has acknowledged survives a power cut."""
-        ...
 
     def help_detach(self) -> None:
         """Hold back, for a moment, the requests that delay the end of a detach. Refused unless one is under way."""
-        ...
 
     def write_tombstone(self) -> None:
         """Returns when an adopted volume cannot be mounted without its head. `scan` shows it. May be repeated."""
-        ...
 
     def remove_tombstone(self) -> None:
         """Returns when the volume is a plain filesystem again. Refused while it has a cache."""
-        ...
 
     def register_backing(self) -> Effect:
         """Register the one unused device that carries our backing superblock."""
-        ...
 
     def start_without_cache(self) -> Effect:
         """Run a backing device that waits for its cache; what only that cache holds is lost."""
-        ...
 
 
 class Counters(Protocol):
@@ -170,14 +143,12 @@ class Counters(Protocol):
 
     def follow(self, view: model.HostView) -> None:
         """Use the device names of the newest scan: they change with every attach."""
-        ...
 
     def read(self) -> Mapping[str, tuple[int, int]]:
         """The counters, by `adaptive`, `backing` and `cache`: (read bytes, written bytes). Takes no lock of bcache.
 
         `counted` is the part of `adaptive` that counts towards a boost, where that is not all.
         """
-        ...
 
 
 class Clock(Protocol):
@@ -185,11 +156,9 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """CLOCK_BOOTTIME in seconds."""
-        ...
 
     def wall(self) -> float:
         """Seconds since the epoch."""
-        ...
 
 
 class Reservations(Protocol):
@@ -200,11 +169,9 @@ class Reservations(Protocol):
 
         Raises RefusedError if the caps have no room, TransientError if that cannot be determined or recorded now.
         """
-        ...
 
     def cancel(self, token: str) -> None:
         """Nothing was bought, and will not be. Raises no error: what stays reserved is corrected by the agent."""
-        ...
 
 
 class Sharing(Protocol):
@@ -214,7 +181,6 @@ class Sharing(Protocol):
         self, spend: model.Spend, spend_at: float, state: AgentState, policy: Policy, *, now: float, wall: float
     ) -> model.Spend:
         """`spend`, which was read at `spend_at`, with that of the others; states what this agent has spent."""
-        ...
 
 
 class Forecaster(Protocol):
@@ -226,7 +192,6 @@ class Forecaster(Protocol):
         The loop calls it every few seconds, so it must not block: a longer computation runs elsewhere. ElastioError
         counts as None.
         """
-        ...
 
 
 class Adviser(Protocol):
@@ -239,7 +204,6 @@ class Adviser(Protocol):
 
         `offset_s`: seconds since the epoch minus CLOCK_BOOTTIME.
         """
-        ...
 
 
 class WorkerPort(Protocol[JobIn_contra, ResultOut_co]):
@@ -248,24 +212,19 @@ class WorkerPort(Protocol[JobIn_contra, ResultOut_co]):
     @property
     def busy(self) -> bool:
         """A job runs; no other can be submitted."""
-        ...
 
     @property
     def trouble(self) -> str:
         """The error of the warm-up, known before the first job; or an empty string."""
-        ...
 
     def submit(self, job: JobIn_contra, timeout_s: float) -> None:
         """Start the job. It counts as lost after `timeout_s`."""
-        ...
 
     def poll(self) -> ResultOut_co | None:
         """The result of the job, once; None: none yet."""
-        ...
 
     def next_event_at(self) -> float | None:
         """When `poll` returns a result at the latest, by the worker's clock; None: no job runs."""
-        ...
 
 
 class Journal(Protocol):
@@ -273,15 +232,12 @@ class Journal(Protocol):
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
         """Record an action before its effect; durable when it returns."""
-        ...
 
     def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
         """Record what came of an action."""
-        ...
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:
         """Record how much is dirty now, and the credits."""
-        ...
 
     def decision(
         self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float, course: Course = NO_COURSE
@@ -290,7 +246,6 @@ class Journal(Protocol):
 
         Durable when it returns.
         """
-        ...
 
 
 class Reporter(Protocol):
@@ -298,15 +253,12 @@ class Reporter(Protocol):
 
     def decided(self, before: AgentState, decision: Decision, *, now: float, wall: float) -> None:
         """After a decision was recorded, or could not be: `before` is the state that it was made from."""
-        ...
 
     def failed(self, text: str, *, wall: float) -> None:
         """Something does not work, after it did, or for another reason than before."""
-        ...
 
     def works_again(self, text: str, *, wall: float) -> None:
         """What failed with `text` works, or is no longer needed."""
-        ...
 
 
 class NoReport:
@@ -327,20 +279,15 @@ class Recorder(Protocol):
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         """Write the cycle's row."""
-        ...
 
     def learned(self, size_bytes: int) -> None:
         """Store the learned size."""
-        ...
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
         """The cloud shows only these volumes: every other bill of this device has ended."""
-        ...
 
     def sampled(self, sample: model.Sample, state: AgentState, *, now: float, wall: float) -> None:
         """Store one sample of throughput and the state after it. Called last, so that it delays no boost."""
-        ...
 
     def spend(self, *, wall: float) -> model.Spend:
         """What was spent since local midnight."""
-        ...

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS, AccountRow, Moves, Parts, parts_of
 from elastio.accounting.database import LedgerFile
@@ -93,7 +93,7 @@ class HistoryWriter:
         new = sum(1 for run in self._runs if run.begun_wall != self._growing)
         with self._file.write() as db:
             db.executemany(_PUT_RUN, [(self._uuid, *_figures(run)) for run in self._runs])
-            db.executemany(_ADD_LOAD, [(token, *_amounts(load)) for token, load in self._loads.items()])
+            db.executemany(_ADD_LOAD, [(token, *astuple(load)) for token, load in self._loads.items()])
             gone = self._prune(db, self._rows + new, wall)
         self._rows += new - gone
         self.loads_written += bool(self._loads)
@@ -125,10 +125,6 @@ _DELETE_OLD = """DELETE FROM samples WHERE device_uuid = ? AND begun_wall IN (
 
 def _figures(run: SampleRun) -> tuple[float, float, int, int, int | None]:
     return run.begun_wall, run.seconds, run.read_bytes, run.written_bytes, run.dirty_bytes
-
-
-def _amounts(load: CycleLoad) -> tuple[int, int, float | None, float | None]:
-    return load.read_bytes, load.written_bytes, load.begun_wall, load.ended_wall
 
 
 # --- reading -----------------------------------------------------------------------------------------------

@@ -300,7 +300,7 @@ class Daemon:
             now = self._clock.now()
             self._keep_account(agent, looks_rest, now)
             cloud_rest.tend(now, is_near=is_near_boost(agent), is_boosting=is_boosting)
-            self._touch(recorder, agent)
+            touch_device(recorder, agent, self.config, self._pricing, self._clock.wall())
             price_market(agent, self.config, self._market)
 
         try:
@@ -323,9 +323,6 @@ class Daemon:
         if self._accountant.is_watching:
             rest.until = now + REST_S
         rest.tend(now, is_near=False, is_boosting=False)
-
-    def _touch(self, recorder: CostRecorder | NullRecorder, agent: Agent) -> None:
-        touch_device(recorder, agent, self.config, self._pricing, self._clock.wall())
 
     def _agent(self, recorder: CostRecorder | NullRecorder, workers: Workers) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()

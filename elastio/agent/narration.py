@@ -52,10 +52,11 @@ def narrate(
     found = [] if cycle is None else [*_steps(known, cycle, steps_in, at)]
     found += [_ordered(order, phase, at) for order in course.orders]
     for transition in course.transitions:
-        ended = course.ended if transition.after is Phase.IDLE else None
-        found += _of_transition(transition, ended or after or before, at)
-    if course.ended is not None and _is_boost(course.ended):
-        found.append(_summary(course.ended, phase, at))
+        last = course.ended if transition.after is Phase.IDLE else None
+        found += _of_transition(transition, last or after or before, at)
+    ended = course.ended
+    if ended is not None and ended.opened_wall is not None and ended.trigger is not Trigger.ORPHAN:
+        found.append(_summary(ended, phase, at))
     if reason and not course.transitions and not course.orders:
         found.append(replace(_event(EventKind.DECIDED, reason, cycle, phase, at), reason=reason))
     return tuple(sorted(found, key=lambda e: e.wall))
@@ -91,10 +92,6 @@ def _steps(known: Cycle | None, cycle: Cycle, phase: Phase, at: Moment) -> Itera
         wall = at.wall if cycle.times.deleted is None else at.wall_at(cycle.times.deleted) - 0.001
         event = _event(EventKind.VOLUME_DETACHED, f"volume {cycle.volume_id} is detached", cycle, phase, at)
         yield replace(event, wall=wall)
-
-
-def _is_boost(cycle: Cycle) -> bool:
-    return cycle.opened_wall is not None and cycle.trigger is not Trigger.ORPHAN
 
 
 def _summary(cycle: Cycle, phase: Phase, at: Moment) -> LogEvent:

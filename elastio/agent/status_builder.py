@@ -263,16 +263,12 @@ def _owned(state: AgentState, policy: Policy) -> tuple[document.VolumePart, ...]
     if state.owned is None:
         return None
     current = state.cycle.volume if state.cycle is not None else None
-    if current is not None and current.state is VolumeState.ATTACHING and _is_seen(state.cycle):
+    is_seen = state.cycle is not None and state.cycle.times.appeared is not None
+    if current is not None and current.state is VolumeState.ATTACHING and is_seen:
         current = replace(current, state=VolumeState.ATTACHED)
     listed = tuple(v for v in state.owned if current is None or v.id != current.id)
     volumes = (*(() if current is None else (current,)), *listed, *state.others)
     return tuple(_volume(v, state, policy) for v in volumes if v.state is not VolumeState.GONE)
-
-
-def _is_seen(cycle: Cycle | None) -> bool:
-    """The kernel has shown the disk of the cycle's volume."""
-    return cycle is not None and cycle.times.appeared is not None
 
 
 def _volume(volume: Volume, state: AgentState, policy: Policy) -> document.VolumePart:

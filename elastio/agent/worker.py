@@ -44,11 +44,9 @@ class Between(Protocol):
 
     def wait_s(self) -> float | None:
         """How long until the next turn; None: nothing is to be done."""
-        ...
 
     def turn(self) -> None:
         """Do it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def events(app: App, follow: bool, since: datetime | timedelta | None, as_json: 
     """
     path = state_dir(app) / JOURNAL
     begin = begin_of(since, local_zone(), app.clock.wall())
-    show = _as_json if as_json else _for(sys.stdout.isatty())
+    show = (lambda event: json.dumps(to_dict(event))) if as_json else _for(sys.stdout.isatty())
     with ExitStack() as stack:
         # Before the first read: what is written meanwhile is not missed.
         watch = stack.enter_context(app.watch_directory(path.parent)) if follow else None
@@ -64,10 +64,6 @@ def _events(narrator: Narrator, records: Iterable[Mapping[str, Any]], begin: flo
 def _print(found: Iterable[LogEvent], show: Show) -> None:
     for event in found:
         click.echo(show(event))
-
-
-def _as_json(event: LogEvent) -> str:
-    return json.dumps(to_dict(event))
 
 
 def _for(is_terminal: bool) -> Show:

@@ -310,7 +310,8 @@ def _charts(seen: Watched, rows_left: int, form: Format) -> list[Line]:
     points = seen.points[-across:]
     pad = " " * (across - len(points))
     status, cycle = seen.status, seen.status.cycle
-    rates, dirty = [p.total_mb_s for p in points], [_gib(p) for p in points]
+    rates = [p.total_mb_s for p in points]
+    dirty = [None if p.dirty_bytes is None else p.dirty_bytes / GIB for p in points]
     bandwidth = cycle.bandwidth_mb_s if cycle else status.load.backing_bandwidth_mb_s
     most_dirty = max(0.1, *(d or 0.0 for d in dirty))
     lines = [Line("")]
@@ -322,10 +323,6 @@ def _charts(seen: Watched, rows_left: int, form: Format) -> list[Line]:
     legend = ", ".join(f"{MARKS.get(phase, '?')} {'no answer' if phase == SILENT else phase}" for phase in known)
     lines.append(Line(f"{'':<{GUTTER}}{legend}", Style.QUIET))
     return lines
-
-
-def _gib(point: Point) -> float | None:
-    return None if point.dirty_bytes is None else point.dirty_bytes / GIB
 
 
 def _chart(name: str, values: list[float | None], most: float, height: int, pad: str, form: Format) -> list[Line]:

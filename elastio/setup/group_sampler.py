@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from elastio.core.lending import like_its_own
 from elastio.core.model import Rates
-from elastio.core.moved import Moved
 from elastio.errors import HostError
 from elastio.host import cgroups
 from elastio.host.counters import finished
@@ -76,7 +75,7 @@ def sample_groups(sysfs: Sysfs, device: Adaptive, clock: Clock, sleep: Callable[
     return [
         GroupSample(
             group,
-            used := _rates(each, seconds),
+            used := Rates(each.read_bytes / MB / seconds, each.written_bytes / MB / seconds),
             _in_flight(used, reads.mean_s, writes.mean_s),
             waiting.get(group, 0.0),
             like_its_own(each, reads, writes).mean_s,
@@ -99,10 +98,6 @@ def _waiting(sysfs: Sysfs, groups: Iterable[str], clock: Clock, sleep: Callable[
             with contextlib.suppress(HostError):
                 counts[group] += any(state.waiting for state in tasks.read(clock.now()).values())
     return {group: count / READINGS for group, count in counts.items()}
-
-
-def _rates(moved: Moved, seconds: float) -> Rates:
-    return Rates(moved.read_bytes / MB / seconds, moved.written_bytes / MB / seconds)
 
 
 def _in_flight(used: Rates, read_s: float | None, write_s: float | None) -> float | None:

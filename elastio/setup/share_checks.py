@@ -133,11 +133,8 @@ def neighbours(path: Path, config: Config) -> Iterator[CheckResult]:
     for device in beside:
         yield _neighbour(device, config)
     if config.caps.shared:
-        yield from _statements(common_dir(config.agent.state_dir), {config.device.backing_uuid, *_uuids(beside)})
-
-
-def _uuids(devices: list[Device]) -> Iterator[str]:
-    return (device.uuid for device in devices)
+        configured = {config.device.backing_uuid, *(device.uuid for device in beside)}
+        yield from _statements(common_dir(config.agent.state_dir), configured)
 
 
 def _neighbour(device: Device, config: Config) -> CheckResult:

@@ -45,27 +45,21 @@ class Load(Protocol):
 
     def begin(self, seconds: float) -> None:
         """A step of `seconds` begins."""
-        ...
 
     def idle_s(self) -> float:
         """Seconds from the last `begin` on in which it will ask for nothing; 0 or less: it may ask at any time."""
-        ...
 
     def rest(self, steps: int, seconds: float) -> None:
         """Equivalent to `steps` calls of `begin`, all within `idle_s`."""
-        ...
 
     def next_write(self) -> int | None:
         """The block to write now, or None."""
-        ...
 
     def next_read(self) -> int | None:
         """The block to read now, or None."""
-        ...
 
     def wrote(self, block: int) -> None:
         """The write of `block` was acknowledged."""
-        ...
 
 
 @dataclass(slots=True)

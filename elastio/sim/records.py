@@ -15,7 +15,7 @@ from elastio.accounting.shared_caps import Change, SharedCaps
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Remembered, recall
 from elastio.core.cycle import Cycle
-from elastio.core.model import Sample, Spend, Spent
+from elastio.core.model import Sample, Spend
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 from elastio.sim.faults import FaultMode
@@ -52,15 +52,11 @@ class MemoryJournal(Journal):
         return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id, owner=self.owner)
 
 
-def _never(kind: FaultMode) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class SpoiltCaps(SharedCaps):
     """The statements of the machine's agents, while a fault of SHARED_CAPS lasts."""
 
-    lasts: Callable[[FaultMode], bool] = _never
+    lasts: Callable[[FaultMode], bool] = lambda _: False
 
     def others(self) -> tuple[Statement, ...]:
         if self.lasts(FaultMode.UNREADABLE):
@@ -81,7 +77,7 @@ class MemoryRecorder:
     def __init__(self) -> None:
         self.rows: dict[str, Cycle] = {}
         self.learned_bytes: int | None = None
-        self._month = MonthToDate(self._spent_between)
+        self._month = MonthToDate(lambda since, until: spent_between(since, until, self._known()))
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self.rows[cycle.token] = cycle
@@ -108,9 +104,6 @@ class MemoryRecorder:
         day, month = periods(wall, UTC)
         spent = spend_since(day.since_wall, wall, self._known())
         return replace(self._month.with_month(spent, month.since_wall, day.since_wall), day=day, this_month=month)
-
-    def _spent_between(self, since: float, until: float) -> Spent:
-        return spent_between(since, until, self._known())
 
     def _known(self) -> list[CycleRow]:
         return [row_of(c) for c in self.rows.values()]
