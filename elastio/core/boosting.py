@@ -67,7 +67,7 @@ def situation_of(state: AgentState, obs: Observation, policy: Policy) -> Situati
         is_held=is_held,
         failures=state.failures,
         has_device=host is None or (backing is not None and backing.running),
-        device=None if backing is None else _device_view(backing, cycle, policy),
+        device=None if host is None or backing is None else _device_view(host.at, backing, cycle, policy),
         cycle=None if cycle is None else cycle_view(cycle),
         instance_mb_s=math.inf if who is not None and limit_mb_s is None else limit_mb_s,
         sample=obs.sample,
@@ -80,9 +80,10 @@ def situation_of(state: AgentState, obs: Observation, policy: Policy) -> Situati
     )
 
 
-def _device_view(backing: BackingView, cycle: Cycle | None, policy: Policy) -> DeviceView:
+def _device_view(seen_at: float, backing: BackingView, cycle: Cycle | None, policy: Policy) -> DeviceView:
     is_its_own = cycle is not None and cycle.cache_set is not None and backing.cache_set == cycle.cache_set
     return DeviceView(
+        seen_at=seen_at,
         size_bytes=backing.size_bytes,
         dirty_bytes=backing.dirty_bytes,
         has_cache=backing.cache_set is not None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from statistics import median
 from typing import NamedTuple
 
 from elastio.core.model import Forecast, Request, VolumeSpec
@@ -117,7 +118,10 @@ def outgrown(memory: Memory, at: Situation, policy: Policy) -> Unended | None:
         return None
     dirty_mb, slow_mb_s = cycle.dirty_bytes / MB, policy.backing_bandwidth_mb_s
     leaving = (market.waiting_per_s + market.tariff.per_hour(cycle.provisioned) / 3600) * dirty_mb / slow_mb_s
-    rest = PastLoad(load.written_mb - 2 * dirty_mb, load.rate_mb_s, math.inf)
+    # Until another one may be bought the rest is written slowly: during the flush, the release and the cool-down.
+    released_s = median(memory.release_s) if memory.release_s else 0.0
+    waited_mb = slow_mb_s * (released_s + policy.cool_down_s)
+    rest = PastLoad(load.written_mb - 2 * dirty_mb - waited_mb, load.rate_mb_s, math.inf)
     if market.waiting_per_s * rest.written_mb * (1 / slow_mb_s - 1 / rest.rate_mb_s) <= leaving:
         return None  # no cache can save so much
     policy, late = money.measured(policy, memory), money.late_s(memory.attach_s, policy)

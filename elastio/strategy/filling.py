@@ -17,7 +17,8 @@ for what a cache costs, t is long, and loads end before. The rent begins where t
 Sooner it is given up for a larger one, if that pays. How much is still to come nobody knows; of a load that has written
 W it is taken to be as much again, as for anything of unknown length. While the cache is flushed, D are written. So
 what the larger cache saves of the other W - D, its bill included, has to be more than c_g: for that W has to be more
-than 2 D, and a load gets a few at the most. The rate at which it filled its cache says how much faster than b it is.
+than 2 D, and a load gets a few at the most. The rate at which it filled its cache says how much faster than b it is. It
+is taken from the begin of the load, which may find a cache that was held, or bought ahead, with dirty data in it.
 
 The flush is forced, as one that a cap begins: it is carried out to its end, and only a proven drain detaches the cache.
 Where no larger one pays, none is bought for the same load. By AGBs, and for an operator's boost, a full cache stays.
@@ -32,8 +33,8 @@ from elastio.core.phase import Phase, Trigger
 from elastio.core.policy import Policy
 from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
-from elastio.strategy.memory import Memory, Unended
-from elastio.strategy.situation import CycleView, Situation
+from elastio.strategy.memory import Filling, Memory, Unended
+from elastio.strategy.situation import CycleView, DeviceView, Situation
 from elastio.units import MB, format_duration
 
 # A cache counts as full until so much of its room is free again: the governor keeps it near the limit.
@@ -48,18 +49,37 @@ def noted(memory: Memory, at: Situation, policy: Policy) -> Memory:
     knows_one = memory.has_filled or memory.unended is not None
     if knows_one and not is_releasing and is_quiet(memory.load, at.now, policy):
         memory = replace(memory, has_filled=False, unended=None)
-    is_under_load = at.phase is Phase.BOOSTING and memory.load.above_since is not None
-    if cycle is None or cycle.choice is None or not is_under_load:
-        return _full(memory, None)
+    if cycle is None or cycle.choice is None or at.phase is not Phase.BOOSTING:
+        return _with(memory, None, None)
+    filling = None if is_quiet(memory.load, at.now, policy) else memory.filling
+    if memory.load.above_since is None:
+        return _with(memory, filling, None)
     if device is None:
         return memory
+    filling, since = filling or Filling(device.seen_at, device.dirty_bytes), memory.full_since
     if device.is_nearly_full:
-        return memory if memory.full_since is not None else _full(memory, at.now)
-    return _full(memory, None) if device.dirty_bytes < FREE_AGAIN * cycle.use.peak_dirty_bytes else memory
+        return memory if since is not None else _with(memory, _filled(filling, cycle, device), at.now)
+    is_free_again = device.dirty_bytes < FREE_AGAIN * cycle.use.peak_dirty_bytes
+    return _with(memory, filling, None if is_free_again else since)
 
 
-def _full(memory: Memory, since: float | None) -> Memory:
-    return memory if since == memory.full_since else replace(memory, full_since=since)
+def _filled(filling: Filling, cycle: CycleView, device: DeviceView) -> Filling:
+    """With the rate at which the load has filled its cache: the first one.
+
+    What was dirty before the load, or became so when it was full, is not counted, and what was flushed meanwhile is not
+    known: the rate may be too low, after a pause as well, and is never too high.
+    """
+    written, seconds = device.dirty_bytes - filling.dirty_bytes, device.seen_at - filling.begun_at
+    is_seen = written > (1 - FREE_AGAIN) * cycle.use.peak_dirty_bytes and seconds > 0
+    if filling.rate_mb_s is not None or not is_seen:
+        return filling
+    return replace(filling, rate_mb_s=written / MB / seconds)
+
+
+def _with(memory: Memory, filling: Filling | None, full_since: float | None) -> Memory:
+    if (filling, full_since) == (memory.filling, memory.full_since):
+        return memory
+    return replace(memory, filling=filling, full_since=full_since)
 
 
 def why_over(memory: Memory, cycle: CycleView, at: Situation, policy: Policy) -> str:
@@ -72,22 +92,17 @@ def why_over(memory: Memory, cycle: CycleView, at: Situation, policy: Policy) ->
 
 
 def unended(memory: Memory, at: Situation, policy: Policy) -> Unended | None:
-    """The load that finds its cache full, if that cache could be given up for a larger one; else None.
-
-    Its rate is that at which the cache has filled since it serves: too low after a pause and by what was flushed, and
-    never too high.
-    """
-    since, above, cycle = memory.full_since, memory.load.above_since, at.cycle
-    if since is None or above is None or cycle is None or cycle.choice is None or cycle.trigger is Trigger.OPERATOR:
+    """The load that finds its cache full, if that cache could be given up for a larger one; else None."""
+    since, filling, cycle = memory.full_since, memory.filling, at.cycle
+    if since is None or filling is None or cycle is None or cycle.choice is None or cycle.trigger is Trigger.OPERATOR:
         return None
-    filled_s = since - (since if cycle.times.boosted is None else cycle.times.boosted)
     # Buckets that wait for garbage collection are not dirty: then it is not the load that fills the cache.
-    if filled_s <= 0 or cycle.dirty_bytes <= FREE_AGAIN * cycle.use.peak_dirty_bytes:
+    if filling.rate_mb_s is None or cycle.dirty_bytes <= FREE_AGAIN * cycle.use.peak_dirty_bytes:
         return None
     before_mb = 0.0 if memory.unended is None else memory.unended.written_mb
-    dirty_mb = cycle.dirty_bytes / MB
-    written_mb = before_mb + dirty_mb + policy.backing_bandwidth_mb_s * (at.now - since)
-    return Unended(written_mb + dirty_mb, dirty_mb / filled_s)
+    filled_mb = (cycle.dirty_bytes - filling.dirty_bytes) / MB
+    written_mb = before_mb + filled_mb + policy.backing_bandwidth_mb_s * (at.now - since)
+    return Unended(written_mb + cycle.dirty_bytes / MB, filling.rate_mb_s)
 
 
 def _until(cycle: CycleView, since: float, policy: Policy) -> float:

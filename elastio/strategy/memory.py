@@ -185,6 +185,19 @@ class Unended:
 
 
 @dataclass(frozen=True, slots=True)
+class Filling:
+    """A load that writes into an attached cache, from the first scan that shows both on, at CLOCK_BOOTTIME `begun_at`.
+
+    `dirty_bytes` were dirty then. `rate_mb_s`: at which it has filled the cache; None: it has not, or hardly anything
+    of it.
+    """
+
+    begun_at: float
+    dirty_bytes: int
+    rate_mb_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """Everything that only the strategy keeps from one decision to the next; what is `Kept` is in the journal.
 
@@ -196,7 +209,8 @@ class Memory:
     started, `declined_boosts` were, and a cap forbade one `capped_boosts` times, asked again each minute. `capped` is
     the cap that ended the last boost that one has ended; None: none has, or an operator has resumed.
 
-    `full_since` is since when the load finds its cache full of dirty data; None: it does not. `has_filled`: the load
+    `filling` is the load of the attached cache (None: there is none), and `full_since` since when it finds that full of
+    dirty data; None: it does not. `has_filled`: the load
     went on for so long that its full cache was released, and it is not over yet. `unended`: another one is
     bought for it; None: none is.
 
@@ -222,6 +236,7 @@ class Memory:
     declined_boosts: int = 0
     has_filled: Kept[bool] = False
     unended: Kept[Unended | None] = None
+    filling: Filling | None = None
     full_since: float | None = None
     expected: Kept[tuple[Forecast, ...]] = ()
     awaited: Forecast | None = None

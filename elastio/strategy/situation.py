@@ -13,8 +13,12 @@ from elastio.strategy.worth import Advice
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """The adaptive device. `has_cache`: a cache is attached; `is_served`: it is that of the cycle, and takes writes."""
+    """The adaptive device, as it was at `seen_at` (CLOCK_BOOTTIME).
 
+    `has_cache`: a cache is attached; `is_served`: it is that of the cycle, and takes writes.
+    """
+
+    seen_at: float
     size_bytes: int
     dirty_bytes: int
     has_cache: bool

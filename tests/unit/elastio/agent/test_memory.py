@@ -25,7 +25,17 @@ from elastio.core.state import (
 )
 from elastio.errors import ConfigError, JournalError
 from elastio.strategy.credits import CreditBalance
-from elastio.strategy.memory import Boost, Capped, LearnedBandwidth, Lesson, Memory, Unended, UselessBoost, Waste
+from elastio.strategy.memory import (
+    Boost,
+    Capped,
+    Filling,
+    LearnedBandwidth,
+    Lesson,
+    Memory,
+    Unended,
+    UselessBoost,
+    Waste,
+)
 from tests.values import VOLUME_ID, present
 
 from .journals import BOOST, FULL, OWNER, STATE, decide, recall
@@ -226,6 +236,7 @@ def test_times_of_the_cloud_survive_a_restart(journal: Journal, path: Path) -> N
 
 def test_what_the_strategy_keeps_survives_a_restart_under_one_key(journal: Journal, path: Path) -> None:
     passing = Memory(declined_for=5.0, awaited=ANNOUNCED, full_since=7.0, credit_limit_mb_s=1.0, declined_boosts=2)
+    passing = replace(passing, filling=Filling(6.0, 0, 80.0))
     known = replace(LEARNED, unended=Unended(9000.0, 80.0))
     kept = {name: getattr(known, name) for name in kept_fields(Memory)}
     assert not any(value == getattr(Memory(), name) for name, value in kept.items())

@@ -15,7 +15,7 @@ from elastio.core.observation import Observation
 from elastio.core.policy import Model, Policy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.strategy import buying, filling
-from elastio.strategy.memory import Choice, LoadWatch, Unended
+from elastio.strategy.memory import Choice, Filling, LoadWatch, Unended
 from elastio.strategy.money import late_s, next_plan
 from elastio.strategy.review import release
 from elastio.strategy.tariff import Tariff
@@ -178,13 +178,13 @@ FILLED_S = 10.0
 
 
 def filling_load(
-    full_s: float, choice: Choice | None = CHOICE, filled_s: float = FILLED_S, **more: object
+    full_s: float, choice: Choice | None = CHOICE, filled_s: float = FILLED_S, before: int = 0, **more: object
 ) -> AgentState:
-    """A cache of 40 s of flushing, full for so long, that its load has filled in `filled_s`."""
+    """A cache of 40 s of flushing, full for so long, that its load has filled in `filled_s`, all but `before` bytes."""
     begun = NOW - full_s - filled_s
-    times = Timestamps(decided=begun - 5, created=begun - 5, boosted=begun)
-    of = boosted(choice, times=times, **more)
-    return loaded(of, full_s, load=LoadWatch(above_since=begun - 5, utilization=1.0), attach_s=(5.0,))
+    load = LoadWatch(above_since=begun - 5, utilization=1.0)
+    filling = Filling(begun, before, (DIRTY - before) / MB / filled_s)
+    return loaded(boosted(choice, **more), full_s, load=load, filling=filling, attach_s=(5.0,))
 
 
 def outgrown(before: AgentState, policy: Policy = DEAR_WAITING) -> Unended | None:
@@ -206,16 +206,80 @@ def test_what_the_load_wrote_before_this_cache_counts() -> None:
     assert found.written_mb == pytest.approx(5.3 * DIRTY / MB)
 
 
-def test_after_a_pause_the_load_is_not_taken_for_a_faster_one() -> None:
+def test_what_was_dirty_before_the_load_is_not_written_by_it() -> None:
+    found = outgrown(filling_load(3 * DIRTY_S, before=DIRTY // 2))
+    assert present(found).written_mb == pytest.approx(4.5 * DIRTY / MB)
+
+
+def test_the_cool_down_and_the_release_pass_before_there_is_a_larger_one() -> None:
+    """They take from what a larger one could absorb."""
     before = filling_load(2 * DIRTY_S)
-    since = present(before.memory.full_since)
-    paused = changed(before, load=replace(before.memory.load, above_since=since - 1))
-    assert outgrown(paused) == outgrown(before)
+    assert outgrown(before) is not None
+    assert outgrown(before, replace(DEAR_WAITING, cool_down_s=30.0)) is None
+    assert outgrown(changed(before, release_s=(30.0,))) is None
 
 
-def test_what_may_have_been_flushed_is_no_part_of_the_rate() -> None:
-    before = filling_load(2 * DIRTY_S, replace(CHOICE, drain_mb_s=10.0))
-    assert present(outgrown(before)).rate_mb_s == pytest.approx(DIRTY / MB / FILLED_S)
+# --- the rate at which a load fills its cache ------------------------------------------------------------
+
+HELD_S = 900.0
+
+
+def passed(before: AgentState, at: float, dirty: float, *, is_full: bool = False, is_low: bool = False) -> AgentState:
+    """The state after a scan at NOW + `at` that shows the share `dirty` of DIRTY."""
+    load = LoadWatch(below_since=NOW + at - 1) if is_low else LoadWatch(above_since=NOW, utilization=1.0)
+    view = replace(FULL, dirty_bytes=int(dirty * DIRTY), available_percent=30 if is_full else 90)
+    shown_then = replace(shown(view), now=NOW + at, host=replace(host(view, FORMATTED), at=NOW + at))
+    return told(filling.noted, changed(before, load=load), shown_then, MONEY)
+
+
+def rate_of(after: AgentState) -> float | None:
+    """MB/s, as a share of DIRTY a second; None: it is not known."""
+    rate = present(after.memory.filling).rate_mb_s
+    return None if rate is None else rate * MB / DIRTY
+
+
+def held() -> AgentState:
+    """A cache that has served for a quarter of an hour when its load comes."""
+    return changed(loaded(boosted(times=Timestamps(boosted=NOW - HELD_S)), None), load=QUIET)
+
+
+@pytest.mark.parametrize("dirty", [0.0, 0.5])
+def test_a_cache_that_was_held_or_bought_ahead_is_filled_from_the_begin_of_the_load_on(dirty: float) -> None:
+    begun = passed(passed(held(), -100, 0.3, is_low=True), 0, dirty)
+    full = passed(begun, 10, 1.0, is_full=True)
+    assert rate_of(full) == pytest.approx((1 - dirty) / 10)
+    later = changed(full, full_since=NOW - 2 * DIRTY_S)
+    assert present(
+        filling.unended(later.memory, situation_of(later, shown(), MONEY), MONEY)
+    ).rate_mb_s == pytest.approx((1 - dirty) * DIRTY / MB / 10)
+
+
+def test_a_dip_adds_nothing_to_the_rate() -> None:
+    """Neither one on the way, nor one of a cache that was full."""
+    half = passed(passed(passed(held(), 0, 0.0), 10, 0.7), 12, 0.5, is_low=True)
+    full = passed(half, 20, 1.0, is_full=True)
+    assert rate_of(full) == pytest.approx(1 / 20)
+    refilled = passed(passed(passed(full, 60, 0.7, is_low=True), 61, 0.7), 62, 1.0, is_full=True)
+    assert rate_of(refilled) == pytest.approx(1 / 20)
+    assert refilled.memory.full_since == NOW + 62
+    grown = passed(full, 30, 1.05, is_full=True)
+    assert rate_of(grown) == pytest.approx(1 / 20), "it has grown at the backing volume's rate"
+
+
+def test_the_end_of_the_load_and_a_flush_end_a_filling() -> None:
+    full = passed(passed(held(), 0, 0.0), 10, 1.0, is_full=True)
+    over = changed(full, load=LoadWatch(below_since=NOW - 100))
+    assert told(filling.noted, over, shown(), MONEY).memory.filling is None
+    flushing = told(filling.noted, replace(full, phase=Phase.FLUSHING), shown(), MONEY)
+    assert flushing.memory.filling is None
+    back = passed(passed(replace(flushing, phase=Phase.BOOSTING), 50, 0.6), 60, 1.0, is_full=True)
+    assert rate_of(back) == pytest.approx(0.4 / 10)
+
+
+def test_a_cache_that_the_load_found_nearly_full_shows_no_rate() -> None:
+    full = passed(passed(held(), 0, 0.9), 1, 1.0, is_full=True)
+    assert rate_of(full) is None
+    assert outgrown(changed(full, full_since=NOW - 8 * DIRTY_S)) is None
 
 
 def test_where_no_larger_one_pays_it_is_said_once() -> None:
