@@ -58,6 +58,7 @@ class HindsightAdviser:
         self._slow_cost = math.inf
         self._met_ahead = 0.0
         self._terms: Terms | None = None
+        self._late_s = 0.0
 
     def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
         """See `ports.Adviser`."""
@@ -101,7 +102,7 @@ class HindsightAdviser:
         if not past:
             self._advice = money.unadvised(market, policy, late)
             return
-        self._past = hindsight.supposed(past)
+        self._past, self._late_s = hindsight.supposed(past), late
         known = [Burst(b.begun_wall, b.ended_wall, int(b.written_mb * MB)) for b in ended]
         self._met_ahead = money.met_ahead(market, policy, known, pauses, late)
         terms = money.terms_of(market, policy, late, self._met_ahead)
@@ -145,13 +146,15 @@ class HindsightAdviser:
         known = self._past[:-1]
         largest = max(load.written_mb for load in known)
         owned = None if self._advice is None else self._advice.owned
-        self._advice = Advice(len(known), largest, best, len(self._pauses), owned, self._pays(best, known))
+        pays, pays_late = self._pays(best, known), self._pays(best, self._past, is_late=True)
+        self._advice = Advice(len(known), largest, best, len(self._pauses), owned, pays, pays_late)
 
-    def _pays(self, plan: Plan | None, known: Sequence[PastLoad]) -> bool:
-        """Whether the plan would have paid for the known bursts alone."""
+    def _pays(self, plan: Plan | None, past: Sequence[PastLoad], *, is_late: bool = False) -> bool:
+        """Whether the plan would have paid for these bursts; `is_late`: if none had found its cache there."""
         if plan is None or self._terms is None:
             return False
-        return hindsight.plan_cost(self._terms, plan, known) < hindsight.slow_cost(self._terms, known)
+        terms = replace(self._terms, late_s=self._late_s) if is_late else self._terms
+        return hindsight.plan_cost(terms, plan, past) < hindsight.slow_cost(terms, past)
 
 
 def _offered_mb_s(sample: Sample, state: AgentState, policy: Policy) -> float:

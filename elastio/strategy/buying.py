@@ -96,13 +96,13 @@ def _as_advised(
 ) -> _Bought | None:
     """What the past bursts teach to buy, or that none of them was worth a cache."""
     late = money.late_s(memory.attach_s, policy)
-    if advice.plan is not None:
+    if advice.plan is not None and (ahead_of is not None or advice.pays_late):
         since = memory.load.above_since
         is_early = ahead_of is None and since is not None and at.now - since < advice.plan.delay_s
         choice = money.planned(advice.plan, market, money.plan_reason(advice))
         return None if is_early else _Bought(advice.plan.spec.size_bytes, choice)
     written_mb = None if ahead_of is not None else money.outlasted_mb(memory.load, advice, at.now, policy)
-    plan = None if written_mb is None else money.formula_plan(market, policy, written_mb, late)
+    plan = None if written_mb is None else money.next_plan(market, policy, Unended(written_mb, math.inf), late)
     if plan is not None:
         return _Bought(plan.spec.size_bytes, money.planned(plan, market, "this burst outlasts all known ones"))
     return _Bought(declined=money.why_declined(market, policy, advice, late))

@@ -8,7 +8,7 @@ The answer comes from what is known, the best of these:
   and bandwidth, as long as nobody has looked for that.
 
 Where none would have been worth its bill, the boost is declined. One that outlasts the known bursts by far is of
-another kind: it is judged by what it has written so far, and expected to write as much again. An operator's boost is
+another kind: how much more it writes is unknown, in proportion to what it has written so far. An operator's boost is
 never declined.
 
 The money model needs known prices. Until they are known nothing is bought but what an operator asks for.
@@ -46,9 +46,9 @@ from elastio.strategy.worth import (
 )
 from elastio.units import MB, format_duration, format_size
 
-# A burst that lasts longer than every known one by this factor is of another kind, and may write as much again.
-BEYOND, AGAIN = 1.25, 2.0
-# What is still to come of a load that has filled a cache, in multiples of what it has written.
+# A burst that has written more than every known one by this factor is of another kind.
+BEYOND = 1.25
+# What is still to come of such a burst, or of a load that has filled a cache, in multiples of what it has written.
 TO_COME = (1.0, 2.0, 4.0, 8.0)
 # A load is over when it was low for this long. The hold makes sure that a short pause does not release the cache.
 QUIET_S = 2.0
@@ -127,7 +127,7 @@ def formula_plan(market: Market, policy: Policy, written_mb: float, late: float)
 
 
 def next_plan(market: Market, policy: Policy, load: Unended, late: float) -> Plan | None:
-    """The next cache for a load that has filled one; None: none is worth its price.
+    """The next cache for a load that has filled one, or has had none so far; None: none is worth its price.
 
     Each of TO_COME counts as equally likely.
     """
@@ -240,7 +240,8 @@ def why_declined(market: Market, policy: Policy, advice: Advice, late: float) ->
     if not advice.bursts:
         return "no burst is known yet, and for most that might come no cache would be worth its price"
     bill = bill_refusal(market, policy, advice.largest_mb, late)
-    known = f"none of the last {advice.bursts} bursts would have been worth a cache"
+    late_one = "" if advice.plan is None else " that is bought when it is there"
+    known = f"none of the last {advice.bursts} bursts would have been worth a cache{late_one}"
     return f"{known}: {bill}" if bill else known
 
 
@@ -253,7 +254,7 @@ def bill_refusal(market: Market, policy: Policy, written_mb: float, late: float)
 
 
 def outlasted_mb(load: LoadWatch, advice: Advice, now: float, policy: Policy) -> float | None:
-    """What a burst that outlasts every known one may write, in MB; None: it does not outlast them."""
+    """What a burst has written that outlasts every known one, in MB, by its last utilization; else None."""
     lasted_s = 0.0 if load.above_since is None else now - load.above_since
-    longest_s = advice.largest_mb / policy.backing_bandwidth_mb_s
-    return AGAIN * lasted_s * policy.backing_bandwidth_mb_s if lasted_s > BEYOND * longest_s else None
+    written_mb = lasted_s * policy.backing_bandwidth_mb_s * min(1.0, load.utilization)
+    return written_mb if written_mb > BEYOND * advice.largest_mb else None

@@ -142,8 +142,8 @@ class Advice:
 
     `bursts` of them are known, the largest wrote `largest_mb`. `plan` would have been the cheapest for them; None: to
     buy nothing would have been cheaper. `pays`: also for the known bursts alone, without the larger and faster one that
-    is supposed beside them. `gaps` pauses between bursts are known. `owned` None: no cache is owned that was chosen by
-    money, or no burst is known.
+    is supposed beside them. `pays_late`: also if it is bought when the burst is there, each time. `gaps` pauses between
+    bursts are known. `owned` None: no cache is owned that was chosen by money, or no burst is known.
     """
 
     bursts: int
@@ -152,6 +152,7 @@ class Advice:
     gaps: int = 0
     owned: OwnedCache | None = None
     pays: bool = False
+    pays_late: bool = True
 
 
 def late_per_s(terms: Terms, app_mb_s: float) -> float:

@@ -17,6 +17,7 @@ from tests.simulated import MARKET, best_plan, by_money
 from tests.values import BOOSTED, POLICY, cycle, present, volume
 
 MONEY = by_money(POLICY)
+BY_FORECAST = replace(MONEY, ahead=Ahead.LEARNED)
 STATE = AgentState()
 
 
@@ -91,6 +92,13 @@ def served(count: int, mb_s: float) -> tuple[LoadRun, ...]:
 def test_a_load_whose_bursts_are_met_ahead_waits_for_no_cache() -> None:
     late, ahead = (settled(HindsightAdviser(runs(6)), replace(MONEY, ahead=of)) for of in (Ahead.OFF, Ahead.LEARNED))
     assert present(present(ahead).plan).cost < present(present(late).plan).cost
+
+
+def test_bursts_that_are_over_before_a_cache_is_there_pay_only_if_it_is_bought_ahead() -> None:
+    """8 s at the backing volume's bandwidth, and a cache takes 20."""
+    short, long = (present(settled(HindsightAdviser(runs(6, seconds=s)), BY_FORECAST)) for s in (2, 20))
+    assert (short.plan is not None, short.pays_late) == (True, False)
+    assert (long.plan is not None, long.pays_late) == (True, True)
 
 
 def test_a_load_that_does_not_count_is_no_burst() -> None:

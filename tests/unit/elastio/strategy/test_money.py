@@ -19,7 +19,7 @@ from elastio.core.state import AgentState, Phase
 from elastio.strategy import ahead, money
 from elastio.strategy.forecast import Burst
 from elastio.strategy.hindsight import PastLoad, Pause, first_plan
-from elastio.strategy.memory import Choice, LoadWatch, UselessBoost, Waste
+from elastio.strategy.memory import Choice, LoadWatch, Unended, UselessBoost, Waste
 from elastio.strategy.review import review
 from elastio.strategy.spending import Caps
 from elastio.strategy.waste import FREE
@@ -168,6 +168,28 @@ def test_a_burst_that_outlasts_all_known_ones_is_judged_by_itself() -> None:
     assert present(wanted(MONEY, loaded(short))).event is Event.BOOST_DECLINED, "5 s so far, and 2 s are usual"
     assert present(wanted(MONEY, loaded(short), long_load)).event is Event.BOOST_WANTED
     assert present(wanted(DEAR, loaded(short), long_load)).event is Event.BOOST_DECLINED
+
+
+def test_a_burst_that_has_written_no_more_than_known_ones_does_not_outlast_them() -> None:
+    """200 s at a third of the backing volume's 20 MB/s are 1,333 MB."""
+    slow = idle(load=LoadWatch(above_since=NOW - 200, utilization=1 / 3))
+    assert present(wanted(MONEY, loaded(Advice(5, 1200.0)), slow)).event is Event.BOOST_DECLINED
+    assert present(wanted(MONEY, loaded(Advice(5, 1000.0)), slow)).event is Event.BOOST_WANTED
+
+
+def test_what_a_longer_burst_still_writes_is_in_proportion_to_what_it_has_written() -> None:
+    load = idle(load=LoadWatch(above_since=NOW - 200, utilization=1.0))
+    plan = money.next_plan(present(MONEY.market), MONEY, Unended(4000.0, math.inf), LATE_S)
+    assert present(present(wanted(MONEY, loaded(Advice(5, 40.0)), load)).plan).spec == replace(
+        present(plan).spec, iops=MONEY.cache_iops
+    )
+
+
+def test_a_cache_that_pays_only_ahead_of_bursts_is_not_bought_when_one_is_there() -> None:
+    ahead = replace(advice(), pays_late=False)
+    assert present(wanted(MONEY, loaded(ahead))).event is Event.BOOST_DECLINED
+    before = state(Phase.IDLE, awaited=Forecast(NOW + 5, 0, 1.0))
+    assert present(wanted(MONEY, replace(loaded(ahead), sample=None), before)).event is Event.BOOST_WANTED
 
 
 def test_without_known_prices_nothing_is_bought_and_nothing_guessed() -> None:
