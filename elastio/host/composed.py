@@ -18,7 +18,7 @@ from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, heads, mapper
 from elastio.host.commands import Run
-from elastio.host.heads import SAVED_SECTORS, Head
+from elastio.host.heads import Head
 from elastio.host.locks import try_lock
 from elastio.host.mapper import Linear
 from elastio.host.sysfs import Sysfs, Wait
@@ -195,7 +195,7 @@ def _require_same_bytes(sysfs: Sysfs, head: Head, head_device: str, volume: str,
     """Compare the first and the last MiB, before anything can mount the device. Raises NotOursError."""
     composed, front = sysfs.path(f"dev/{find(sysfs, head)}"), head.content_sectors * SECTOR
     own, size = sysfs.path(f"dev/{volume}"), head.volume.size_sectors * SECTOR
-    saved, length = SAVED_SECTORS * SECTOR if has_tombstone else 0, min(MIB, size)
+    saved, length = head.saved_sectors * SECTOR if has_tombstone else 0, min(MIB, size)
     # Where it is shown, on which device it lies, where there, and how long it is.
     pieces = [(0, sysfs.path(f"dev/{head_device}"), head.saved_sector * SECTOR, saved)]
     pieces += [(saved, own, saved, length - saved), (size - length, own, size - length, length)]

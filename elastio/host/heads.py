@@ -9,7 +9,7 @@ The head lies on a device of its own:
     0         label: magic, version, length, SHA-256 of the block, then JSON; written last
     512 KiB   the label's other slot; the label that is sound and has the higher sequence number is valid
     4 MiB     content: what is shown in front of the volume (1 MiB, bcache's superblock 4 KiB from its begin)
-    6 MiB     the volume's own first block, while a tombstone is in its place (`tombstone`)
+    6 MiB     the volume's own first sectors, while a tombstone is in their place (`tombstone`)
 
 At the head's begin there is nothing that libblkid, udev or bcache recognizes: were the superblock there, udev would
 register the head alone as a backing device, and the kernel would attach a dirty cache to it.
@@ -32,8 +32,9 @@ from elastio.host.mapper import Linear
 from elastio.units import KIB, MIB, SECTOR
 
 MAGIC = b"elastio head\r\n\x1a\n"
-# The first version had no tombstones: a release that knows only that one must not touch a volume that has one.
-VERSION, READABLE = 2, (1, 2)
+# The first version had no tombstones, and the second moves one block: a release that knows only these must not touch a
+# volume from which more is moved. A label gets the lowest version that can be used with it.
+VERSION, LONGER, READABLE = 2, 3, (1, 2, 3)
 BLOCK_BYTES = 4 * KIB
 SLOTS = (0, 512 * KIB)
 LEAST_BYTES = 16 * MIB
@@ -41,8 +42,9 @@ LEAST_BYTES = 16 * MIB
 DATA_OFFSET_SECTORS = MIB // SECTOR
 CONTENT_SECTOR = 4 * MIB // SECTOR
 SAVED_SECTOR = 6 * MIB // SECTOR
-# Of the volume: by its first block ext4 and XFS are recognized.
+# Of the volume: by its first block ext4 and XFS are recognized. Others need more: `Head.saved_sectors`.
 SAVED_SECTORS = BLOCK_BYTES // SECTOR
+MOST_SAVED_SECTORS = (512 * KIB + BLOCK_BYTES) // SECTOR
 # Magic, version, length of the JSON, SHA-256 of the block with zeros in this field.
 _PREFIX = struct.Struct("<16sII32s")
 _CHECKSUM = slice(24, 56)
@@ -64,7 +66,8 @@ class Volume:
 class Head:
     """`uuid` is the head's own, `backing_uuid` the one in bcache's superblock. Sectors have 512 bytes.
 
-    `sequence` grows with each label, and a tombstone is written with each label but the first.
+    `sequence` grows with each label, and a tombstone is written with each label but the first. `saved_sectors`: how
+    much of the volume's begin moves to the head then, as far as anything is by which its filesystem is recognized.
     """
 
     uuid: str
@@ -75,6 +78,7 @@ class Head:
     content_sectors: int = DATA_OFFSET_SECTORS
     saved_sector: int = SAVED_SECTOR
     sequence: int = 1
+    saved_sectors: int = SAVED_SECTORS
 
 
 def serialize(head: Head) -> bytes:
@@ -83,7 +87,8 @@ def serialize(head: Head) -> bytes:
     payload = json.dumps(encode(head), sort_keys=True).encode()
     if len(payload) > BLOCK_BYTES - _PREFIX.size:
         raise NotOursError(f"the label of the head takes {len(payload)} bytes, too many", code="head.length")
-    block = _PREFIX.pack(MAGIC, VERSION, len(payload), bytes(32)) + payload
+    version = VERSION if head.saved_sectors == SAVED_SECTORS else LONGER
+    block = _PREFIX.pack(MAGIC, version, len(payload), bytes(32)) + payload
     return _with_checksum(block.ljust(BLOCK_BYTES, b"\0"))
 
 
@@ -95,7 +100,7 @@ def parse(block: bytes) -> Head | None:
     if _with_checksum(block) != block:
         raise NotOursError("the label of the head is damaged", code="head.damaged")
     if version not in READABLE:
-        text = f"the label of the head has version {version}, and the last known is {VERSION}: use the newer release"
+        text = f"the label of the head has version {version}, and the last known is {LONGER}: use the newer release"
         raise NotOursError(text, code="head.version")
     try:
         head = decode(Head, json.loads(block[_PREFIX.size :][:length]))
@@ -138,14 +143,15 @@ def slot_of(head: Head) -> int:
 def table(head: Head, head_number: str, volume_number: str, *, has_tombstone: bool) -> tuple[Linear, ...]:
     """The table of the composed device; the numbers are `major:minor`.
 
-    What the volume shows of its first block is the saved one while a tombstone is there.
+    What the volume shows of its first sectors is the saved ones while a tombstone is there.
     """
     first, whole = head.content_sectors, head.volume.size_sectors
     content = Linear(0, first, head_number, head.content_sector)
     if not has_tombstone:
         return content, Linear(first, whole, volume_number, 0)
-    saved = Linear(first, SAVED_SECTORS, head_number, head.saved_sector)
-    return content, saved, Linear(first + SAVED_SECTORS, whole - SAVED_SECTORS, volume_number, SAVED_SECTORS)
+    saved = Linear(first, head.saved_sectors, head_number, head.saved_sector)
+    rest = Linear(first + head.saved_sectors, whole - head.saved_sectors, volume_number, head.saved_sectors)
+    return content, saved, rest
 
 
 def _require_sound(head: Head) -> None:
@@ -153,11 +159,12 @@ def _require_sound(head: Head) -> None:
     labels_end = (SLOTS[-1] + BLOCK_BYTES) // SECTOR
     if (
         head.sequence < 1
-        or head.volume.size_sectors <= SAVED_SECTORS
+        or head.saved_sectors not in range(SAVED_SECTORS, MOST_SAVED_SECTORS + 1, SAVED_SECTORS)
+        or head.volume.size_sectors <= head.saved_sectors
         or head.content_sector < labels_end
         or head.content_sectors < 2 * BLOCK_BYTES // SECTOR
         or end > head.saved_sector
-        or head.saved_sector + SAVED_SECTORS > head.size_sectors
+        or head.saved_sector + head.saved_sectors > head.size_sectors
     ):
         raise NotOursError("the label of the head names places that it does not have", code="head.places")
 

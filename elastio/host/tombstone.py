@@ -1,21 +1,22 @@
-"""The tombstone: what an adopted volume has in place of its first block while a cache may hold its newest data.
+"""The tombstone: what an adopted volume has in place of its first sectors while a cache may hold its newest data.
 
 Theory of operation. The volume alone looks like the filesystem that it is, and is older than its cache: mounted on
-another machine, or in a boot without its head, it would be damaged. So before a cache is attached the first block moves
-to the head, and a tombstone takes its place: no program recognizes a filesystem there, and the text says what happened.
-When no cache is attached any more, the block goes back.
+another machine, or in a boot without its head, it would be damaged. So before a cache is attached its first sectors
+move to the head, as many as the label says (the saved piece), and a tombstone takes their place: no program recognizes
+anything there, and the text says what happened. When no cache is attached any more, they go back.
 
 Each write is on the disk before the next one:
 
-    write   the block to the head; the head's label with the next sequence number; the tombstone over the first sector;
-            zeros over the rest of the block
-    remove  the rest of the block from the head; then the first sector
+    write   the piece to the head; the head's label with the next sequence number; the tombstone over the first sector;
+            zeros over the rest of the piece
+    remove  the rest of the piece from the head; then the first sector
 
 The first sector decides, alone and at any time, which table is right: it is a tombstone, or it is not. A sector is
 written as a whole, so a power cut leaves no third case, and at boot the volume is composed by the same rule. Beside a
 tombstone each sector of the rest is zeros or what the head has: anything else was written by somebody else. Whoever
-finds a tombstone completes it before a filesystem can write to the saved block. The sequence number tells a head that
-was restored from an older copy.
+finds a tombstone completes it before a filesystem can write to the saved piece, and before a cache is attached: btrfs,
+and the second header of LUKS2, are recognized by what lies behind the first sector. The sequence number tells a head
+that was restored from an older copy.
 
 How the table changes under a mounted filesystem, and what follows if that is interrupted: `recompose`.
 """
@@ -39,6 +40,7 @@ from elastio.host.heads import BLOCK_BYTES, Head
 from elastio.host.sysfs import Sysfs
 from elastio.units import SECTOR
 
+_ZEROS = bytes(SECTOR)
 # udev reads the second line (59-elastio-adopted.rules).
 INTRODUCTION = "elastio: this volume is adopted, and its newest data may be in a cache. Do not format or mount it."
 FORM = (
@@ -124,18 +126,19 @@ def require_none(node: Path, shown: str, code: str) -> None:
 
 
 class Blocks:
-    """Blocks of an open device, read and written past the page cache; a write is on the disk when it returns.
+    """An open device, read and written past the page cache; a write is on the disk when it returns.
 
-    Its buffer is there before a device is suspended: to get memory may take a write to that device.
+    Its buffer, `piece`, is there before a device is suspended: to get memory may take a write to that device.
     """
 
-    def __init__(self, descriptor: int, shown: str) -> None:
+    def __init__(self, descriptor: int, shown: str, length: int) -> None:
         self.descriptor, self._shown = descriptor, shown
-        self._buffer = mmap.mmap(-1, BLOCK_BYTES)
+        flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+        self.piece = memoryview(mmap.mmap(-1, length, flags=flags))
 
     @classmethod
     @contextmanager
-    def opened(cls, node: Path, flags: int) -> Iterator[Blocks]:
+    def opened(cls, node: Path, flags: int, length: int = BLOCK_BYTES) -> Iterator[Blocks]:
         """Raises HostError. Files of a recorded tree may lie where the page cache cannot be bypassed."""
         try:
             try:
@@ -147,19 +150,26 @@ class Blocks:
         except OSError as error:
             raise HostError(f"{node} cannot be opened: {error.strerror}", code="tombstone.io") from error
         try:
-            yield cls(descriptor, str(node))
+            yield cls(descriptor, str(node), length)
         finally:
             os.close(descriptor)
 
     def read(self, at: int) -> bytes:
         """The block at this offset in bytes. Raises HostError."""
+        return bytes(self._fill(at, BLOCK_BYTES))
+
+    def load(self, at: int) -> memoryview:
+        """As much as there is room for, until the next read or write. Raises HostError."""
+        return self._fill(at, len(self.piece))
+
+    def _fill(self, at: int, length: int) -> memoryview:
         try:
-            length = os.preadv(self.descriptor, [self._buffer], at)
+            done = os.preadv(self.descriptor, [self.piece[:length]], at)
         except OSError as error:
             raise HostError(f"{self._shown} cannot be read: {error.strerror}", code="tombstone.io") from error
-        if length != BLOCK_BYTES:
-            raise HostError(f"{self._shown} ends within its first block", code="tombstone.io")
-        return self._buffer[:]
+        if done != length:
+            raise HostError(f"{self._shown} ends within its first {length} bytes", code="tombstone.io")
+        return self.piece[:length]
 
     def flush(self) -> None:
         """Raises HostError."""
@@ -168,15 +178,16 @@ class Blocks:
         except OSError as error:
             raise HostError(f"{self._shown} cannot be flushed: {error.strerror}", code="tombstone.io") from error
 
-    def write(self, at: int, block: bytes) -> None:
-        """Raises HostError."""
-        self._buffer[:] = block
+    def write(self, at: int, data: bytes | memoryview) -> None:
+        """Whole blocks. Raises HostError."""
+        filled = self.piece[: len(data)]
+        filled[:] = data
         try:
-            length = os.pwritev(self.descriptor, [self._buffer], at)
+            length = os.pwritev(self.descriptor, [filled], at)
         except OSError as error:
             raise HostError(f"{self._shown} cannot be written: {error.strerror}", code="tombstone.io") from error
         self.flush()
-        if length != BLOCK_BYTES:
+        if length != len(data):
             raise HostError(f"{self._shown} was not written as a whole", code="tombstone.io")
 
 
@@ -195,14 +206,15 @@ class Pair:
         with ExitStack() as opened:
             blocks = []
             for name in (volume, head_device):
-                blocks.append(opened.enter_context(Blocks.opened(sysfs.path(f"dev/{name}"), flags)))
+                node, length = sysfs.path(f"dev/{name}"), head.saved_sectors * SECTOR
+                blocks.append(opened.enter_context(Blocks.opened(node, flags, length)))
                 require_node(sysfs, name, blocks[-1].descriptor)
             yield cls(head, *blocks)
 
     def completed(self) -> bool:
         """`has_tombstone`; what a crash has left beside it is zeros afterwards.
 
-        Before the device is shown with it: a filesystem writes to the saved block, and then nobody could tell the old
+        Before the device is shown with it: a filesystem writes to the saved piece, and then nobody could tell the old
         sectors from what somebody else has written.
         """
         if parse(self.volume.read(0)) is None:
@@ -219,28 +231,32 @@ class Pair:
         return True
 
     def write(self) -> None:
-        """Put the tombstone in the place of the first block; one that is there is completed."""
+        """Put the tombstone in the place of the saved piece; one that is there is completed."""
         block, head = self.volume.read(0), self._label()
         if parse(block) is None:
             head = replace(head, sequence=head.sequence + 1)
-            self.on_head.write(head.saved_sector * SECTOR, block)
+            self.on_head.write(head.saved_sector * SECTOR, self.volume.load(0))
             self.on_head.write(heads.slot_of(head), heads.serialize(head))
             self.volume.write(0, serialize(of(head)) + block[SECTOR:])
         else:
             self._require_unchanged(block)
-        complete = serialize(of(head)).ljust(BLOCK_BYTES, b"\0")
-        if block != complete:
-            self.volume.write(0, complete)
+        piece = self.volume.load(0)
+        if any(piece[at : at + SECTOR] != _ZEROS for at in self._rest):
+            for at in self._rest:
+                piece[at : at + SECTOR] = _ZEROS
+            self.volume.write(0, piece)
 
     def remove(self) -> None:
-        """Put the first block back; one that is back stays."""
+        """Put the saved piece back; one that is back stays."""
         block = self.volume.read(0)
         if parse(block) is None:
             return
         saved = self._require_unchanged(block)
         self.on_head.flush()  # also what bcache wrote there: that it has no cache
-        self.volume.write(0, block[:SECTOR] + saved[SECTOR:])
+        first_block = bytes(saved[:BLOCK_BYTES])
+        saved[:SECTOR] = block[:SECTOR]
         self.volume.write(0, saved)
+        self.volume.write(0, first_block)
 
     def _label(self) -> Head:
         """The label as it is now. Raises NotOursError."""
@@ -249,14 +265,18 @@ class Pair:
             raise NotOursError("the head has another label now: nothing was changed", code="head.other")
         return found
 
-    def _require_unchanged(self, block: bytes) -> bytes:
-        """The saved block. Raises NotOursError for another head's tombstone, or if the volume was written to."""
+    @property
+    def _rest(self) -> range:
+        """Where each sector of the saved piece begins but the first."""
+        return range(SECTOR, self.head.saved_sectors * SECTOR, SECTOR)
+
+    def _require_unchanged(self, block: bytes) -> memoryview:
+        """The saved piece. Raises NotOursError for another head's tombstone, or if the volume was written to."""
         if parse(block) != of(self._label()):
             text = "the tombstone is not of this head, or the head is an older copy: nothing was changed"
             raise NotOursError(text, code="tombstone.other")
-        saved = self.on_head.read(self.head.saved_sector * SECTOR)
-        sectors = range(SECTOR, BLOCK_BYTES, SECTOR)
-        if any(block[at : at + SECTOR] not in (bytes(SECTOR), saved[at : at + SECTOR]) for at in sectors):
+        saved, own = self.on_head.load(self.head.saved_sector * SECTOR), self.volume.load(0)
+        if any(own[at : at + SECTOR] not in (_ZEROS, saved[at : at + SECTOR]) for at in self._rest):
             text = "the adopted volume was written to beside its tombstone: nothing was changed"
             raise NotOursError(text, code="tombstone.overwritten")
         return saved

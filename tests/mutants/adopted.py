@@ -11,6 +11,8 @@ FIRST = "adopted/"
 UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:")
 INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")
 TABLE, ADOPT = "elastio/host/partition_table.py", "elastio/setup/adopt.py"
+STONE, PIECE = "elastio/host/tombstone.py", "tests/unit/elastio/host/test_saved_piece.py"
+BLOCKS = "the simulator's tombstone has no sectors"
 AGAIN, MADE = "elastio/setup/adopted_again.py", "elastio/setup/head_volume.py"
 SYNCED = "os.pwrite(descriptor, table, 0)\n        os.fsync(descriptor)"
 # Of setup, which the simulator does not have.
@@ -81,5 +83,26 @@ ADOPTED = (
         Patch("elastio/host/heads.py", "_put(descriptor, bytes(at), 0)", "_put(descriptor, bytes(end), 0)"),
         "tests/unit/elastio/host/test_heads.py::test_the_superblock_goes_when_all_else_is_zeros_on_the_disk",
         WHY,
+    ),
+    by_test(
+        "a tombstone is shown before it is complete",
+        "nothing is recognized on a volume with a tombstone",
+        Patch(STONE, "        self.write()\n        return True", "        return True"),
+        PIECE,
+        BLOCKS,
+    ),
+    by_test(
+        "a tombstone over the first block alone",
+        "the second header of LUKS2 and the superblock of btrfs go",
+        Patch(STONE, "            for at in self._rest:\n", "            for at in self._rest[:7]:\n"),
+        PIECE,
+        BLOCKS,
+    ),
+    by_test(
+        "the first sector comes back before the rest",
+        "the first sector alone decides",
+        Patch(STONE, "        saved[:SECTOR] = block[:SECTOR]\n", ""),
+        PIECE,
+        BLOCKS,
     ),
 )

@@ -14,7 +14,9 @@ from elastio.host.heads import (
     CONTENT_SECTOR,
     DATA_OFFSET_SECTORS,
     LEAST_BYTES,
+    LONGER,
     MAGIC,
+    MOST_SAVED_SECTORS,
     SAVED_SECTOR,
     SAVED_SECTORS,
     SLOTS,
@@ -35,7 +37,7 @@ volumes = st.builds(
     Volume,
     st.sampled_from(["ext4", "xfs"]),
     st.uuids().map(str),
-    st.integers(SAVED_SECTORS + 1, 2**50),
+    st.integers(MOST_SAVED_SECTORS + 1, 2**50),
     texts,
     texts,
     texts,
@@ -47,6 +49,7 @@ heads = st.builds(
     volumes,
     st.integers(LEAST_BYTES // SECTOR, 2**50),
     sequence=st.integers(1, 2**60),
+    saved_sectors=st.integers(1, MOST_SAVED_SECTORS // SAVED_SECTORS).map(lambda blocks: blocks * SAVED_SECTORS),
 )
 
 
@@ -90,12 +93,13 @@ def test_the_adaptive_device_shows_exactly_the_volume(head: Head, data: st.DataO
 
 
 @given(heads, st.data())
-def test_with_a_tombstone_all_but_the_first_block_is_the_volume(head: Head, data: st.DataObject) -> None:
+def test_with_a_tombstone_all_but_the_saved_piece_is_the_volume(head: Head, data: st.DataObject) -> None:
     sectors = head.volume.size_sectors
-    for sector in (SAVED_SECTORS, sectors - 1, data.draw(st.integers(SAVED_SECTORS, sectors - 1))):
+    length = head.saved_sectors
+    for sector in (length, sectors - 1, data.draw(st.integers(length, sectors - 1))):
         assert mapped(head, DATA_OFFSET_SECTORS + sector, has_tombstone=True) == ("8:2", sector)
-    saved = [mapped(head, DATA_OFFSET_SECTORS + sector, has_tombstone=True) for sector in range(SAVED_SECTORS)]
-    assert saved == [("8:1", SAVED_SECTOR + sector) for sector in range(SAVED_SECTORS)]
+    saved = [mapped(head, DATA_OFFSET_SECTORS + sector, has_tombstone=True) for sector in range(length)]
+    assert saved == [("8:1", SAVED_SECTOR + sector) for sector in range(length)]
     with pytest.raises(AssertionError):
         mapped(head, DATA_OFFSET_SECTORS + sectors, has_tombstone=True)
 
@@ -126,6 +130,10 @@ def test_the_head_alone_has_no_superblock_where_bcache_looks_for_one() -> None:
         replace(HEAD, saved_sector=CONTENT_SECTOR),
         replace(HEAD, saved_sector=HEAD.size_sectors - 1),
         replace(HEAD, sequence=0),
+        replace(HEAD, saved_sectors=0),
+        replace(HEAD, saved_sectors=SAVED_SECTORS + 1),
+        replace(HEAD, saved_sectors=MOST_SAVED_SECTORS + SAVED_SECTORS),
+        replace(HEAD, saved_sectors=MOST_SAVED_SECTORS, volume=replace(VOLUME, size_sectors=MOST_SAVED_SECTORS)),
     ],
 )
 def test_places_that_overlap_or_are_not_there_are_refused(wrong: Head) -> None:
@@ -149,13 +157,19 @@ def versioned(version: int) -> bytes:
 
 def test_a_newer_version_is_refused_also_beside_a_known_one() -> None:
     with refused(NotOursError, "head.version"):
-        parse(versioned(3))
+        parse(versioned(4))
     with refused(NotOursError, "head.version"):
-        valid([serialize(HEAD), versioned(3)])
+        valid([serialize(HEAD), versioned(4)])
 
 
 def test_a_label_of_the_first_version_is_read() -> None:
     assert parse(versioned(1)) == HEAD
+
+
+def test_only_a_head_that_saves_more_than_a_block_has_the_version_that_older_releases_refuse() -> None:
+    """They would show the volume without what they do not know to be on the head."""
+    longer = replace(HEAD, saved_sectors=2 * SAVED_SECTORS)
+    assert [serialize(head)[16:20] for head in (HEAD, longer)] == [bytes([2, 0, 0, 0]), bytes([LONGER, 0, 0, 0])]
 
 
 def test_the_label_with_the_higher_sequence_number_is_valid_and_a_change_keeps_the_one_before() -> None:

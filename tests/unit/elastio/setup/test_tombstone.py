@@ -22,12 +22,12 @@ from tests.fixtures.errors import refused
 from tests.values import present
 
 from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine
-from .tombstones import FRONT, STONE, WORK, adopted, is_mountable, name, record, remove, shown, write
+from .tombstones import FRONT, LENGTHS, STONE, WORK, adopt, adopted, is_mountable, name, record, remove, shown, write
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> AdoptMachine:
-    return adopted(tmp_path)
+@pytest.fixture(params=LENGTHS)
+def machine(tmp_path: Path, request: pytest.FixtureRequest) -> AdoptMachine:
+    return adopted(tmp_path, request.param)
 
 
 # --- its form ------------------------------------------------------------------------------------------------
@@ -63,7 +63,8 @@ def test_the_volume_alone_shows_nothing_and_the_device_shows_what_it_did(machine
     write(machine)
     assert (shown(machine), is_mountable(machine)) == (machine.before, False)
     assert parse(machine.volume) is not None
-    assert machine.volume[BLOCK_BYTES:] == machine.before[BLOCK_BYTES:]
+    end = record(machine).head.saved_sectors * SECTOR
+    assert machine.volume[SECTOR:] == bytes(end - SECTOR) + machine.before[end:]
     assert recompose.has_tombstone(machine.sysfs, "dm-0") is True
     write(machine)
     assert shown(machine) == machine.before, "again"
@@ -78,7 +79,9 @@ def test_what_the_filesystem_writes_meanwhile_is_on_the_volume_afterwards(machin
     machine.sysfs.write_mapped(name(machine), FRONT, b"before the tombstone")
     write(machine)
     machine.sysfs.write_mapped(name(machine), FRONT + 1024, b"a superblock of ext4")
-    machine.sysfs.write_mapped(name(machine), FRONT + BLOCK_BYTES, b"a group descriptor")
+    end = record(machine).head.saved_sectors * SECTOR
+    machine.sysfs.write_mapped(name(machine), FRONT + end - SECTOR, b"a superblock of btrfs")
+    machine.sysfs.write_mapped(name(machine), FRONT + end, b"a group descriptor")
     expected = shown(machine)
     machine.boot()
     assert shown(machine) == expected
@@ -167,10 +170,11 @@ def test_a_head_that_is_an_older_copy_is_refused(machine: AdoptMachine) -> None:
     assert not machine.is_composed
 
 
-def test_a_volume_that_was_written_to_beside_its_tombstone_is_refused(machine: AdoptMachine) -> None:
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_volume_that_was_written_to_beside_its_tombstone_is_refused(machine: AdoptMachine, place: str) -> None:
     write(machine)
     with machine.sysfs.path("dev/vdb").open("r+b") as file:
-        file.seek(1024)
+        file.seek(SECTOR if place == "first" else record(machine).head.saved_sectors * SECTOR - 100)
         file.write(b"mkfs was here")
     with refused(NotOursError, "tombstone.overwritten"):
         machine.boot()
@@ -222,8 +226,9 @@ def test_a_head_that_may_have_the_first_block_is_not_erased_without_the_volume(
 
 def test_of_a_partition_libblkid_tells_its_place_and_the_tombstone_is_found(machine: AdoptMachine) -> None:
     machine.found["vdb"] |= {"PART_ENTRY_UUID": "1", "PART_ENTRY_NUMBER": "1"}
+    length = record(machine).head.saved_sectors
     machine.adopter().release(record(machine), None)
-    machine.adopter().adopt(machine.plan())
+    adopt(machine, length)
     write(machine)
     machine.boot()
     assert shown(machine) == machine.before
@@ -265,5 +270,6 @@ def test_the_label_before_it_is_never_overwritten(machine: AdoptMachine) -> None
         assert label.sequence == sequence
         kept = [machine.head[slot:][:BLOCK_BYTES] == old for slot, old in zip(heads.SLOTS, before, strict=True)]
         assert sorted(kept) == [False, True]
-        assert machine.head[SAVED_SECTOR * SECTOR :][:BLOCK_BYTES] == machine.before[:BLOCK_BYTES]
+        end = label.saved_sectors * SECTOR
+        assert machine.head[SAVED_SECTOR * SECTOR :][:end] == machine.before[:end]
         remove(machine)

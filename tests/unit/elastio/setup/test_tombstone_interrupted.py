@@ -22,12 +22,26 @@ from tests.fixtures.device_mapper import LOAD, SUSPEND
 from tests.fixtures.errors import refused
 
 from .adopt_machine import AdoptMachine, PowerCutError
-from .tombstones import FRONT, TORN, WORK, WRITES, adopted, is_mountable, name, record, remove, shown, write
+from .tombstones import (
+    FRONT,
+    LENGTHS,
+    WORK,
+    WRITES,
+    adopt,
+    adopted,
+    is_mountable,
+    name,
+    record,
+    remove,
+    shown,
+    torn,
+    write,
+)
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> AdoptMachine:
-    return adopted(tmp_path)
+@pytest.fixture(params=LENGTHS[:2])
+def machine(tmp_path: Path, request: pytest.FixtureRequest) -> AdoptMachine:
+    return adopted(tmp_path, request.param)
 
 
 # --- what ends it ---------------------------------------------------------------------------------------------------
@@ -62,7 +76,7 @@ def test_after_a_power_cut_at_any_sector_the_device_shows_the_same(
     machine: AdoptMachine, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(WRITES[work]):
-        for left in TORN:
+        for left in torn(record(machine).head.saved_sectors):
             if work == "remove":
                 write(machine)
             assert cut_within(machine, work, number, left, monkeypatch)
@@ -82,6 +96,7 @@ def test_after_a_power_cut_at_any_sector_the_device_shows_the_same(
 def test_after_a_power_cut_it_can_be_released(
     machine: AdoptMachine, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    length = record(machine).head.saved_sectors
     for number in range(WRITES[work]):
         if work == "remove":
             write(machine)
@@ -89,7 +104,7 @@ def test_after_a_power_cut_it_can_be_released(
         machine.boot()
         machine.adopter().release(record(machine), None)
         assert machine.is_as_before
-        machine.adopter().adopt(machine.plan())
+        adopt(machine, length)
 
 
 @pytest.mark.parametrize("ending", ["cut", "killed"])
@@ -102,12 +117,13 @@ def test_what_a_filesystem_writes_after_an_interruption_is_kept(
         if work == "remove":
             write(machine)
         if ending == "cut":
-            assert cut_within(machine, work, number, range(8), monkeypatch)
+            assert cut_within(machine, work, number, range(record(machine).head.saved_sectors), monkeypatch)
             machine.boot()
         else:
             killed(machine, work, number)
             assert wait_for(lambda: mended(machine) == ("dm-0",), 10.0)
-        machine.sysfs.write_mapped(name(machine), FRONT + 1024, f"superblock {number} {ending}".encode())
+        for sector in (2, record(machine).head.saved_sectors - 1):
+            machine.sysfs.write_mapped(name(machine), FRONT + sector * SECTOR, f"{number} {ending}".encode())
         expected = shown(machine)
         machine.boot()
         assert shown(machine) == expected, number

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from elastio.host import composed, recompose
-from elastio.host.heads import BLOCK_BYTES, DATA_OFFSET_SECTORS
+from elastio.host.heads import DATA_OFFSET_SECTORS, MOST_SAVED_SECTORS, SAVED_SECTORS
 from elastio.host.sysfs import wait_for
 from elastio.host.tombstone import Tombstone
 from elastio.setup import adopted_record
@@ -17,16 +18,33 @@ from tests.values import present
 from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine
 
 FRONT = DATA_OFFSET_SECTORS * SECTOR
-# Sectors of a block that a write has reached: none, all, with and without those of the superblocks of XFS and ext4.
-TORN = ((), tuple(range(8)), (0,), (1, 2, 3, 4, 5, 6, 7), (2,), (0, 1, 3, 4, 5, 6, 7), (0, 2))
+# Lengths of the saved piece: one block, as far as the superblock of btrfs, and the longest.
+BTRFS_SECTORS = 136
+LENGTHS = (SAVED_SECTORS, BTRFS_SECTORS, MOST_SAVED_SECTORS)
+# Where something is recognized: XFS, ext4, btrfs, and the second header of LUKS2 at its first and its last place.
+MAGIC = (0, 2, 128, 32, 1024)
 WRITES = {"write": 4, "remove": 2}
 STONE = Tombstone(UUID, "ext4", "5a3f0c1e-1d3b-4c59-9d57-0b6d0f1c2a34", 3)
 
 
-def adopted(folder: Path) -> AdoptMachine:
-    found = AdoptMachine(folder)
-    found.adopter().adopt(found.plan())
+def torn(length: int) -> list[tuple[int, ...]]:
+    """Sectors of a piece that a write has reached: none, all, with and without each that something is recognized by."""
+    whole = range(length)
+    found = [(), tuple(whole), (0, 2), tuple(range(length // 2)), tuple(range(length // 2, length))]
+    for magic in set(MAGIC) & set(whole):
+        found += [(magic,), tuple(sector for sector in whole if sector != magic)]
     return found
+
+
+def adopted(folder: Path, length: int = SAVED_SECTORS) -> AdoptMachine:
+    found = AdoptMachine(folder)
+    adopt(found, length)
+    return found
+
+
+def adopt(machine: AdoptMachine, length: int) -> None:
+    plan = machine.plan()
+    machine.adopter().adopt(replace(plan, head=replace(plan.head, saved_sectors=length)))
 
 
 def record(machine: AdoptMachine) -> Record:
@@ -54,6 +72,6 @@ WORK: dict[str, Callable[[AdoptMachine], None]] = {"write": write, "remove": rem
 
 
 def is_mountable(machine: AdoptMachine) -> bool:
-    """Whether any sector shows the filesystem that was in the first block."""
-    block, before = machine.volume[:BLOCK_BYTES], machine.before[:BLOCK_BYTES]
-    return any(block[at : at + SECTOR] == before[at : at + SECTOR] for at in range(0, BLOCK_BYTES, SECTOR))
+    """Whether any sector shows what was in the saved piece."""
+    now, end = machine.volume, record(machine).head.saved_sectors * SECTOR
+    return any(now[at : at + SECTOR] == machine.before[at : at + SECTOR] for at in range(0, end, SECTOR))

@@ -1,0 +1,102 @@
+"""A saved piece of any length, and a power cut that leaves any of the sectors of any write: not a byte is lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastio.host import heads, tombstone
+from elastio.host.heads import LEAST_BYTES, MOST_SAVED_SECTORS, SAVED_SECTORS, Head
+from elastio.host.sysfs import Sysfs
+from elastio.host.tombstone import Pair
+from elastio.units import KIB, SECTOR
+from tests.fixtures.heads import HEAD
+
+VOLUME_BYTES = MOST_SAVED_SECTORS * SECTOR + 64 * KIB
+CONTENT = Random(7).randbytes(VOLUME_BYTES)
+lengths = st.integers(1, MOST_SAVED_SECTORS // SAVED_SECTORS).map(lambda blocks: blocks * SAVED_SECTORS)
+
+
+class CutError(Exception):
+    """The power is cut."""
+
+
+@contextmanager
+def machine(length: int) -> Iterator[tuple[Sysfs, Head]]:
+    """A volume and its head, as files."""
+    volume = replace(HEAD.volume, size_sectors=VOLUME_BYTES // SECTOR)
+    head = replace(HEAD, volume=volume, saved_sectors=length)
+    with TemporaryDirectory() as folder:
+        sysfs = Sysfs(Path(folder))
+        sysfs.path("dev").mkdir()
+        sysfs.path("dev/vdb").write_bytes(CONTENT)
+        with sysfs.path("dev/vdh").open("wb") as file:
+            file.truncate(LEAST_BYTES)
+            file.seek(heads.slot_of(head))
+            file.write(heads.serialize(head))
+        yield sysfs, head
+
+
+@contextmanager
+def cut(number: int, chance: Random) -> Iterator[None]:
+    """The power is cut in the write with this number, of which some sectors are on the disk."""
+    pwritev, seen, share = os.pwritev, 0, chance.choice((0.02, 0.5, 0.98))
+
+    def torn(descriptor: int, buffers: list[memoryview], at: int) -> int:
+        nonlocal seen
+        seen += 1
+        if seen <= number:
+            return pwritev(descriptor, buffers, at)
+        data = bytes(buffers[0])
+        for sector in range(0, len(data), SECTOR):
+            if chance.random() < share:
+                os.pwrite(descriptor, data[sector : sector + SECTOR], at + sector)
+        raise CutError
+
+    os.pwritev = torn  # type: ignore[assignment]
+    try:
+        with suppress(CutError):
+            yield
+    finally:
+        os.pwritev = pwritev
+
+
+def shown(sysfs: Sysfs, head: Head, *, has_tombstone: bool) -> bytes:
+    """What the composed device shows of the volume."""
+    volume, on_head = (sysfs.path(f"dev/{name}").read_bytes() for name in ("vdb", "vdh"))
+    if not has_tombstone:
+        return volume
+    saved, end = head.saved_sector * SECTOR, head.saved_sectors * SECTOR
+    return on_head[saved : saved + end] + volume[end:]
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths, st.sampled_from(["write", "remove"]), st.integers(0, 3), st.integers(0, 2**32))
+def test_any_torn_write_leaves_the_piece_in_one_place_and_nothing_to_recognize(
+    length: int, work: str, number: int, seed: int
+) -> None:
+    with machine(length) as (sysfs, head):
+        with Pair.opened(sysfs, head, "vdb", "vdh") as pair:
+            if work == "remove":
+                pair.write()
+            with cut(number, Random(seed)):
+                getattr(pair, work)()
+        with Pair.opened(sysfs, head, "vdb", "vdh") as pair:
+            has_tombstone = pair.completed()
+            assert shown(sysfs, head, has_tombstone=has_tombstone) == CONTENT
+            if has_tombstone:
+                rest = sysfs.path("dev/vdb").read_bytes()[SECTOR : length * SECTOR]
+                assert rest == bytes(len(rest)), "before the device is shown"
+            pair.write()
+            assert shown(sysfs, head, has_tombstone=True) == CONTENT
+            pair.remove()
+            assert shown(sysfs, head, has_tombstone=False) == CONTENT
+        assert tombstone.read(sysfs.path("dev/vdb")) is None
