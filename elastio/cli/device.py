@@ -35,7 +35,7 @@ from elastio.setup.format_backing import format_backing, name_of, verify
 @click.option("--yes", is_flag=True, help="Adopt without confirmation.")
 @click.pass_obj
 def adopt(app: App, target: Path, head: Path | None, dry_run: bool, yes: bool) -> None:
-    """Put an adaptive device in front of an ext4 or xfs that exists, and write nothing on its volume. Experimental.
+    """Put an adaptive device in front of an ext4, xfs, btrfs or closed LUKS, and write nothing there. Experimental.
 
     If anything does not allow it, nothing is changed, and the exit code is 1.
     """

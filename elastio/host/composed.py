@@ -22,7 +22,7 @@ from elastio.host.heads import Head
 from elastio.host.locks import try_lock
 from elastio.host.mapper import Linear
 from elastio.host.sysfs import Sysfs, Wait
-from elastio.host.usage import in_use
+from elastio.host.usage import Use, UseKind, described, in_use
 from elastio.units import MIB, SECTOR
 
 # Also in 59-elastio-adopted.rules.
@@ -165,12 +165,20 @@ def compose(
             run(["dmsetup", "remove", "--retry", name_of(head)], timeout_s=DMSETUP_S)
             composed = None
     if composed is None:
+        _require_unheld(sysfs, volume)
         lines = ",".join(map(str, wanted))
         concise = f"{name_of(head)},{UUID_PREFIX}{head.uuid},,rw,{lines}"
         run(["dmsetup", "create", "--concise", concise], timeout_s=DMSETUP_S)
     if find(sysfs, head) is None:
         raise HostError(f"dmsetup made no device {name_of(head)}: see `dmesg`", code="composed.missing")
     return _registered(sysfs, head, (head_device, volume), wait, has_tombstone=has_tombstone)
+
+
+def _require_unheld(sysfs: Sysfs, volume: str) -> None:
+    """Raises DeviceBusyError if another device of device-mapper lies on the volume: the kernel lets them share it."""
+    found = tuple(Use(UseKind.HOLDER, name) for name in sysfs.names(f"sys/class/block/{volume}/holders"))
+    if found:
+        raise DeviceBusyError(f"/dev/{volume} {described(sysfs, found)}; it was not composed", code="composed.held")
 
 
 def waits_for_cache(sysfs: Sysfs, head: Head) -> bool:
@@ -223,7 +231,7 @@ def require_free(sysfs: Sysfs, head: Head) -> None:
     adaptive = adaptive_of(sysfs, head)
     found = in_use(sysfs, adaptive) if adaptive else ()
     if found:
-        text = f"/dev/{adaptive} {', '.join(map(str, found))}: nothing was changed"
+        text = f"/dev/{adaptive} {described(sysfs, found)}: nothing was changed"
         raise DeviceBusyError(text, code="composed.busy")
     require_no_cache(sysfs, head)
 

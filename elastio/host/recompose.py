@@ -1,6 +1,6 @@
 """Changes what a composed device consists of under the filesystem that is mounted on it: writes and removes tombstones.
 
-Theory of operation. The first block of the volume moves to the head and back (`tombstone`), and the table of the
+Theory of operation. The first sectors of the volume move to the head and back (`tombstone`), and the table of the
 composed device changes with it. device-mapper keeps all requests waiting meanwhile (`mapper`): for the time of some
 small writes, after what is in flight has ended.
 
@@ -97,7 +97,7 @@ def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) ->
                     yield pair
                 finally:
                     _resume(sysfs, parts, pair)
-            _log.info("requests to %s waited %.3f s while its first block moved", device, time.monotonic() - began)
+            _log.info("requests to %s waited %.3f s while its begin moved", device, time.monotonic() - began)
     finally:
         guard.close()
 

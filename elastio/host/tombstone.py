@@ -240,8 +240,9 @@ class Pair:
             self.volume.write(0, serialize(of(head)) + block[SECTOR:])
         else:
             self._require_unchanged(block)
-        piece = self.volume.load(0)
-        if any(piece[at : at + SECTOR] != _ZEROS for at in self._rest):
+        piece, first = self.volume.load(0), serialize(of(head))
+        if piece[:SECTOR] != first or any(piece[at : at + SECTOR] != _ZEROS for at in self._rest):
+            piece[:SECTOR] = first  # cryptsetup may have repaired it from the second header
             for at in self._rest:
                 piece[at : at + SECTOR] = _ZEROS
             self.volume.write(0, piece)
@@ -253,10 +254,9 @@ class Pair:
             return
         saved = self._require_unchanged(block)
         self.on_head.flush()  # also what bcache wrote there: that it has no cache
-        first_block = bytes(saved[:BLOCK_BYTES])
-        saved[:SECTOR] = block[:SECTOR]
-        self.volume.write(0, saved)
-        self.volume.write(0, first_block)
+        for first in (block[:SECTOR], bytes(saved[:SECTOR])):
+            saved[:SECTOR] = first
+            self.volume.write(0, saved)
 
     def _label(self) -> Head:
         """The label as it is now. Raises NotOursError."""

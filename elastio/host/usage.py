@@ -66,6 +66,14 @@ class Use:
         return self.by
 
 
+def described(sysfs: Sysfs, found: tuple[Use, ...]) -> str:
+    """The uses as the end of a sentence about the disk, and what closes those that are of dm-crypt."""
+    holders = [f"sys/block/{use.by}/dm" for use in found if use.kind is UseKind.HOLDER]
+    opened = [sysfs.read(f"{dm}/name") for dm in holders if sysfs.read_or(f"{dm}/uuid", "").startswith("CRYPT-")]
+    remedy = f"; unmount what is on it, and close it: `cryptsetup close {opened[-1]}`" if opened else ""
+    return f"{', '.join(map(str, found))}{remedy}"
+
+
 def partitions(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
     return tuple(name for name in sysfs.names(f"sys/block/{disk}") if disk and name.startswith(disk))
 

@@ -1,6 +1,6 @@
 """Adopt a volume, compose it at boot, and release it: the steps, each repeatable, in an order that a crash may end.
 
-Theory of operation. The volume itself is not written to, but for its first block while it may have a cache
+Theory of operation. The volume itself is not written to, but for its first sectors while it may have a cache
 (`tombstone`). The record of the volume is on disk before anything is
 changed, so whatever ends the command, the next boot or the next command knows what was begun:
 
@@ -35,7 +35,8 @@ from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records
 from elastio.setup import head_volume
-from elastio.setup.adopt_plan import AdoptPlan, require_same_head, require_sound
+from elastio.setup.adopt_contents import require_sound
+from elastio.setup.adopt_plan import AdoptPlan, require_same_head
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import find, find_head, with_uuid
 from elastio.setup.unmounted import unmounted
@@ -251,18 +252,18 @@ class Adopter:
     def _covered(self, record: Record, head_device: str | None) -> str:
         """The volume, if it has its tombstone; else empty. Raises NotOursError for a copy, HostError without the head.
 
-        The head has its first block. If its label says that there may be a tombstone, the volume has to be there.
+        The head has its begin. If its label says that there may be a tombstone, the volume has to be there.
         """
         found = with_uuid(self.sysfs, record.uuid, self.run)
         label = heads.read(self.sysfs.path(f"dev/{head_device}")) if head_device else None
         if label is not None and label.sequence > 1 and find(self.sysfs, record.head.volume, self.run) is None:
-            text = f"the head may have the first block of the adopted volume {record.uuid}, which is not there"
+            text = f"the head may have the begin of the adopted volume {record.uuid}, which is not there"
             raise HostError(f"{text}: attach it", code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
             return ""
         device = find(self.sysfs, record.head.volume, self.run) or ""
         if head_device is None:
-            text = f"the first block of /dev/{device} is on the head of the adopted volume {record.uuid}: attach it"
+            text = f"the begin of /dev/{device} is on the head of the adopted volume {record.uuid}: attach it"
             raise HostError(text, code="head.missing")
         with self.pair(record, device, head_device, os.O_RDONLY) as pair:
             return device if pair.has_tombstone() else ""

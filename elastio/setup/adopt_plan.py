@@ -16,8 +16,9 @@ from elastio.host.blockdev import Disk, run_wipefs, why_no_backing
 from elastio.host.commands import Run
 from elastio.host.heads import LEAST_BYTES, Head, Volume
 from elastio.host.sysfs import Sysfs
-from elastio.host.usage import UseKind, in_use
+from elastio.host.usage import UseKind, described, in_use
 from elastio.setup import adopted_record, fstab, head_volume, kernel_checks
+from elastio.setup.adopt_contents import BTRFS, CONTENTS, LUKS, require_sound, saved_sectors
 from elastio.setup.adopted_volume import describe, is_logical, path_of, serials, with_uuid
 from elastio.setup.check_result import Machine, Verdict
 from elastio.setup.filesystem import FOLDERS
@@ -25,13 +26,9 @@ from elastio.setup.format_backing import name_of, require_blank
 from elastio.setup.head_volume import FreeExtents
 from elastio.units import SECTOR, format_size
 
-FILESYSTEMS = ("ext4", "xfs")
-# All of a large filesystem is read.
-CHECK_S = 3600.0
-DUMP_S = 60.0
-FSTAB = "etc/fstab"
+FSTAB, CRYPTTAB = "etc/fstab", "etc/crypttab"
 RULES_FILE, UNIT = "59-elastio-adopted.rules", "elastio-compose@.service"
-# Sources of fstab that name the device, not the filesystem on it.
+# Sources of fstab and crypttab that name the device, not the filesystem on it.
 BY_DEVICE = {"PARTUUID=": "/dev/disk/by-partuuid/", "PARTLABEL=": "/dev/disk/by-partlabel/"}
 
 
@@ -57,11 +54,12 @@ class AdoptPlan:
         """What an operator has to know before."""
         size = format_size(self.volume.size_sectors * SECTOR)
         around = f"unmount {self.place}, and mount it again by /etc/fstab\n" if self.place else ""
+        what = "data" if self.volume.filesystem == LUKS else "filesystem"
         filesystem = f"{self.volume.filesystem} with UUID {self.volume.uuid}"
         return (
             f"/dev/{self.device}: {filesystem}, {size}; nothing on it is written\n"
             f"{self._shown_head}\n{around}"
-            f"afterwards the filesystem is on a /dev/bcacheN, and /dev/{self.device} is not used directly"
+            f"afterwards the {what} is on a /dev/bcacheN, and /dev/{self.device} is not used directly"
         )
 
     @property
@@ -80,21 +78,22 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Adop
     _require_kind(device, sysfs)
     _require_uses(device, place, sysfs)
     volume = _volume(device, sysfs, run)
-    _require_fstab(device, volume, place, sysfs)
+    _require_tables(device, volume, place, sysfs)
+    saved = saved_sectors(device, volume, sysfs)
     if place is None:
         require_sound(device, volume, sysfs, run)
     block_bytes = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
     names = (str(uuid.uuid4()), str(uuid.uuid4()))
     if head_target is None and is_logical(sysfs, device):
         extents = head_volume.free_extents(sysfs, device, block_bytes, run)
-        head = Head(*names, volume, extents.sectors)
+        head = Head(*names, volume, extents.sectors, saved_sectors=saved)
         found = serials(sysfs, extents.disk_device)
         return AdoptPlan(device, volume, place, "", head, block_bytes, found, extents)
     if head_target is None:
         text = f"name a blank disk or partition of at least {format_size(LEAST_BYTES)} with --head: the head lies there"
         raise ConfigError(text, code="adopt.head")
     head_device, sectors = _head_device(path_of(head_target, sysfs), device, block_bytes, sysfs, run)
-    head = Head(*names, volume, sectors)
+    head = Head(*names, volume, sectors, saved_sectors=saved)
     return AdoptPlan(device, volume, place, head_device, head, block_bytes, serials(sysfs, head_device))
 
 
@@ -127,8 +126,10 @@ def _target(target: Path, sysfs: Sysfs) -> tuple[str, Path | None]:
             text = "the root filesystem cannot be adopted: it cannot be unmounted"
             raise NotOursError(text, code="adopt.root")
         device = (sysfs.target(f"sys/dev/block/{mount.number}") or "").rsplit("/", 1)[-1]
+        if mount.kind == BTRFS:  # its number is no device's
+            device = mounts.node_name(sysfs, mount.source)
         if not device:
-            text = f"the {mount.kind} at {target} does not lie on one block device: only ext4 and xfs are adopted"
+            text = f"the {mount.kind} at {target} does not lie on one block device: nothing was changed"
             raise NotOursError(text, code="adopt.filesystem")
         return device, Path(mount.place)
     return name_of(path_of(target, sysfs), sysfs), None
@@ -145,7 +146,10 @@ def _require_kind(device: str, sysfs: Sysfs) -> None:
     if device.startswith("bcache"):
         raise NotOursError(f"/dev/{device} is an adaptive device already", code="adopt.bcache")
     if why_no_backing(device) and not is_logical(sysfs, device):
-        text = f"/dev/{device} is no disk, partition or logical volume: RAID, multipath, LUKS and others are refused"
+        text = f"/dev/{device} is no disk, partition or logical volume: RAID, multipath and others are refused"
+        if sysfs.read_or(f"{directory}/dm/uuid", "").startswith("CRYPT-"):
+            name, below = sysfs.read(f"{directory}/dm/name"), " ".join(sysfs.names(f"{directory}/slaves"))
+            text = f"LUKS is adopted closed: unmount it, `cryptsetup close {name}`, and name /dev/{below}"
         raise NotOursError(text, code="adopt.virtual")
     if sysfs.exists(f"{directory}/bcache") or superblock.read(node) is not None:
         raise NotOursError(f"/dev/{device} has a superblock of bcache", code="adopt.bcache")
@@ -163,15 +167,15 @@ def _require_uses(device: str, place: Path | None, sysfs: Sysfs) -> None:
         text = f"/dev/{device} {found[0]}: name that place, or unmount it; nothing was changed"
         raise DeviceBusyError(text, code="adopt.mounted")
     if found:
-        text = f"/dev/{device} {', '.join(map(str, found))}: nothing was changed"
+        text = f"/dev/{device} {described(sysfs, found)}: nothing was changed"
         raise DeviceBusyError(text, code="adopt.used")
 
 
 def _volume(device: str, sysfs: Sysfs, run: Run) -> Volume:
     volume = describe(sysfs, device, run)
-    if volume is None or volume.filesystem not in FILESYSTEMS:
+    if volume is None or volume.filesystem not in CONTENTS:
         shown = volume.filesystem if volume else "no single filesystem"
-        text = f"/dev/{device} has {shown} on it, and only {' and '.join(FILESYSTEMS)} are adopted: nothing was changed"
+        text = f"/dev/{device} has {shown} on it, and only {', '.join(CONTENTS)} are adopted: nothing was changed"
         raise NotOursError(text, code="adopt.filesystem")
     if not volume.serial:
         text = f"the disk of /dev/{device} shows no serial, by which it could be told from a copy: nothing was changed"
@@ -186,39 +190,31 @@ def _volume(device: str, sysfs: Sysfs, run: Run) -> Volume:
     return volume
 
 
-def _require_fstab(device: str, volume: Volume, place: Path | None, sysfs: Sysfs) -> None:
-    """Raises ConfigError for a line that would mount the device itself at the next boot, or if none mounts `place`."""
+def _require_tables(device: str, volume: Volume, place: Path | None, sysfs: Sysfs) -> None:
+    """Raises ConfigError for a line that would use the device itself at the next boot, or if none mounts `place`."""
     found = fstab.entries(fstab.read(sysfs.path(FSTAB)))
+    opened = fstab.crypt_entries(fstab.read(sysfs.path(CRYPTTAB)))
     by_uuid = [entry for entry in found if entry.is_of(volume.uuid, "")]
-    for entry in found:
+    crypts = [entry for entry in opened if entry.is_of(volume.uuid, "")]
+    for table, entry in [(FSTAB, entry) for entry in found] + [(CRYPTTAB, entry) for entry in opened]:
         source = next((to + entry.source[len(by) :] for by, to in BY_DEVICE.items() if entry.source.startswith(by)), "")
-        if entry not in by_uuid and mounts.node_name(sysfs, source or entry.source) == device:
-            text = f"/etc/fstab names {entry.source}: write UUID={volume.uuid} there; nothing was changed"
+        is_named = entry in by_uuid or entry in crypts
+        if not is_named and mounts.node_name(sysfs, source or entry.source) == device:
+            text = f"/{table} names {entry.source}: write UUID={volume.uuid} there; nothing was changed"
             raise ConfigError(text, code="adopt.fstab")
-    for entry in by_uuid:
+    on_it = [entry for crypt in crypts for entry in found if entry.source == f"/dev/mapper/{crypt.place}"]
+    for entry in (*by_uuid, *crypts, *on_it):
         if "nofail" not in entry.options:
-            text = f"the line for {entry.place} in /etc/fstab lacks nofail, without which the boot waits for the head"
+            table = CRYPTTAB if entry in crypts else FSTAB
+            text = f"the line for {entry.place} in /{table} lacks nofail, without which the boot waits for the head"
             raise ConfigError(text, code="fstab.nofail")
+        raw = [option for option in entry.options if option == "initramfs" or option.startswith("device=")]
+        if raw:
+            text = f"the line for {entry.place} has {raw[0]}, which is for the volume itself: nothing was changed"
+            raise ConfigError(text, code="adopt.fstab")
     if place is not None and not any(entry.place == str(place) for entry in by_uuid):
         text = f"/etc/fstab has no line that mounts UUID={volume.uuid} at {place}: add it; nothing was changed"
         raise ConfigError(text, code="adopt.fstab")
-
-
-def require_sound(device: str, volume: Volume, sysfs: Sysfs, run: Run) -> None:
-    """The filesystem's own read-only check. Raises NotOursError if it fails, or the journal has to be replayed."""
-    node = str(sysfs.path(f"dev/{device}"))
-    is_ext4 = volume.filesystem == "ext4"
-    dump = run(["dumpe2fs", "-h", node] if is_ext4 else ["xfs_logprint", "-t", node], timeout_s=DUMP_S)
-    if "needs_recovery" in dump if is_ext4 else "<CLEAN>" not in dump:
-        text = f"the journal of /dev/{device} has to be replayed: mount and unmount it first; nothing was changed"
-        raise NotOursError(text, code="adopt.journal")
-    try:
-        run(["e2fsck", "-fn", node] if is_ext4 else ["xfs_repair", "-n", node], timeout_s=CHECK_S)
-    except HostError as error:
-        if error.code != "program.failed":
-            raise
-        text = f"the filesystem on /dev/{device} is damaged ({error}): nothing was changed"
-        raise NotOursError(text, code="adopt.damaged") from error
 
 
 def _head_device(path: Path, volume: str, block_bytes: int, sysfs: Sysfs, run: Run) -> tuple[str, int]:

@@ -49,6 +49,12 @@ def entries(text: str) -> tuple[Entry, ...]:
     )
 
 
+def crypt_entries(text: str) -> tuple[Entry, ...]:
+    """Every entry of crypttab(5); the place is the name of the device that is opened."""
+    rows = ([*line.split(), "", ""] for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    return tuple(Entry(row[1], row[0], "", tuple(row[3].split(","))) for row in rows)
+
+
 def line_for(uuid: str, place: Path, kind: str) -> str:
     """The line to add, without its end."""
     shown = _ESCAPED.sub(lambda found: f"\\{ord(found[0]):03o}", str(place))

@@ -11,12 +11,22 @@ from elastio_testbed.hypervisor import Disk
 from elastio_testbed.machine import DATA, Guest, new_disk
 
 # What makes the volume of each layout on the data disk $D, and where it is.
+KEY, OPENED = "/etc/safe.key", "/dev/mapper/safe"
+MAKE_LUKS = f"""\
+echo secret > {KEY} && cryptsetup luksFormat -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 $D {KEY} &&
+cryptsetup open --key-file {KEY} $D safe && U=$(cryptsetup luksUUID $D) &&
+echo safe UUID=$U {KEY} luks,nofail > /etc/crypttab &&
+rm -f /etc/systemd/system-generators/systemd-cryptsetup-generator && systemctl daemon-reload"""
 LAYOUTS = {
     "disk": ("true", "$D"),
     "partition": ("echo ,,L | sfdisk -q --label gpt $D && udevadm settle", "${D}1"),
     "lv": ("pvcreate -qy $D && vgcreate -qy group $D && lvcreate -qy -l 100%FREE -n data group", "/dev/group/data"),
+    "luks": (MAKE_LUKS, "$D"),
 }
-LVM = ("lvm2",)
+PACKAGES = ("lvm2", "cryptsetup-bin", "btrfs-progs")
+# What has to be closed before the volume is in nobody's hands, and opens it by /etc/crypttab.
+CLOSE = {"luks": f"umount {DATA} && systemctl stop systemd-cryptsetup@safe; cryptsetup close safe; ! test -e {OPENED}"}
+OPEN = {"luks": f"systemctl start systemd-cryptsetup@safe && udevadm settle; mountpoint -q {DATA} || mount {DATA}"}
 
 
 class AdoptedGuest(Guest):
@@ -33,6 +43,19 @@ class AdoptedGuest(Guest):
         """The kernel's name of the composed device; empty while there is none."""
         return self.check(["sh", "-c", "ls -d /sys/block/dm-*/bcache 2>/dev/null | cut -d/ -f4"])
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is adopted and released by its device, not by its mount point."""
+        return self.layout in CLOSE
+
+    @property
+    def close(self) -> str:
+        return CLOSE.get(self.layout, f"umount {DATA}")
+
+    @property
+    def open(self) -> str:
+        return OPEN.get(self.layout, f"mount {DATA}")
+
     def volume(self) -> str:
         """The node of the volume."""
         return self.check(["sh", "-c", f"D=/dev/{self.disk_name()}; echo {LAYOUTS[self.layout][1]}"])
@@ -43,7 +66,7 @@ class AdoptedGuest(Guest):
     def _make_adaptive(self, device: str) -> str:
         """The volume: it gets its adaptive device when it has its file system."""
         self.check(["sh", "-c", f"D={device}; {LAYOUTS[self.layout][0]}"], timeout_s=120)
-        return self.check(["sh", "-c", f"D={device}; echo {LAYOUTS[self.layout][1]}"])
+        return OPENED if self.is_closed else self.volume()
 
     def _mount(self, device: str) -> None:
         """By /etc/fstab, as its owner did; then the adaptive device is put in front of the volume."""
@@ -54,7 +77,13 @@ class AdoptedGuest(Guest):
             self.check(["sh", "-c", f"cp -r {self.files} {DATA}/ && sync"], timeout_s=120)
         self.before_adoption()
         head = f"/dev/{self.disk_name(self.head_serial)}"
-        self.check(["elastio", "device", "adopt", DATA, "--head", head, "--yes"], timeout_s=180)
+        target = DATA
+        if self.is_closed:
+            target = self.volume()
+            uuid = self.check(["sh", "-c", f"{self.close}; blkid -p -s UUID -o value {target}"])
+        self.check(["elastio", "device", "adopt", target, "--head", head, "--yes"], timeout_s=180)
+        if self.is_closed:
+            self.check(["sh", "-c", self.open], timeout_s=120)
         record = json.loads(self.vm.agent.read_file(f"/{ADOPTED}/{uuid}"))
         self.backing_uuid = record["head"]["backing_uuid"]
 

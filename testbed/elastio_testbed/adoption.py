@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from elastio_testbed.adopted import LVM, AdoptedGuest
+from elastio_testbed.adopted import PACKAGES, AdoptedGuest
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
@@ -23,7 +23,7 @@ from elastio_testbed.options import guest_options, json_option, seed_option
 from elastio_testbed.scratch import scratch_folder
 
 # Layout and file system of each case.
-CASES = (("disk", "ext4"), ("disk", "xfs"), ("partition", "ext4"), ("lv", "ext4"))
+CASES = (("disk", "ext4"), ("disk", "xfs"), ("partition", "ext4"), ("lv", "ext4"), ("luks", "ext4"), ("disk", "btrfs"))
 FILES = "/usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base"
 SUMS = f"cd {DATA} && find . -type f ! -name new -print0 | sort -z | xargs -0 sha256sum | sha256sum"
 NEW, COPY = f"{DATA}/new", "/var/tmp/new"
@@ -31,7 +31,9 @@ FORGET = "echo 3 > /proc/sys/vm/drop_caches"
 # Past the page cache: it may be older, and a small guest has no memory left for a cache once it is full.
 IMAGE = "dd if={} bs=4M iflag=direct status=none | sha256sum"
 OUTAGE = "/run/outage"
-CHECK = {"ext4": "e2fsck -fn", "xfs": "xfs_repair -n"}
+CHECK = {"ext4": "e2fsck -fn", "xfs": "xfs_repair -n", "btrfs": "btrfs check --readonly"}
+# Whoever may know the volume alone; all look at it, and cryptsetup repairs what it knows.
+RECOGNIZE = "btrfs device scan >/dev/null; blkid -p -s TYPE -o value $V; cryptsetup isLuks $V && echo LUKS; true"
 # What is written while the cache is attached.
 NEW_MIB = 24
 SLOWER = 8
@@ -43,9 +45,9 @@ class Case:
     """One volume.
 
     `sums_equal`: all files were the same after every step, and the composed device showed the volume byte for byte.
-    `cut_dirty`: the power was cut while the cache was dirty. `raw_mounts`: how often the volume alone had a file system
-    while it had a cache. `outage_s`: seconds without the file system while it was adopted, and while it was released,
-    its check included.
+    `cut_dirty`: the power was cut while the cache was dirty. `raw_mounts`: how often the volume alone was recognized
+    while it had a cache. `outage_s`: seconds without the file system while it was
+    adopted and released, its check included.
     """
 
     layout: str
@@ -90,8 +92,8 @@ class Adoption:
         self._end_outage()
         self._compare()
         self._compare_images()
+        self.shell(f"dd if=/dev/urandom of={COPY} bs=1M count={NEW_MIB} conv=fsync status=none; sync")
         self.shell("elastio boost --wait")
-        self._look()
         self._cut_while_dirty()
         self._look()
         self._settle()
@@ -99,12 +101,15 @@ class Adoption:
         self._release()
 
     def _cut_while_dirty(self) -> None:
-        """What was written last is on the cache alone; the boot composes the volume by its tombstone."""
+        """What was written last is on the cache alone; the boot composes the volume by its tombstone.
+
+        At once: a quiet boost ends after some seconds.
+        """
         vm, guest = self.guest.vm, self.guest
         vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
-        self.shell(f"dd if=/dev/urandom of={COPY} bs=1M count={NEW_MIB} conv=fsync status=none; sync")
         state = f"cat /sys/block/{guest.backing_device()}/bcache/state"
         dirty = self.shell(f"dd if={COPY} of={NEW} bs=1M conv=fsync status=none; {state}")
+        self._look()
         vm.kill()
         vm.set_limit(guest.serial, guest.cap_bytes_s)
         vm.start(BOOT_S)
@@ -119,10 +124,14 @@ class Adoption:
     def _release(self) -> None:
         self.shell("systemctl stop elastiod")
         self._begin_outage()
-        self.shell(f"elastio device release {DATA} --yes")
+        if self.guest.is_closed:
+            self.shell(f"{self.guest.close} && elastio device release $V --yes && {self.guest.open}")
+        else:
+            self.shell(f"elastio device release {DATA} --yes")
         self._end_outage()
         self._compare()
-        self.shell(f"umount {DATA} && {CHECK[self.guest.filesystem]} $V && mount $V {DATA}")
+        check = f"D=$(findmnt -no SOURCE {DATA}); umount {DATA} && {CHECK[self.guest.filesystem]} $D && mount $D {DATA}"
+        self.shell(check)
         self._compare()
 
     def _compare(self) -> None:
@@ -134,14 +143,13 @@ class Adoption:
         """Without a cache, and past what anybody has read before."""
         self._settle()
         self.guest.vm.set_limit(self.guest.serial, None)
-        device = self.shell(f"findmnt -no SOURCE {DATA}")
-        self.shell(f"umount {DATA}")
-        self.is_equal &= self.shell(IMAGE.format(device)) == self.shell(IMAGE.format("$V"))
-        self.shell(f"mount {DATA} && elastio resume")
+        self.shell(self.guest.close)
+        self.is_equal &= self.shell(IMAGE.format("/dev/bcache0")) == self.shell(IMAGE.format("$V"))
+        self.shell(f"{self.guest.open} && elastio resume")
         self.guest.vm.set_limit(self.guest.serial, self.guest.cap_bytes_s)
 
     def _has_filesystem(self) -> bool:
-        return self.shell("blkid -p -s TYPE -o value $V; true") != ""
+        return self.shell(RECOGNIZE) != ""
 
     def _settle(self) -> None:
         """No cache, and none comes: to read as much as a comparison does would begin a boost."""
@@ -189,7 +197,7 @@ def carry_out(cuts: int, seed: int, suite: str | None, evidence: Path, say: Say)
     from elastio_testbed.faults.kinds import OF_ADOPTED  # noqa: PLC0415
     from elastio_testbed.faults.plan import plan  # noqa: PLC0415
 
-    image, cases = build_guest_image(extra=LVM, suite=suite), []
+    image, cases = build_guest_image(extra=PACKAGES, suite=suite), []
     for layout, filesystem in CASES:
         say(f"{filesystem} on a {layout}")
         cases.append(played(layout, filesystem, image, seed))

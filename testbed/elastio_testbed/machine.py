@@ -37,6 +37,7 @@ SMALL_MIB = 768
 MAKE_FILESYSTEM = {
     "ext4": ("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"),
     "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f", "-K"),
 }
 # Settings of the agent, by table.
 Tables = Mapping[str, Mapping[str, object]]

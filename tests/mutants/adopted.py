@@ -12,6 +12,7 @@ UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:
 INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")
 TABLE, ADOPT = "elastio/host/partition_table.py", "elastio/setup/adopt.py"
 STONE, PIECE = "elastio/host/tombstone.py", "tests/unit/elastio/host/test_saved_piece.py"
+CONTENTS = "elastio/setup/adopt_contents.py"
 BLOCKS = "the simulator's tombstone has no sectors"
 AGAIN, MADE = "elastio/setup/adopted_again.py", "elastio/setup/head_volume.py"
 SYNCED = "os.pwrite(descriptor, table, 0)\n        os.fsync(descriptor)"
@@ -101,8 +102,29 @@ ADOPTED = (
     by_test(
         "the first sector comes back before the rest",
         "the first sector alone decides",
-        Patch(STONE, "        saved[:SECTOR] = block[:SECTOR]\n", ""),
+        Patch(STONE, "in (block[:SECTOR], bytes(saved[:SECTOR])):", "in (bytes(saved[:SECTOR]),):"),
         PIECE,
         BLOCKS,
+    ),
+    by_test(
+        "the second header of LUKS2 stays",
+        "nothing is recognized on a volume with a tombstone",
+        Patch(CONTENTS, "(max(found, default=0) + BLOCK_BYTES)", "BLOCK_BYTES"),
+        f"{SETUP}test_adopt_luks.py::test_nobody_recognizes_it_while_it_has_its_tombstone",
+        WHY,
+    ),
+    by_test(
+        "composed beside an open LUKS",
+        "nobody else writes to a volume that is composed",
+        Patch("elastio/host/composed.py", "        _require_unheld(sysfs, volume)\n", ""),
+        f"{SETUP}test_adopt.py::test_luks_that_was_opened_meanwhile_is_not_composed",
+        WHY,
+    ),
+    by_test(
+        "the superblock of btrfs stays",
+        "the same",
+        Patch(CONTENTS, "return (SUPERBLOCK + BLOCK_BYTES) // SECTOR", "return SAVED_SECTORS"),
+        f"{SETUP}test_adopt_btrfs.py::test_nobody_recognizes_it_while_it_has_its_tombstone",
+        WHY,
     ),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.adopted import LVM
+from elastio_testbed.adopted import PACKAGES
 from elastio_testbed.adoption import CASES, played
 from elastio_testbed.faults.campaign import carry_out
 from elastio_testbed.faults.kinds import OF_ADOPTED
@@ -21,7 +21,7 @@ SEED, RUNS = 4, 8
 
 @pytest.mark.parametrize(("layout", "filesystem"), CASES)
 def test_a_volume_with_data_is_what_it_was_after_its_boost(layout: str, filesystem: str) -> None:
-    case = played(layout, filesystem, build_guest_image(extra=LVM), SEED)
+    case = played(layout, filesystem, build_guest_image(extra=PACKAGES), SEED)
     assert (case.sums_equal, case.cut_dirty, case.raw_mounts) == (True, True, 0)
 
 

@@ -35,6 +35,6 @@ def test_one_difference_makes_it_unsound(case: Case, run: RunResult) -> None:
     assert summary([GOOD, case], [RUN, run])["sound"] is False
 
 
-def test_every_layout_is_played_and_both_file_systems() -> None:
-    assert {layout for layout, _ in CASES} == {"disk", "partition", "lv"}
-    assert {filesystem for _, filesystem in CASES} == {"ext4", "xfs"}
+def test_every_layout_is_played_and_every_file_system() -> None:
+    assert {layout for layout, _ in CASES} == {"disk", "partition", "lv", "luks"}
+    assert {filesystem for _, filesystem in CASES} == {"ext4", "xfs", "btrfs"}

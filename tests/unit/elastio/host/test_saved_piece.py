@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,12 +31,12 @@ class CutError(Exception):
 
 
 @contextmanager
-def machine(length: int) -> Iterator[tuple[Sysfs, Head]]:
+def machine(folder: Path, length: int) -> Iterator[tuple[Sysfs, Head]]:
     """A volume and its head, as files."""
     volume = replace(HEAD.volume, size_sectors=VOLUME_BYTES // SECTOR)
     head = replace(HEAD, volume=volume, saved_sectors=length)
-    with TemporaryDirectory() as folder:
-        sysfs = Sysfs(Path(folder))
+    with TemporaryDirectory(dir=folder) as name:
+        sysfs = Sysfs(Path(name))
         sysfs.path("dev").mkdir()
         sysfs.path("dev/vdb").write_bytes(CONTENT)
         with sysfs.path("dev/vdh").open("wb") as file:
@@ -43,6 +44,11 @@ def machine(length: int) -> Iterator[tuple[Sysfs, Head]]:
             file.seek(heads.slot_of(head))
             file.write(heads.serialize(head))
         yield sysfs, head
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pieces")
 
 
 @contextmanager
@@ -58,7 +64,9 @@ def cut(number: int, chance: Random) -> Iterator[None]:
         data = bytes(buffers[0])
         for sector in range(0, len(data), SECTOR):
             if chance.random() < share:
-                os.pwrite(descriptor, data[sector : sector + SECTOR], at + sector)
+                with Path(f"/proc/self/fd/{descriptor}").open("r+b") as file:
+                    file.seek(at + sector)
+                    file.write(data[sector : sector + SECTOR])
         raise CutError
 
     os.pwritev = torn  # type: ignore[assignment]
@@ -78,12 +86,12 @@ def shown(sysfs: Sysfs, head: Head, *, has_tombstone: bool) -> bytes:
     return on_head[saved : saved + end] + volume[end:]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(lengths, st.sampled_from(["write", "remove"]), st.integers(0, 3), st.integers(0, 2**32))
 def test_any_torn_write_leaves_the_piece_in_one_place_and_nothing_to_recognize(
-    length: int, work: str, number: int, seed: int
+    folder: Path, length: int, work: str, number: int, seed: int
 ) -> None:
-    with machine(length) as (sysfs, head):
+    with machine(folder, length) as (sysfs, head):
         with Pair.opened(sysfs, head, "vdb", "vdh") as pair:
             if work == "remove":
                 pair.write()
@@ -100,3 +108,28 @@ def test_any_torn_write_leaves_the_piece_in_one_place_and_nothing_to_recognize(
             pair.remove()
             assert shown(sysfs, head, has_tombstone=False) == CONTENT
         assert tombstone.read(sysfs.path("dev/vdb")) is None
+
+
+@pytest.mark.parametrize(("work", "number"), [("write", 3), ("remove", 1)])
+def test_a_first_header_that_cryptsetup_repairs_meanwhile_is_overwritten(
+    folder: Path, work: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as its second header is there, whoever looks at the volume brings the first one back."""
+    pwritev, seen, length = os.pwritev, 0, 5 * SAVED_SECTORS
+
+    def repaired(descriptor: int, buffers: list[memoryview], at: int) -> int:
+        nonlocal seen
+        done = pwritev(descriptor, buffers, at)
+        seen += 1
+        if seen == number:
+            with sysfs.path("dev/vdb").open("r+b") as file:
+                file.write(b"LUKS" + bytes(16 * KIB))
+        return done
+
+    with machine(folder, length) as (sysfs, head), Pair.opened(sysfs, head, "vdb", "vdh") as pair:
+        if work == "remove":
+            pair.write()
+        monkeypatch.setattr(os, "pwritev", repaired)
+        getattr(pair, work)()
+        assert pair.has_tombstone() == (work == "write")
+        assert shown(sysfs, head, has_tombstone=work == "write") == CONTENT

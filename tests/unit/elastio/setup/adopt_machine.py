@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 from elastio.errors import HostError
+from elastio.host.commands import run
 from elastio.host.heads import CONTENT_SECTOR, DATA_OFFSET_SECTORS, LEAST_BYTES
 from elastio.host.tombstone import INTRODUCTION
 from elastio.setup.adopt import Adopter
@@ -183,6 +184,8 @@ class AdoptMachine:
             return self.dump
         if argv[0] in ("e2fsck", "xfs_repair", "modprobe", "udevadm", "blockdev"):
             return ""
+        if argv[0] in ("cryptsetup", "btrfs"):
+            return run(argv, timeout_s=timeout_s)
         changing = self.changing.get(argv[0])
         if changing is None:
             raise HostError(f"{argv[0]} is not installed", code="program.missing")

@@ -49,6 +49,22 @@ def test_an_adopted_volume_is_composed_and_not_written_to(machine: AdoptMachine)
     assert superblock.is_without_cache(machine.head[place:][:4096])
 
 
+def test_luks_that_was_opened_meanwhile_is_not_composed(machine: AdoptMachine) -> None:
+    """The kernel lets dm-crypt and the composed device share the volume: both would write to it."""
+    plan, holder = machine.plan(), "sys/block/vdb/holders/dm-9"
+    machine.lay(holder, "")
+    with refused(DeviceBusyError, "composed.held"):
+        machine.adopter().adopt(plan)
+    assert machine.is_as_before
+    machine.sysfs.path(holder).unlink()
+    machine.adopter().adopt(plan)
+    machine.power_off()
+    machine.lay(holder, "")
+    with refused(DeviceBusyError, "composed.held"):
+        machine.boot()
+    assert not machine.is_composed
+
+
 def test_a_released_volume_and_its_head_are_as_before(machine: AdoptMachine) -> None:
     machine.adopter().adopt(machine.plan())
     machine.adopter().release(record(machine), None)

@@ -43,6 +43,17 @@ def filesystem(kind: str) -> Callable[[AdoptMachine], None]:
     return lambda machine: machine.found["vdb"].update(TYPE=kind)
 
 
+def opened(machine: AdoptMachine) -> None:
+    machine.lay("sys/block/vdb/holders/dm-9", "")
+    machine.lay("sys/block/dm-9/dm/uuid", "CRYPT-LUKS2-1")
+    machine.lay("sys/block/dm-9/dm/name", "safe")
+
+
+def crypt_mounted(machine: AdoptMachine) -> None:
+    machine.lay("etc/crypttab", f"safe UUID={UUID} none luks,nofail\n")
+    machine.lay("etc/fstab", "/dev/mapper/safe /data ext4 defaults 0 2\n")
+
+
 def laid(name: str, text: str) -> Callable[[AdoptMachine], None]:
     return lambda machine: machine.lay(name, text)
 
@@ -66,9 +77,7 @@ REFUSALS: dict[str, tuple[Callable[[AdoptMachine], object], type[ElastioError], 
         "adopt.kernel",
     ),
     "a member of a RAID": (filesystem("linux_raid_member"), NotOursError, "adopt.filesystem"),
-    "LUKS": (filesystem("crypto_LUKS"), NotOursError, "adopt.filesystem"),
     "LVM": (filesystem("LVM2_member"), NotOursError, "adopt.filesystem"),
-    "btrfs": (filesystem("btrfs"), NotOursError, "adopt.filesystem"),
     "swap": (filesystem("swap"), NotOursError, "adopt.filesystem"),
     "no filesystem, or several": (lambda m: m.found.clear(), NotOursError, "adopt.filesystem"),
     "bcache": (superblock, NotOursError, "adopt.bcache"),
@@ -78,12 +87,30 @@ REFUSALS: dict[str, tuple[Callable[[AdoptMachine], object], type[ElastioError], 
     "no serial": (laid("sys/block/vdb/serial", ""), NotOursError, "adopt.serial"),
     "partitioned": (laid("sys/block/vdb/vdb1/partition", "1"), DeviceBusyError, "adopt.used"),
     "held, as a path of multipath is": (laid("sys/block/vdb/holders/dm-9", ""), DeviceBusyError, "adopt.used"),
+    "opened": (opened, DeviceBusyError, "adopt.used"),
     "swapped to": (laid("proc/swaps", "Filename\n/dev/vdb partition 1 0 -2\n"), DeviceBusyError, "adopt.used"),
     "mounted": (lambda m: m.mount(), DeviceBusyError, "adopt.mounted"),
     "a copy is there": (copy, NotOursError, "adopt.copy"),
     "damaged": (lambda m: m.failing.add("e2fsck"), NotOursError, "adopt.damaged"),
     "dirty journal": (lambda m: setattr(m, "dump", "features: needs_recovery"), NotOursError, "adopt.journal"),
     "fstab names the device": (laid("etc/fstab", "/dev/vdb /data ext4 defaults 0 2\n"), ConfigError, "adopt.fstab"),
+    "crypttab names the device": (laid("etc/crypttab", "safe /dev/vdb none nofail\n"), ConfigError, "adopt.fstab"),
+    "crypttab lacks nofail": (laid("etc/crypttab", f"safe UUID={UUID} none\n"), ConfigError, "fstab.nofail"),
+    "opened in the initramfs": (
+        laid("etc/crypttab", f"# c\nsafe UUID={UUID} none nofail,initramfs\n"),
+        ConfigError,
+        "adopt.fstab",
+    ),
+    "a line that scans the device": (
+        laid("etc/fstab", f"UUID={UUID} /data btrfs nofail,device=/dev/vdb 0 0\n"),
+        ConfigError,
+        "adopt.fstab",
+    ),
+    "what is opened is mounted without nofail": (
+        crypt_mounted,
+        ConfigError,
+        "fstab.nofail",
+    ),
     "the head is held": (laid("sys/block/vdh/holders/dm-9", ""), DeviceBusyError, "head.used"),
     "the head is small": (laid("sys/block/vdh/size", str(15 * MIB // 512)), HostError, "head.small"),
     "the head is read-only": (laid("sys/block/vdh/ro", "1"), HostError, "head.small"),
@@ -120,6 +147,7 @@ def test_refuses_what_is_not_proved(machine: AdoptMachine, name: str) -> None:
 def test_of_device_mapper_only_a_logical_volume_is_adopted(machine: AdoptMachine, uuid: str, code: str) -> None:
     machine.disk("dm-3", 64, "", machine.volume)
     machine.lay("sys/block/dm-3/dm/uuid", uuid)
+    machine.lay("sys/block/dm-3/dm/name", "safe")
     machine.link("sys/block/dm-3/slaves/vdb", "../../vdb")
     machine.found = {"dm-3": machine.found["vdb"]}
     if code:
@@ -161,7 +189,7 @@ def test_a_mount_point_needs_a_line_in_fstab_by_uuid_and_no_other_mount(machine:
 
 
 def test_the_root_and_a_filesystem_without_a_device_are_refused(machine: AdoptMachine) -> None:
-    machine.lay("proc/self/mountinfo", f"{ROOT}36 22 0:44 / {machine.place} rw - btrfs /dev/vdb rw\n")
+    machine.lay("proc/self/mountinfo", f"{ROOT}36 22 0:44 / {machine.place} rw - zfs pool/data rw\n")
     with refused(NotOursError, "adopt.filesystem"):
         machine.plan("data")
     from elastio.setup.adopt_plan import plan
