@@ -47,17 +47,18 @@ def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for document in documents:
         found.setdefault(document["experiment"], []).append(document)
     return {
-        experiment: "\n\n".join([*_side_by_side(results), *map(section, results)])
+        experiment: "\n\n".join([*_at_each_scale(results), *map(section, results)])
         for experiment, results in found.items()
     }
 
 
-def hypervisors(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Results of one experiment at one scale, side by side; no rows unless they are from several hypervisors."""
-    known = {hypervisor_of(document) for document in documents}
-    rows = tuple(_on_hypervisor(document) for document in documents) if len(known) > 1 else ()
+def side_by_side(documents: Sequence[Mapping[str, Any]]) -> Table:
+    """Results of one experiment at one scale; no rows unless hypervisors differ, or what was known of bursts."""
+    known = {(hypervisor_of(document), document.get("ahead")) for document in documents}
+    rows = tuple(_in_short(document) for document in documents) if len(known) > 1 else ()
     heads = (
         "hypervisor",
+        "bursts known ahead",
         "date",
         "repetitions",
         "adaptive",
@@ -67,13 +68,14 @@ def hypervisors(documents: Sequence[Mapping[str, Any]]) -> Table:
         "own share s",
     )
     note = "Completion and AGBs of adaptive against static-fast; the own share of all boosts."
-    return Table("On each hypervisor", heads, rows, note)
+    return Table("Side by side", heads, rows, note)
 
 
-def _on_hypervisor(document: Mapping[str, Any]) -> tuple[str, ...]:
+def _in_short(document: Mapping[str, Any]) -> tuple[str, ...]:
     setups, ratios = document["summary"]["setups"], document["summary"]["ratios"]["adaptive"]
     return (
         hypervisor_of(document),
+        document.get("ahead") or "-",
         document["date"].partition("T")[0],
         str(len(document["repetitions"])),
         *(spread_percent(ratios[name]) for name in ("overhead_vs_fast_pct", "agbs_vs_fast_pct")),
@@ -82,11 +84,11 @@ def _on_hypervisor(document: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _side_by_side(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+def _at_each_scale(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     same: dict[tuple[float, float], list[Mapping[str, Any]]] = {}
     for document in documents:
         same.setdefault((document["scale"], document["bandwidth"]), []).append(document)
-    return [to_markdown(table) for results in same.values() if (table := hypervisors(results)).rows]
+    return [to_markdown(table) for results in same.values() if (table := side_by_side(results)).rows]
 
 
 def fault_section(documents: Sequence[Mapping[str, Any]]) -> str:

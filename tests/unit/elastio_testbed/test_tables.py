@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from elastio_testbed.cli import main
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.lower_bound import Bandwidths, least_agbs, naive_agbs
-from elastio_testbed.markdown import hypervisors, section, sections
+from elastio_testbed.markdown import section, sections, side_by_side
 from elastio_testbed.page import page
 from elastio_testbed.tables import caches, latency
 
@@ -51,13 +51,18 @@ def test_results_of_one_experiment_are_in_one_part() -> None:
 
 def test_results_of_one_scale_on_several_hypervisors_are_side_by_side() -> None:
     on_uml = {**document(*TWO), "hypervisor": "uml"}
-    table = hypervisors([document(), on_uml])
+    table = side_by_side([document(), on_uml])
     rows = [dict(zip(table.heads, row, strict=True)) for row in table.rows]
     assert [(row["hypervisor"], row["repetitions"]) for row in rows] == [("qemu", "1"), ("uml", "2")]
     assert rows[0]["own share s"] == latency(document()).rows[-1][-1]
-    assert hypervisors([document(), document(*TWO)]).rows == ()
-    assert "On each hypervisor" in sections([document(), on_uml])["cm1"]
-    assert "On each hypervisor" not in sections([document(), {**on_uml, "scale": 0.5}])["cm1"]
+    assert side_by_side([document(), document(*TWO)]).rows == ()
+    assert "Side by side" in sections([document(), on_uml])["cm1"]
+    assert "Side by side" not in sections([document(), {**on_uml, "scale": 0.5}])["cm1"]
+
+
+def test_results_with_and_without_bursts_known_ahead_are_side_by_side() -> None:
+    table = side_by_side([document(), {**document(), "ahead": "expect"}])
+    assert [dict(zip(table.heads, row, strict=True))["bursts known ahead"] for row in table.rows] == ["-", "expect"]
 
 
 # --- the page ----------------------------------------------------------------------------------------------------
