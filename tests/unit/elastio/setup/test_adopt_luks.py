@@ -18,7 +18,7 @@ from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused
 
 from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine
-from .tombstones import record, remove, shown, write
+from .tombstones import cut_within, record, remove, shown, write
 
 pytestmark = pytest.mark.runs_programs
 SIZE = 20 * MIB
@@ -119,3 +119,25 @@ def test_it_is_refused_without_cryptsetup(machine: AdoptMachine, monkeypatch: py
     machine.failing.add("cryptsetup")
     with refused(NotOursError, "adopt.damaged"):
         machine.plan()
+
+
+@pytest.mark.parametrize(("work", "number"), [("write", 3), ("remove", 1)])
+def test_a_header_that_was_repaired_after_a_power_cut_is_the_volume_again(
+    machine: AdoptMachine, work: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tombstone is over the first sector alone, no cache was attached, and somebody runs cryptsetup."""
+    machine.adopter().adopt(machine.plan())
+    if work == "remove":
+        write(machine)
+    assert cut_within(machine, work, number, (), monkeypatch)
+    machine.power_off()
+    assert machine.volume.startswith(b"elastio")
+    run(["cryptsetup", "isLuks", str(machine.sysfs.path("dev/vdb"))], timeout_s=60)
+    assert machine.volume.startswith(b"LUKS"), "it was repaired"
+    machine.boot()
+    write(machine)
+    assert not is_recognized(machine)
+    remove(machine)
+    node, key = machine.sysfs.path("dev/vdb"), machine.sysfs.path("key")
+    run(["cryptsetup", "open", "--test-passphrase", "--key-file", str(key), str(node)], timeout_s=60)
+    assert machine.volume[-MIB:] == DATA

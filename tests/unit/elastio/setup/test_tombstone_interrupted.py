@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from elastio.units import SECTOR
 from tests.fixtures.device_mapper import LOAD, SUSPEND
 from tests.fixtures.errors import refused
 
-from .adopt_machine import AdoptMachine, PowerCutError
+from .adopt_machine import AdoptMachine
 from .tombstones import (
     FRONT,
     LENGTHS,
@@ -29,6 +28,7 @@ from .tombstones import (
     WRITES,
     adopt,
     adopted,
+    cut_within,
     is_mountable,
     name,
     record,
@@ -45,30 +45,6 @@ def machine(tmp_path: Path, request: pytest.FixtureRequest) -> AdoptMachine:
 
 
 # --- what ends it ---------------------------------------------------------------------------------------------------
-
-
-def cut_within(machine: AdoptMachine, work: str, number: int, left: Iterable[int], patch: pytest.MonkeyPatch) -> bool:
-    """The power is cut in the write with this number, of which these sectors are on the disk; False: it has fewer."""
-    pwritev, seen = os.pwritev, 0
-
-    def cut(descriptor: int, buffers: list[bytes], at: int) -> int:
-        nonlocal seen
-        seen += 1
-        if seen <= number:
-            return pwritev(descriptor, buffers, at)
-        with Path(f"/proc/self/fd/{descriptor}").open("r+b") as file:
-            for sector in left:
-                file.seek(at + sector * SECTOR)
-                file.write(bytes(buffers[0])[sector * SECTOR :][:SECTOR])
-        raise PowerCutError
-
-    with patch.context() as patched:
-        patched.setattr(os, "pwritev", cut)
-        try:
-            WORK[work](machine)
-        except PowerCutError:
-            return True
-    return False
 
 
 @pytest.mark.parametrize("work", WORK)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from elastio.host import composed, recompose
 from elastio.host.heads import DATA_OFFSET_SECTORS, MOST_SAVED_SECTORS, SAVED_SECTORS
@@ -15,7 +18,7 @@ from elastio.setup.adopted_record import Record
 from elastio.units import SECTOR
 from tests.values import present
 
-from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine
+from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine, PowerCutError
 
 FRONT = DATA_OFFSET_SECTORS * SECTOR
 # Lengths of the saved piece: one block, as far as the superblock of btrfs, and the longest.
@@ -75,3 +78,29 @@ def is_mountable(machine: AdoptMachine) -> bool:
     """Whether any sector shows what was in the saved piece."""
     now, end = machine.volume, record(machine).head.saved_sectors * SECTOR
     return any(now[at : at + SECTOR] == machine.before[at : at + SECTOR] for at in range(0, end, SECTOR))
+
+
+def cut_within(machine: AdoptMachine, work: str, number: int, left: Iterable[int], patch: pytest.MonkeyPatch) -> bool:
+    """The power is cut in the write with this number, of which these sectors are on the disk; False: it has fewer."""
+    pwritev, seen, holder = os.pwritev, 0, os.getpid()
+
+    def cut(descriptor: int, buffers: list[bytes], at: int) -> int:
+        nonlocal seen
+        seen += 1
+        if os.getpid() != holder or seen > number + 1:
+            raise PowerCutError  # neither it nor its guard completes anything
+        if seen <= number:
+            return pwritev(descriptor, buffers, at)
+        with Path(f"/proc/self/fd/{descriptor}").open("r+b") as file:
+            for sector in left:
+                file.seek(at + sector * SECTOR)
+                file.write(bytes(buffers[0])[sector * SECTOR :][:SECTOR])
+        raise PowerCutError
+
+    with patch.context() as patched:
+        patched.setattr(os, "pwritev", cut)
+        try:
+            WORK[work](machine)
+        except PowerCutError:
+            return True
+    return False
