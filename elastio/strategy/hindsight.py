@@ -5,7 +5,7 @@ before the cache is clean, or are limited by the application instead of the disk
 long a burst must last before it is bought, how long it is held) is replayed over the last bursts and the pauses after
 them, in a model in which everything flows evenly:
 
-- A burst that ends before the purchase costs v S/b. One that ends before the cache serves costs the volume besides.
+- A burst that ends before the purchase costs v S/b. One that ends before the cache serves leaves it to the next.
 - Then S is written at B, or at the application's own rate, until the room is full; the rest at b.
 - In the pause dirty data is flushed at b. The volume is held for `hold.holding_s` after that, and to the end of the
   paid time; a burst that comes earlier finds it, with what is still dirty.
@@ -109,8 +109,8 @@ def plan_cost(terms: Terms, plan: Plan, past: Sequence[PastLoad]) -> float:
     """What these bursts would have cost with this plan: waiting and bills."""
     volume, cost = None, 0.0
     for load in past:
-        burst_s, bill, volume = _burst(terms, plan, load, volume)
-        cost += terms.waiting_per_s * burst_s + bill
+        burst_s, volume = _burst(terms, plan, load, volume)
+        cost += terms.waiting_per_s * burst_s
         if volume is not None:
             bill, volume = _pause(terms, plan, load, volume)
             cost += bill
@@ -177,16 +177,16 @@ def _slow_s(terms: Terms, load: PastLoad) -> float:
     return load.written_mb / min(load.rate_mb_s, terms.backing_mb_s)
 
 
-def _burst(terms: Terms, plan: Plan, load: PastLoad, volume: _Volume | None) -> tuple[float, float, _Volume | None]:
-    """Seconds of the burst, the bill of a volume that came too late, and the volume that is owned after it."""
+def _burst(terms: Terms, plan: Plan, load: PastLoad, volume: _Volume | None) -> tuple[float, _Volume | None]:
+    """Seconds of the burst, and the volume that is owned after it, also if it came too late."""
     waited_s, written = 0.0, load.written_mb
     if volume is None:
         slow_s = _slow_s(terms, load)
         if slow_s <= plan.delay_s:
-            return slow_s, 0.0, None
+            return slow_s, None
         waited_s = plan.delay_s + terms.late_s
         if slow_s <= waited_s:
-            return slow_s, _bill(terms, plan, _Volume(0.0, 0.0, 0.0)), None
+            return slow_s, _Volume(0.0, 0.0, 0.0)
         written -= waited_s * min(load.rate_mb_s, terms.backing_mb_s)
         volume = _Volume(0.0, 0.0, 0.0)
     rate = min(load.rate_mb_s, plan.app_mb_s)
@@ -196,7 +196,7 @@ def _burst(terms: Terms, plan: Plan, load: PastLoad, volume: _Volume | None) -> 
     fast_s = absorbed / rate
     seconds = fast_s + (written - absorbed) / min(load.rate_mb_s, terms.backing_mb_s)
     dirty = max(0.0, volume.dirty_mb + growth * fast_s)
-    return waited_s + seconds, 0.0, _Volume(dirty, volume.age_s + seconds, volume.absorbed_mb + absorbed)
+    return waited_s + seconds, _Volume(dirty, volume.age_s + seconds, volume.absorbed_mb + absorbed)
 
 
 def _flush_mb_s(terms: Terms, app_mb_s: float, drain_mb_s: float, rate_mb_s: float) -> float:

@@ -55,6 +55,12 @@ def test_a_burst_that_ends_before_the_cache_serves_pays_for_it_in_vain() -> None
     assert cost(PastLoad(400, FOREVER, FOREVER), delay_s=4) == pytest.approx(4), "it ends before the purchase"
 
 
+def test_a_cache_that_came_too_late_for_its_burst_is_held_for_the_next() -> None:
+    past = PastLoad(400, FOREVER, 30), PastLoad(2500, FOREVER, FOREVER)
+    assert cost(*past, holding_s=40) == pytest.approx(4 + 5 + (30 + 5 + 25 + 10) * PER_S)
+    assert cost(*past, holding_s=20) == pytest.approx(4 + (20 + 10) * PER_S + 9 + (4 + 20 + 10) * PER_S)
+
+
 def test_an_application_that_writes_at_its_own_rate_gains_no_more_than_that() -> None:
     """What it leaves of 80 % of the cache, up to what the backing volume takes, flows back meanwhile."""
     assert cost(PastLoad(2900, 200, FOREVER)) == pytest.approx(5 + 12 + (12 + 12 + 10) * PER_S)
