@@ -1,5 +1,5 @@
 """When a cache pays, how large and how fast, how long it stays, and what was spent. Pure.
 
-Imports `elastio.codec`, `elastio.units`, itself, and of `elastio.core` its values and what else `pyproject.toml` lists.
-Whoever may import the core may import the strategy.
+Imports `elastio.codec`, `elastio.units`, itself, and of `elastio.core` the values (`model`, `moved`, `phase`, `policy`)
+and what the governor asks of a flush. Whoever may import the core may import the strategy.
 """

@@ -1,8 +1,10 @@
+import ast
 from pathlib import Path
 
 import pytest
 
 from tests import rooms
+from tests.limits import ROOT
 
 CALLS = """
 from elastio.strategy import caps
@@ -42,6 +44,13 @@ def test_the_safe_cycle_is_what_the_machine_imports_of_the_core(
         (tmp_path / "core" / f"{name}.py").write_text(text)
     monkeypatch.setattr(rooms, "CORE", tmp_path / "core")
     assert sorted(path.stem for path in rooms.of_cycle()) == ["machine", "one", "situation", "two", "wish"]
+
+
+def test_the_strategy_is_shown_nothing_that_it_does_not_read() -> None:
+    modules = (path for path in (ROOT / "elastio" / "strategy").glob("*.py") if path.stem != "situation")
+    trees = (ast.walk(ast.parse(path.read_text())) for path in modules)
+    read = {node.attr for tree in trees for node in tree if isinstance(node, ast.Attribute)}
+    assert [name for name in rooms.seen() if name not in read] == []
 
 
 @pytest.mark.parametrize("figure", rooms.figures(), ids=lambda figure: figure.name)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from elastio.core import machine
 from elastio.core.machine import decide
 from elastio.core.model import Period, Request, RequestKind, VolumeState
 from elastio.core.state import AgentState, Decision, Fault, FaultKind, Phase
-from elastio.strategy.memory import NO_BOOST, Boost, Capped, Lesson, Waste
+from elastio.strategy.memory import NO_BOOST, Boost, Capped, Lesson, Memory, Waste
+from elastio.strategy.review import review
+from elastio.strategy.situation import Situation
+from elastio.strategy.wish import Decline, Wish
 from elastio.units import GIB
-from tests.values import BOOSTED, NOW, POLICY, RELEASED, WALL, backing, cycle, host, present, seen, state, volume
+from tests.values import BOOSTED, HIGH, NOW, POLICY, RELEASED, WALL, backing, cycle, host, present, seen, state, volume
 
 BOOST, RESUME = Request(RequestKind.BOOST), Request(RequestKind.RESUME)
 LEARN = Request(RequestKind.LEARN, 3 * GIB)
@@ -65,3 +71,21 @@ def test_a_size_that_is_set_as_a_volume_goes_outweighs_what_its_boost_taught() -
     of = replace(ENDED, memory=replace(ENDED.memory, lessons=(Lesson(GIB, GIB),)))
     memory = asked(of, LEARN).state.memory
     assert (memory.learned_size_bytes, memory.lessons) == (3 * GIB, ())
+
+
+def only_by_night(memory: Memory, at: Situation) -> tuple[Memory, Wish]:
+    """One more rule for what is bought: nothing from 8 to 20 o'clock, UTC."""
+    memory, wish = review(memory, at)
+    is_day = 8 <= at.wall % 86_400 / 3600 < 20
+    return memory, replace(wish, boost=Decline("no boost by day")) if wish.boost and is_day else wish
+
+
+@pytest.mark.parametrize(("hour", "phase", "reason"), [(3, Phase.ATTACHING, "buying"), (12, Phase.IDLE, "by day")])
+def test_another_rule_for_what_is_bought_is_one_function_of_memory_and_situation(
+    hour: int, phase: Phase, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "review", only_by_night)
+    obs = replace(seen(host(backing())), wall=WALL - WALL % 86_400 + hour * 3600)
+    decision = decide(state(Phase.IDLE, load=HIGH), obs, POLICY)
+    assert decision.state.phase is phase
+    assert reason in decision.reason
