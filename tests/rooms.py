@@ -43,9 +43,9 @@ def figures() -> tuple[Figure, ...]:
         Figure("floors of the strategy", _floors(STRATEGY), 8),
         Figure("fields of AgentState", len(fields(AgentState)), 28),
         Figure("fields of Cycle", len(fields(Cycle)), 33),
-        Figure("fields that the strategy sees", len(seen()), 40),
+        Figure("fields that the strategy sees", len(seen()), 41),
         Figure("files of the safe cycle", len(files), 23),
-        Figure("lines of these files", sum(path.read_text().count("\n") for path in files), 5_025),
+        Figure("lines of these files", sum(path.read_text().count("\n") for path in files), 5_050),
     )
 
 
