@@ -300,25 +300,10 @@ HostAction: TypeAlias = (
 )
 Action: TypeAlias = CloudAction | HostAction
 
-CLOUD_ACTIONS = (
-    CreateVolume,
-    AttachVolume,
-    DetachVolume,
-    DeleteVolume,
-    DescribeVolume,
-    ListVolumes,
-    ListForBacking,
-    Identify,
-    PollNotice,
-    TagVolume,
-    TakeOverVolume,
-)
-READS = (DescribeVolume, ListVolumes, ListForBacking, Identify, PollNotice)
-
 
 def worker_of(action: Action) -> Worker:
     """The worker that runs the action."""
-    return Worker.CLOUD if isinstance(action, CLOUD_ACTIONS) else Worker.HOST
+    return Worker.CLOUD if isinstance(action, CloudAction) else Worker.HOST
 
 
 def lifts_limit(action: Action) -> bool:
@@ -328,7 +313,7 @@ def lifts_limit(action: Action) -> bool:
 
 def is_read(action: Action) -> bool:
     """True for actions that change nothing."""
-    return isinstance(action, READS)
+    return isinstance(action, DescribeVolume | ListVolumes | ListForBacking | Identify | PollNotice)
 
 
 # --- outcomes ------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def obstacle(state: AgentState, obs: Observation, policy: Policy) -> str:
     """Why no boost can begin now, whoever asks for it; empty if one can."""
     if policy.buys_nothing:
         return policy.buys_nothing
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None or obs.host is None or not backing.running:
         return "the adaptive device is not running"
     if obs.host.unsupported:
@@ -115,7 +115,7 @@ def cycle_view(cycle: Cycle) -> CycleView:
 
 def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Policy) -> Cycle:
     """The cycle of this boost, as it begins with the decision."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     start = obs.now + obs.jitter * policy.start_jitter_s
     return Cycle(
         token=_token(state, obs, policy),

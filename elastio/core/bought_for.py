@@ -36,10 +36,10 @@ def lacks_cache(state: AgentState, backing: BackingView) -> bool:
 
 def listing(state: AgentState, obs: Observation) -> NextAction:
     """The list, when it is due; nothing where no cache is missing."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None or state.is_stopped or not lacks_cache(state, backing):
         return NextAction()
-    return ask(ListForBacking(), state.backoff_of("ListForBacking"), obs, "")
+    return ask(state, ListForBacking(), obs, "")
 
 
 def settle(state: AgentState, obs: Observation) -> AgentState:

@@ -18,7 +18,7 @@ from elastio.core.cycle import NO_BACKOFF, Backoff
 from elastio.core.model import BackingView, Sample
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.polling import NextAction, ask, next_backoff
+from elastio.core.polling import NextAction, ask, ask_after, next_backoff
 from elastio.core.shares import HYSTERESIS, SharePlan
 from elastio.core.state import AgentState, Phase
 
@@ -130,7 +130,7 @@ SHARED = frozenset({Phase.IDLE, Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING,
 
 def share_step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     """The action that shares the capacity of now, or ends that; nothing where what is in force is near enough."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None:
         return NextAction()
     wanted = _wanted_plan(state, obs, backing, policy)
@@ -138,10 +138,10 @@ def share_step(state: AgentState, obs: Observation, policy: Policy) -> NextActio
         free = backing.shared_mb_s is not None
         # At once after a change, and later after a failure.
         backoff = state.backoff_of("SetShares") if state.backoff_of("SetShares").error else NO_BACKOFF
-        return ask(SetShares(None), backoff, obs, "") if free else NextAction()
+        return ask_after(backoff, SetShares(None), obs, "") if free else NextAction()
     if not _is_change(wanted, state, obs, backing):
         return NextAction()
-    return ask(SetShares(wanted), state.backoff_of("SetShares"), obs, "")
+    return ask(state, SetShares(wanted), obs, "")
 
 
 def _wanted_plan(state: AgentState, obs: Observation, backing: BackingView, policy: Policy) -> SharePlan | None:

@@ -114,7 +114,7 @@ def endangered(kind: FaultKind, reason: str) -> Detection:
 
 def danger(state: AgentState, obs: Observation) -> Detection | None:
     """ENDANGERED where only an operator may decide how to go on, in every phase; else None."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None:
         return _duplicated(state, obs.host) or _unregistered(state, obs.host)
     is_accepted = state.is_loss_accepted or state.is_stale_accepted
@@ -201,8 +201,7 @@ def in_idle(state: AgentState, obs: Observation, wish: Wish) -> Detection | None
 
 def in_attaching(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The cache is attached, the boost failed, or it is no longer wanted."""
-    cycle = _cycle(state)
-    backing = obs.host.backing if obs.host else None
+    cycle, backing = _cycle(state), obs.backing
     if backing is not None and _is_boosted(cycle, backing):
         took = (cycle.times.boosted or obs.now) - cycle.started_at
         return Detection(Event.CACHE_ATTACHED, f"cache attached in writeback mode {took:.2f} s after the decision")
@@ -270,7 +269,7 @@ def in_flushing(state: AgentState, obs: Observation, wish: Wish) -> Detection | 
             return Detection(Event.CAP_REACHED, wish.release.reason, capped=wish.release.capped)
         if wish.again and not state.paused:
             return Detection(Event.LOAD_RETURNED, f"{wish.again} while flushing")
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is not None and backing.is_drained:
         return Detection(Event.DRAINED, "the cache is clean")
     return None
@@ -278,14 +277,14 @@ def in_flushing(state: AgentState, obs: Observation, wish: Wish) -> Detection | 
 
 def may_boost_again(state: AgentState, obs: Observation) -> bool:
     """A cache that is being flushed may take writes again."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     is_bypassed = backing is not None and backing.is_bypassed
     return not is_bypassed and not state.is_cache_stale and not inhibition.wants_flush(state)
 
 
 def _has_left(cycle: Cycle, obs: Observation) -> bool:
     """The device shows no cache set, and that is plausible. See `update` for a device where it is not."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None or backing.cache_set is not None or cycle.may_lack_data or not cycle.may_have_left:
         return False
     return backing.state is CacheState.NO_CACHE or backing.lost_clean_cache
@@ -293,8 +292,7 @@ def _has_left(cycle: Cycle, obs: Observation) -> bool:
 
 def in_detaching(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The volume is gone, the cache is dirty again, or the volume is attached to another instance."""
-    cycle = _cycle(state)
-    backing = obs.host.backing if obs.host else None
+    cycle, backing = _cycle(state), obs.backing
     if backing is not None and backing.cache_set is not None and backing.cache_set == cycle.cache_set:
         if backing.state is not CacheState.NO_CACHE and not backing.is_drained:
             return Detection(Event.DIRTIED, f"the cache is not drained any more (mode {backing.cache_mode})")
@@ -326,7 +324,7 @@ def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
 
 def in_faulted(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The missing cache is back, or is no longer needed. For `elastio resume` see `requests.resume`."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if obs.host is None or backing is None or state.is_stopped or not backing.running:
         return None
     if danger(state, obs) is not None:

@@ -34,7 +34,7 @@ def check(decision: Decision, obs: Observation, policy: Policy) -> None:
 
 def _broken_rule(action: actions.Action, state: AgentState, obs: Observation, policy: Policy) -> str:
     """The rule that `action` would break; empty: none."""
-    if isinstance(action, actions.CLOUD_ACTIONS):
+    if isinstance(action, actions.CloudAction):
         return _broken_in_cloud(action, state, obs, policy)
     return _broken_on_host(action, state, obs, policy)
 
@@ -47,7 +47,7 @@ def _broken_in_cloud(action: actions.CloudAction, state: AgentState, obs: Observ
         case actions.CreateVolume():
             return _create(action, cycle, policy)
         case actions.AttachVolume():
-            return _attach(cycle, _backing(obs))
+            return _attach(cycle, obs.backing)
         case actions.DetachVolume() | actions.DeleteVolume() | actions.TagVolume(tag=VolumeTag.CLEAN):
             return _release(action.volume_id, cycle, obs)
         case (
@@ -64,7 +64,7 @@ def _broken_in_cloud(action: actions.CloudAction, state: AgentState, obs: Observ
 
 
 def _broken_on_host(action: actions.HostAction, state: AgentState, obs: Observation, policy: Policy) -> str:
-    cycle, backing = state.cycle, _backing(obs)
+    cycle, backing = state.cycle, obs.backing
     attached = backing.cache_set if backing else None
     match action:
         case actions.InstallCache():
@@ -113,10 +113,6 @@ def _of_device(
             return _tombstone(action, state, backing)
         case _:
             assert_never(action)
-
-
-def _backing(obs: Observation) -> BackingView | None:
-    return obs.host.backing if obs.host else None
 
 
 def _foreign(cache_set: str | None, cycle: Cycle | None) -> str:
@@ -173,7 +169,7 @@ def _install(action: actions.InstallCache, cycle: Cycle | None, obs: Observation
         return "the disk has been a cache in this cycle: it may hold data"
     if policy.tags_volumes and cycle.tag is not VolumeTag.DIRTY:
         return "the volume is not tagged dirty: a janitor would delete it"
-    backing = _backing(obs)
+    backing = obs.backing
     if backing is None or backing.cache_set is not None:
         return "the backing device has a cache set, or its state is unknown"
     if backing.has_tombstone is False:
@@ -260,7 +256,7 @@ def _take_over(action: actions.TakeOverVolume, state: AgentState, obs: Observati
         return "no cache of this device is missing"
     if state.cycle is not None and state.cycle.cache_set is not None:
         return "the agent has a cache of its own"
-    backing = _backing(obs)
+    backing = obs.backing
     if backing is None:
         return "the backing device's state is unknown"
     named = backing.superblock_set if backing.cache_set is None else backing.cache_set
@@ -273,7 +269,7 @@ def _release(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:
         return f"volume {volume_id} is not this cycle's"
     if cycle.may_lack_data:
         return "dirty data was on it when it was last seen, and the kernel shows another device"
-    backing = _backing(obs)
+    backing = obs.backing
     if backing is not None and _serves(backing, cycle):
         return "its cache set is attached"
     if backing is not None and cycle.may_have_served and cycle.times.released is None and not cycle.is_on(backing):

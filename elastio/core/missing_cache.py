@@ -62,8 +62,7 @@ def answer_take_over(state: AgentState, request: Request, obs: Observation) -> t
     cycle = state.cycle
     if cycle is not None and cycle.volume_id == request.volume_id and cycle.trigger is Trigger.ORPHAN:
         return _again(state, cycle, request)
-    backing = obs.host.backing if obs.host else None
-    code, refused = _why_not(state, backing, request)
+    code, refused = _why_not(state, obs.backing, request)
     if refused:
         return state, Answer(request, False, refused, code)
     order = TakeOver(VolumeId(request.volume_id), is_confirmed=request.accepts_loss)
@@ -154,7 +153,7 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
 
     For a volume that another machine bought, see `answer_take_over`.
     """
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None:
         return _without_backing(state, request, obs)
     if state.phase is Phase.FAULTED and (unclaimed := state.unclaimed(backing)) and not state.is_stopped:
@@ -215,7 +214,7 @@ def settle(state: AgentState, obs: Observation) -> AgentState:
     That is: given-up volumes that are gone, and an accepted inconsistency.
     """
     state = bought_for.settle(settle_take_over(state, obs), obs)
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     is_anything_given_up = state.given_up or state.is_stale_accepted
     if not is_anything_given_up or not state.recovered or state.phase is Phase.FAULTED or backing is None:
         return state
@@ -235,8 +234,7 @@ def candidates(state: AgentState) -> tuple[Volume, ...]:
 
 def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
     """Find the volume and let it be attached. This cancels an order to give it up."""
-    cycle = state.cycle
-    backing = obs.host.backing if obs.host else None
+    cycle, backing = state.cycle, obs.backing
     is_confirmed = request.volume_id is not None and request.accepts_loss
     if backing is not None and backing.may_have_been_written_since and not is_confirmed:
         return state, Answer(request, False, remedies_if_clean(cycle), "recover.may-be-older")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elastio.core.actions import Outcome, Worker
-from elastio.core.model import Forecast, HostView, Request, Sample, Spend
+from elastio.core.model import BackingView, Forecast, HostView, Request, Sample, Spend
 from elastio.strategy.memory import BurstLesson
 from elastio.strategy.worth import Advice
 
@@ -35,3 +35,8 @@ class Observation:
     advice: Advice | None = None
     can_record: bool = True
     burst: BurstLesson | None = None
+
+    @property
+    def backing(self) -> BackingView | None:
+        """The backing device; None: the kernel's state is not known, or it does not show the device."""
+        return self.host.backing if self.host else None

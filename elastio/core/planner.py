@@ -12,7 +12,7 @@ from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
+from elastio.core.polling import NextAction, ask, ask_after, first, poll_volume, tag_volume
 from elastio.core.release import detaching
 from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError
@@ -37,7 +37,7 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     plan = _or_read(plan, capacity.share_step(state, obs, policy))
     plan = _or_read(plan, bought_for.listing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
-    return _or_read(plan, ask(actions.PollNotice(), state.backoff_of("PollNotice"), obs, "")) if asks else plan
+    return _or_read(plan, ask(state, actions.PollNotice(), obs, "")) if asks else plan
 
 
 def _may_concern(state: AgentState) -> bool:
@@ -64,25 +64,23 @@ def _or_read(plan: NextAction, read: NextAction) -> NextAction:
 
 
 def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     # Applications are not limited by an agent that cannot follow the flush, or cannot write its journal.
     is_limited = backing is not None and backing.write_limit_mb_s is not None
     is_wanted = state.phase is Phase.FLUSHING or _is_held_for_disk(state, obs, policy)
     free = is_limited and (not is_wanted or state.is_stopped or not obs.can_record)
-    limit = actions.LimitWrites(None)
-    lift = ask(limit, state.backoff_of(limit), obs, "the write limit to be lifted") if free else NextAction()
+    lift = ask(state, actions.LimitWrites(None), obs, "the write limit to be lifted") if free else NextAction()
     if state.is_stopped:
         return replace(lift, waiting_for="an operator")
     # Without a cache of this agent, somebody may have stopped the device on purpose, and it is left alone.
     unregistered = obs.host.unregistered_backing if obs.host else ""
     if unregistered and state.cycle is not None and state.cycle.may_be_attached:
-        action = actions.RegisterBacking()
         waiting = f"{unregistered}, the backing device, to be registered again"
-        return ask(action, state.cycle.backoff_of(action), obs, waiting)
+        return ask(state.cycle, actions.RegisterBacking(), obs, waiting)
     if backing is not None and state.may_run_without_cache(backing):
         start = actions.StartWithoutCache(state.failed_clean_set)
         backoff = state.cycle.backoff_of(start) if state.cycle else state.backoff_of("TuneBacking")
-        return ask(start, backoff, obs, "the device to start without its cache, which failed while clean")
+        return ask_after(backoff, start, obs, "the device to start without its cache, which failed while clean")
     return first(lift, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
 
 
@@ -93,14 +91,12 @@ def _is_held_for_disk(state: AgentState, obs: Observation, policy: Policy) -> bo
 
 
 def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     # A cache that the kernel has assembled serves applications, whosever it is: a read of it may be stale until then.
     is_in_use = backing is not None and backing.cache_set is not None
     if backing is None or backing.tuned or (state.phase is Phase.FAULTED and not is_in_use):
         return _step(state, obs, policy)
-    tune = ask(
-        actions.TuneBacking(backing.depth), state.backoff_of("TuneBacking"), obs, "the backing device to be tuned"
-    )
+    tune = ask(state, actions.TuneBacking(backing.depth), obs, "the backing device to be tuned")
     # Without these settings nothing is written to a cache, but a cache can be flushed and released, and volumes listed.
     needed = state.phase in (Phase.ATTACHING, Phase.BOOSTING)
     return tune if needed else first(tune, _step(state, obs, policy))
@@ -108,10 +104,10 @@ def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextActi
 
 def _depth_step(state: AgentState, obs: Observation) -> NextAction:
     """Allow as many requests in flight as the load needs: not while it waits for its cache, nor after a fault."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None or backing.depth is None or state.is_stopped or state.phase not in DEEP:
         return NextAction()
-    return ask(actions.TuneBacking(backing.depth), state.backoff_of("TuneBacking"), obs, "")
+    return ask(state, actions.TuneBacking(backing.depth), obs, "")
 
 
 def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -125,7 +121,7 @@ def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
 
 def _take_over(state: AgentState, obs: Observation, policy: Policy) -> NextAction | None:
     """The step that an operator ordered for the volume of a machine that is gone; None: none was, or it was refused."""
-    order, backing = state.take_over, obs.host.backing if obs.host else None
+    order, backing = state.take_over, obs.backing
     if order is None or order.refused or backing is None or state.phase is not Phase.FAULTED:
         return None
     needed = backing.cache_set or backing.superblock_set
@@ -134,20 +130,16 @@ def _take_over(state: AgentState, obs: Observation, policy: Policy) -> NextActio
     action = actions.TakeOverVolume(
         order.volume_id, policy.backing_uuid, needed, is_attached=backing.cache_set is not None
     )
-    return ask(action, order.backoff, obs, f"the cloud to show whose volume {order.volume_id} is")
+    return ask_after(order.backoff, action, obs, f"the cloud to show whose volume {order.volume_id} is")
 
 
 def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | None:
     """The start that an operator ordered for a cache that belongs to no cycle; None: none was ordered."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if not state.is_loss_accepted or backing is None or not backing.waits_for_cache or backing.running:
         return None
-    return ask(
-        actions.StartWithoutCache(state.loss_accepted_for),
-        state.backoff_of("TuneBacking"),
-        obs,
-        "the device to start without its cache",
-    )
+    start = actions.StartWithoutCache(state.loss_accepted_for)
+    return ask_after(state.backoff_of("TuneBacking"), start, obs, "the device to start without its cache")
 
 
 # --- idle ------------------------------------------------------------------------------------------------
@@ -155,11 +147,9 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
 
 def _upkeep(state: AgentState, obs: Observation) -> NextAction:
     if state.listed is None or obs.now >= state.listed.again_at:
-        return ask(
-            actions.ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to list this agent's volumes"
-        )
+        return ask(state, actions.ListVolumes(), obs, "the cloud to list this agent's volumes")
     if state.identity is None:
-        return ask(actions.Identify(), state.backoff_of("Identify"), obs, "")
+        return ask(state, actions.Identify(), obs, "")
     return NextAction()
 
 
@@ -179,7 +169,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         create = actions.CreateVolume(
             cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits
         )
-        return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
+        return ask(cycle, create, obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:
         return NextAction(waiting_for="the kernel's view of the backing device")
@@ -195,7 +185,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if stone.waiting_for:
         return stone
     install = actions.InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
-    return ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be attached as a cache")
+    return ask(cycle, install, obs, f"disk {disk.name} to be attached as a cache")
 
 
 def _awaiting_disk(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
@@ -205,13 +195,12 @@ def _awaiting_disk(state: AgentState, cycle: Cycle, obs: Observation, policy: Po
 
 def _held_back(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     """Writes held back in time for the disk, or the wait until that begins or ends: see `drain`."""
-    window, backing = boosting.drain_window(state, policy), obs.host.backing if obs.host else None
+    window, backing = boosting.drain_window(state, policy), obs.backing
     if window is None or backing is None or obs.now > window[1] or not obs.can_record:
         return NextAction()
     if obs.now < window[0] or backing.write_limit_mb_s is not None:
         return NextAction(wake_at=window[0] if obs.now < window[0] else window[1])
-    hold = actions.LimitWrites(boosting.HELD_MB_S)
-    return ask(hold, cycle.backoff_of(hold), obs, "applications' writes to be held back")
+    return ask(cycle, actions.LimitWrites(boosting.HELD_MB_S), obs, "applications' writes to be held back")
 
 
 def _towards_attached(cycle: Cycle, obs: Observation) -> NextAction:
@@ -220,8 +209,7 @@ def _towards_attached(cycle: Cycle, obs: Observation) -> NextAction:
         return NextAction()
     poll = poll_volume(cycle, obs, f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'}) to appear")
     if cycle.volume_state is VolumeState.AVAILABLE:
-        attach = actions.AttachVolume(cycle.volume_id)
-        return first(ask(attach, cycle.backoff_of(attach), obs, "the cloud to attach the volume"), poll)
+        return first(ask(cycle, actions.AttachVolume(cycle.volume_id), obs, "the cloud to attach the volume"), poll)
     return poll
 
 
@@ -236,12 +224,10 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         return NextAction(waiting_for="the kernel's view of the cache")
     wanted = state.flush_mb_s
     if backing.flush_full_speed:
-        action: actions.Action = actions.EnterPhase1(wanted)
-        return ask(action, cycle.backoff_of(action), obs, "phase 1 settings")
+        return ask(cycle, actions.EnterPhase1(wanted), obs, "phase 1 settings")
     in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
     if governor.is_change(wanted, in_force, policy):
-        action = actions.SetFlush(wanted)
-        return ask(action, cycle.backoff_of(action), obs, "the writeback rate to be set")
+        return ask(cycle, actions.SetFlush(wanted), obs, "the writeback rate to be set")
     waiting = GONE if _is_disk_gone(cycle, obs) else "the load to end"
     return replace(tag_volume(cycle, VolumeTag.DIRTY, obs, policy), waiting_for=waiting)
 
@@ -256,25 +242,24 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         return NextAction(waiting_for="the kernel's view of the cache")
     settings = _flush_settings(state, cycle, backing, policy)
     if settings is not None:
-        return ask(settings, cycle.backoff_of(settings), obs, "phase 2 settings")
+        return ask(cycle, settings, obs, "phase 2 settings")
     is_gone = _is_disk_gone(cycle, obs)
     waiting = GONE if is_gone else "the dirty data to reach the backing device"
     if backing.cache_mode is CacheMode.NONE:
         return NextAction(wake_at=obs.now + 1.0, waiting_for=waiting)
     left_s, bypass = backing.dirty_bytes / (_flush_mb_s(state, cycle, policy) * MB), actions.BypassCache()
     if backing.is_left_to_detach or (backing.is_bypassed and left_s <= LAST_S):
-        return ask(bypass, cycle.backoff_of(bypass), obs, "the detach, which flushes what only the index knows of")
+        return ask(cycle, bypass, obs, "the detach, which flushes what only the index knows of")
     if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:
-        wake = actions.WakeWriteback()
         waiting = f"a write to the device: until then the kernel does not flush {format_size(backing.dirty_bytes)} "
-        return ask(wake, cycle.backoff_of(wake), obs, waiting + "that it calls clean after a power cut")
+        return ask(cycle, actions.WakeWriteback(), obs, waiting + "that it calls clean after a power cut")
     if left_s <= LAST_S:
-        return ask(bypass, cycle.backoff_of(bypass), obs, "the last dirty data to reach the backing device")
+        return ask(cycle, bypass, obs, "the last dirty data to reach the backing device")
     poll = NextAction(wake_at=obs.now + min(1.0, max(POLL_S, left_s - LAST_S)), waiting_for=waiting)
     may_limit = not is_gone and backing.write_limit_mb_s is None and obs.can_record
     if may_limit and must_end(state, cycle, obs.now, policy):
         limit = actions.LimitWrites(governor.LIMITED * policy.backing_bandwidth_mb_s)
-        return first(ask(limit, cycle.backoff_of(limit), obs, "applications' writes to be limited"), poll)
+        return first(ask(cycle, limit, obs, "applications' writes to be limited"), poll)
     return poll
 
 
@@ -339,7 +324,7 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
         return NextAction(waiting_for="an operator")
     if state.is_loss_accepted:
         start = actions.StartWithoutCache(state.loss_accepted_for)
-        return ask(start, cycle.backoff_of(start), obs, "the device to start without its cache")
+        return ask(cycle, start, obs, "the device to start without its cache")
     disk = host.disk(cycle.serial)
     if disk is not None:
         return _towards_registered(cycle, disk, backing, obs)
@@ -361,8 +346,7 @@ def _towards_registered(cycle: Cycle, disk: DiskView, backing: BackingView, obs:
         return NextAction(waiting_for=f"{text} waits for {named}: name another volume (`elastio recover`)")
     if disk.cache_set is not None or disk.superblock is None:
         return NextAction(waiting_for="the kernel to attach the cache set, or an operator")
-    register = actions.RegisterCache(disk.serial, disk.superblock)
-    return ask(register, cycle.backoff_of(register), obs, f"disk {disk.name} to be registered")
+    return ask(cycle, actions.RegisterCache(disk.serial, disk.superblock), obs, f"disk {disk.name} to be registered")
 
 
 BY_PHASE = {

@@ -9,6 +9,7 @@ together.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from elastio.core import actions
 from elastio.core.cycle import Backoff, Cycle
@@ -26,8 +27,20 @@ class NextAction:
     waiting_for: str = ""
 
 
-def ask(action: actions.Action, backoff: Backoff, obs: Observation, waiting_for: str) -> NextAction:
+class Backoffs(Protocol):
+    """A cycle; for what belongs to none, the state."""
+
+    def backoff_of(self, action: actions.Action | str) -> Backoff:
+        """The backoff of this kind of action."""
+
+
+def ask(of: Backoffs, action: actions.Action, obs: Observation, waiting_for: str) -> NextAction:
     """The action if its worker is free and its backoff is over; else the wait for that."""
+    return ask_after(of.backoff_of(action), action, obs, waiting_for)
+
+
+def ask_after(backoff: Backoff, action: actions.Action, obs: Observation, waiting_for: str) -> NextAction:
+    """The action if its worker is free and this backoff is over; else the wait for that."""
     if actions.worker_of(action) in obs.busy:
         return NextAction(None, None, waiting_for)
     if backoff.retry_at > obs.now:
@@ -48,16 +61,14 @@ def poll_volume(cycle: Cycle, obs: Observation, waiting_for: str) -> NextAction:
     """A poll of the cycle's volume, when it is due."""
     if cycle.volume_id is None:
         return NextAction(waiting_for=waiting_for)
-    poll = actions.DescribeVolume(cycle.volume_id)
-    return ask(poll, cycle.backoff_of(poll), obs, waiting_for)
+    return ask(cycle, actions.DescribeVolume(cycle.volume_id), obs, waiting_for)
 
 
 def tag_volume(cycle: Cycle, tag: VolumeTag, obs: Observation, policy: Policy) -> NextAction:
     """The action that sets the volume's tag; nothing if the cloud has acknowledged it, or tags are switched off."""
     if not policy.tags_volumes or cycle.tag is tag or cycle.volume_id is None:
         return NextAction()
-    action = actions.TagVolume(cycle.volume_id, tag)
-    return ask(action, cycle.backoff_of(action), obs, f"the cloud to tag the volume {tag}")
+    return ask(cycle, actions.TagVolume(cycle.volume_id, tag), obs, f"the cloud to tag the volume {tag}")
 
 
 # A volume that the cloud has not shown within this time does not exist.

@@ -65,7 +65,7 @@ def recover(state: AgentState, obs: Observation, *, is_ordered: bool = False) ->
     `state` is what the journal remembered: phase and cycle of the last record. `is_ordered`: an operator has checked
     the device and wants to go on.
     """
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None:
         return None
     if backing.cache_set is not None:

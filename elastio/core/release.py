@@ -28,48 +28,39 @@ from elastio.core.state import AgentState, Phase
 def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     """The next step of the release."""
     if cycle.volume_id is None or cycle.serial is None:
-        return ask(
-            actions.ListVolumes(), state.backoff_of("ListVolumes"), obs, "the cloud to show whether a volume was bought"
-        )
+        return ask(state, actions.ListVolumes(), obs, "the cloud to show whether a volume was bought")
     host = obs.host
     if host is None or host.backing is None:
         # While the device is unknown, so is whether it has all of the cache's data: the volume stays, and is billed.
         return NextAction(waiting_for=f"the backing device; volume {cycle.volume_id} is kept until it shows")
     if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
-        return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
+        return _towards_detached(cycle, host.backing, obs, policy)
     disk = host.disk(cycle.serial)
     is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
     if disk is not None and disk.is_in_use and not is_gone:
-        action: actions.Action = actions.ReleaseCacheDisk(
-            cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock
-        )
-        return ask(action, cycle.backoff_of(action), obs, f"disk {disk.name} to be released")
+        action = actions.ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
+        return ask(cycle, action, obs, f"disk {disk.name} to be released")
     if cycle.needs_sync:
-        action = actions.MakeDurable()
-        return ask(action, cycle.backoff_of(action), obs, "the backing device to be durable")
+        return ask(cycle, actions.MakeDurable(), obs, "the backing device to be durable")
     # An account may forbid detaching and deleting what is tagged dirty. If the tag fails, the release goes on.
     tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy) if not is_gone else NextAction()
     plan = _towards_deleted(cycle, obs)
     return plan if tag.action is None else replace(plan, action=tag.action)
 
 
-def _towards_detached(
-    cycle: Cycle, cache_set: str, backing: BackingView, obs: Observation, policy: Policy
-) -> NextAction:
+def _towards_detached(cycle: Cycle, backing: BackingView, obs: Observation, policy: Policy) -> NextAction:
     if not backing.is_drained:
         # Once the kernel has begun the detach, `state` is "no cache"; the link `cache` disappears at the first
         # instant without a request in flight.
         waiting = "an instant without I/O to finish the detach"
         throttle_at = _throttle_at(cycle, policy)
         if throttle_at is not None and backing.state is CacheState.NO_CACHE and obs.now >= throttle_at:
-            action: actions.Action = actions.HelpDetach()
-            plan = ask(action, cycle.backoff_of(action), obs, waiting)
+            plan = ask(cycle, actions.HelpDetach(), obs, waiting)
             return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
         return NextAction(wake_at=obs.now + 0.25, waiting_for=waiting)
     if cycle.cache_set is None:
         return NextAction()
-    action = actions.DetachCacheSet(cycle.cache_set)
-    plan = ask(action, cycle.backoff_of(action), obs, "the cache set to be detached")
+    plan = ask(cycle, actions.DetachCacheSet(cycle.cache_set), obs, "the cache set to be detached")
     return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
 
 
@@ -111,21 +102,19 @@ def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
             assert_never(cycle.volume_state)
     if cycle.backoff_of("DescribeVolume").tries == 0:
         return poll  # decide on a new poll, never on a state that is as old as the boost
-    return first(ask(action, cycle.backoff_of(action), obs, poll.waiting_for), poll)
+    return first(ask(cycle, action, obs, poll.waiting_for), poll)
 
 
 def tombstone_written(cycle: Cycle, backing: BackingView, obs: Observation) -> NextAction:
     """Before a cache is installed, while its disk is awaited; nothing where it is there, or none is needed."""
     if backing.has_tombstone is not False:
         return NextAction()
-    write = actions.WriteTombstone()
-    return ask(write, cycle.backoff_of(write), obs, "the tombstone of the adopted volume")
+    return ask(cycle, actions.WriteTombstone(), obs, "the tombstone of the adopted volume")
 
 
 def tombstone_removed(state: AgentState, obs: Observation) -> NextAction:
     """As soon as no cache can be needed. Not after a fault: what the kernel shows may be an older copy."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None or not backing.may_lose_tombstone or state.phase is not Phase.IDLE:
         return NextAction()
-    remove = actions.RemoveTombstone()
-    return ask(remove, state.backoff_of(remove), obs, "the adopted volume to be a plain filesystem again")
+    return ask(state, actions.RemoveTombstone(), obs, "the adopted volume to be a plain filesystem again")

@@ -142,7 +142,7 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
 
 def _why_not_accepted(state: AgentState, request: Request, obs: Observation) -> str:
     """Why this fault ends only by whoever accepts a loss: the device lacks data, or a flush would write older data."""
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if request.accepts_loss or backing is None:
         return ""
     is_lacking = backing.state is CacheState.INCONSISTENT and state.cycle is None and not state.is_stale_accepted
@@ -156,7 +156,7 @@ def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
 
     It is not accepted while a volume is left that may hold the missing data: `elastio recover` gives that up by name.
     """
-    backing = obs.host.backing if obs.host else None
+    backing = obs.backing
     if backing is None:
         return state
     is_left_alone = backing.state is CacheState.INCONSISTENT and state.cycle is None

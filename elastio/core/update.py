@@ -44,7 +44,7 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
 
 def with_wish(state: AgentState, memory: Memory, obs: Observation, wish: Wish) -> AgentState:
     """The state after `review`, with the writeback rate, and with what was flushed at applications' expense."""
-    sample, cycle, policy, backing = obs.sample, state.cycle, wish.policy, obs.host.backing if obs.host else None
+    sample, cycle, policy, backing = obs.sample, state.cycle, wish.policy, obs.backing
     if cycle is not None and wish.choice not in (None, cycle.choice):
         cycle = replace(cycle, choice=wish.choice)
     if sample is None:

@@ -266,10 +266,10 @@ WRITING_DOWN = (
         (
             Patch(
                 RELEASE,
-                "    action = actions.DetachCacheSet(cycle.cache_set)\n",
+                "    plan = ask(cycle, actions.DetachCacheSet(",
                 "    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy)\n"
                 "    if tag.action is not None:\n        return tag\n"
-                "    action = actions.DetachCacheSet(cycle.cache_set)\n",
+                "    plan = ask(cycle, actions.DetachCacheSet(",
             ),
             Patch(INVARIANTS, "DeleteVolume() | actions.TagVolume(tag=VolumeTag.CLEAN):", "DeleteVolume():"),
         ),
