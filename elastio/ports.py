@@ -6,11 +6,12 @@ Every adapter limits the time of each method, and raises only errors of `elastio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from elastio.core import model
 from elastio.core.actions import Action, CreateVolume, Effect, Outcome
 from elastio.core.cycle import Cycle
+from elastio.core.foreign import ForeignVolume
 from elastio.core.policy import Policy
 from elastio.core.shares import SharePlan
 from elastio.core.state import NO_COURSE, AgentState, Course, Decision, Phase
@@ -64,6 +65,70 @@ class VolumeProvider(Protocol):
 
     def list_owned(self) -> tuple[model.Volume, ...]:
         """Every volume with this agent's tag for this instance, whatever its state."""
+
+
+# --- what a provider may have besides ---------------------------------------------------------------------
+
+# The agent asks with `isinstance`, and does without. Errors as in `VolumeProvider`.
+
+
+@runtime_checkable
+class TellsNotices(Protocol):
+    """Optional for a provider: report that the cloud is about to take this machine away."""
+
+    def notice(self) -> model.Notice | None:
+        """The notice in force, or None. Called every few seconds, so it is cheap."""
+
+
+@runtime_checkable
+class TagsVolumes(Protocol):
+    """Optional for a provider: keep the tag from which a janitor learns what a volume may hold."""
+
+    def tag(self, volume_id: model.VolumeId, tag: model.VolumeTag) -> None:
+        """Replace the tag. `clean` on a volume that is gone: no error.
+
+        When it returns, the cloud has stored the tag; a volume becomes a cache only after that.
+        """
+
+
+@runtime_checkable
+class TakesOver(Protocol):
+    """Optional for a provider: become the owner of a volume whose machine is gone."""
+
+    def foreign(self, volume_id: model.VolumeId) -> ForeignVolume | None:
+        """The volume and its owner, whoever that is; None: the cloud does not know it.
+
+        The owner is GONE only if the cloud itself says that this machine cannot start again: a credential that may not
+        see it proves nothing.
+        """
+
+    def take_over(self, volume_id: model.VolumeId) -> model.Volume:
+        """Replace the owner tag by this machine's, and the state by `dirty`, in one request. May be repeated.
+
+        The caller has proven that the owner is gone. Returns the volume, which is this machine's own from now on.
+        """
+
+
+@runtime_checkable
+class ListsForBacking(Protocol):
+    """Optional for a provider: find the volumes of a backing device whose machine is gone. Reads only."""
+
+    def list_for_backing(self) -> tuple[model.Volume, ...]:
+        """Every volume whose tag names this provider's backing device, whoever its owner is, as seen from this machine.
+
+        Its state is never FOREIGN.
+        """
+
+
+@runtime_checkable
+class TellsBandwidth(Protocol):
+    """Optional for a provider: the bandwidth of a volume that somebody else bought, for `elastio setup` and `init`."""
+
+    def bandwidth_of(self, serial: model.Serial) -> float | None:
+        """MB/s that the cloud reserves for the volume of this disk; None: the cloud does not say. Reads only."""
+
+
+# --- the machine ------------------------------------------------------------------------------------------
 
 
 class CacheHost(Protocol):

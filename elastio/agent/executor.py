@@ -15,8 +15,7 @@ from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
 from elastio.core.model import CacheSetUuid, NoticeView, Purchase, Quote, Serial, Volume
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
-from elastio.optional_ports import ListsForBacking, TagsVolumes, TakesOver, TellsNotices
-from elastio.ports import CacheHost, Reservations, VolumeProvider
+from elastio.ports import CacheHost, ListsForBacking, Reservations, TagsVolumes, TakesOver, TellsNotices, VolumeProvider
 from elastio.strategy.caps import quote_refusal
 
 # Errors for which a retry within this boost will not help.

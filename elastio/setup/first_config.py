@@ -16,8 +16,7 @@ from elastio.core.model import Identity, Quote, VolumeSpec
 from elastio.errors import ConfigError, ElastioError
 from elastio.host.blockdev import serial_of
 from elastio.host.sysfs import Sysfs
-from elastio.optional_ports import TellsBandwidth
-from elastio.ports import VolumeProvider
+from elastio.ports import TellsBandwidth, VolumeProvider
 from elastio.setup.candidates import Candidate
 from elastio.units import format_size
 

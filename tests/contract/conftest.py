@@ -15,8 +15,7 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
 from elastio import registry
 from elastio.core.model import Serial, VolumeId, VolumeSpec
-from elastio.optional_ports import ListsForBacking, TagsVolumes, TellsNotices
-from elastio.ports import VolumeProvider
+from elastio.ports import ListsForBacking, TagsVolumes, TellsNotices, VolumeProvider
 from elastio.sim import faults as sim_faults
 from elastio.sim import provider as sim
 from elastio.units import GIB

@@ -9,7 +9,7 @@ import pytest
 
 from elastio.core.model import VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, NotOursError, ProviderError, QuotaError, RefusedError, TransientError
-from elastio.optional_ports import ListsForBacking, TagsVolumes, TellsNotices
+from elastio.ports import ListsForBacking, TagsVolumes, TellsNotices
 from elastio.units import GIB
 
 from .steps import attached, bought, settled, state_of
