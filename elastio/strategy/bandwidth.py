@@ -7,10 +7,10 @@ decides nothing alone. The bandwidth is within the bounds, and
     bandwidth <= max(least, min(B*, most, limit of the instance))
 
 at every purchase. It is lowered to that at once, and raised by the factor STEP after a burst, the last time by what is
-left to that. A raise is a trial: the curve promises what it saves of the time, and the mean throughput of the next
-burst shows what it did save. Less than half of the promise: the raise is taken back, and there is none for
-FORGOTTEN_AFTER bursts. Less than half of the stop gain is no promise: B* differs a little from burst to burst, and is
-not followed up.
+left to that. A raise is a trial: the curve promises what it saves of the time, and the next burst shows what it did
+save, by its mean throughput, or by what moved while somebody waited. Less than half of the promise: the raise is taken
+back, and there is none for FORGOTTEN_AFTER bursts. Less than half of the stop gain is no promise: B* differs a little
+from burst to burst, and is not followed up.
 
 What a burst moves, less than that no bandwidth may be: the curve is flat below the bandwidth at which it was measured
 only as far down as the load still fits. So B* is never below the mean throughput.
@@ -187,13 +187,25 @@ def _judged(known: LearnedBandwidth) -> tuple[LearnedBandwidth, str]:
         return known, ""
     if not _is_near(newest.mb_s, trial.mb_s):  # the bounds were changed: it is never bought
         return replace(known, trial=None), ""
-    saved = 1 - trial.rate_mb_s / newest.rate_mb_s if newest.rate_mb_s > 0 else 0.0
-    known = replace(known, trial=None)
+    saved, known = _saved(trial, newest), replace(known, trial=None)
     if saved >= KEPT_PROMISE * trial.promised:
         return known, ""
     mb_s = min(known.mb_s, trial.before_mb_s)
     known = replace(known, mb_s=mb_s, refused_mb_s=trial.before_mb_s, refused_for=FORGOTTEN_AFTER)
-    return known, f"{_shown(trial.mb_s)} were to save {trial.promised:.0%} of the time, and saved {max(0.0, saved):.0%}"
+    return known, f"{_shown(trial.mb_s)} were to save {trial.promised:.0%} of the time, and saved {saved:.0%}"
+
+
+def _saved(trial: Raise, newest: BurstLesson) -> float:
+    """The share of the time that a raise saved by what its first burst shows, the better of two views.
+
+    The throughput also falls if the application computes longer, or has to read less. What moves while somebody waits
+    does not, and shows nothing of a raise after which nobody waits.
+    """
+    by_rate = 1 - trial.rate_mb_s / newest.rate_mb_s if newest.rate_mb_s > 0 else 0.0
+    slow_s = newest.waited_mb / trial.waiting_mb_s if trial.waiting_mb_s > 0 else newest.waited_s
+    before_s = newest.seconds - newest.waited_s + slow_s
+    by_waiting = 1 - newest.seconds / before_s if before_s > 0 else 0.0
+    return max(0.0, by_rate, by_waiting)
 
 
 def _is_near(mb_s: float, other_mb_s: float) -> bool:
@@ -212,7 +224,9 @@ def _raised(known: LearnedBandwidth, bounds: SpeedBounds, most_mb_s: float) -> t
     if promised < bounds.stop_gain / 2:  # a whole step is half a doubling
         return known, ""
     seconds = curve.rest_s + curve.waited_s
-    trial = Raise(known.mb_s, mb_s, promised, known.lessons[-1].rate_mb_s)
+    newest = known.lessons[-1]
+    waiting_mb_s = newest.waited_mb / newest.waited_s if newest.waited_s > 0 else 0.0
+    trial = Raise(known.mb_s, mb_s, promised, newest.rate_mb_s, waiting_mb_s)
     why = f"{curve.waited_s / seconds:.0%} of {format_duration(seconds)} in the last {_bursts(known)} were waiting for "
     return replace(known, mb_s=mb_s, trial=trial), f"{why}bandwidth, and it would save {promised:.0%} of the time"
 

@@ -119,13 +119,17 @@ class BurstLesson:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """A raise that no burst has shown yet: from what to what, the share of the time that it is to save, the throughput
-    before it."""
+    """A raise that no burst has shown yet: from what to what, and the share of the time that it is to save.
+
+    Before it `rate_mb_s` was the mean throughput, and `waiting_mb_s` that while somebody waited for bandwidth; 0: not
+    known.
+    """
 
     before_mb_s: float
     mb_s: float
     promised: float
     rate_mb_s: float
+    waiting_mb_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

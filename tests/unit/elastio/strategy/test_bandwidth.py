@@ -167,9 +167,33 @@ def test_a_raise_that_saves_half_of_the_promise_stays() -> None:
     assert known.trial is not None
     for share, stays in ((0.45, False), (0.55, True)):
         rate = known.trial.rate_mb_s / (1 - share * known.trial.promised)
-        lesson = replace(App(1.0, 100.0).at(known.mb_s), moved_mb=rate * (1 + 100 / known.mb_s))
+        lesson = App(1.0, 100.0).at(known.mb_s)
+        slow_mb = known.trial.waiting_mb_s * lesson.waited_s
+        lesson = replace(lesson, waited_mb=slow_mb, moved_mb=rate * lesson.seconds)
         after, _ = learn(noted(known, lesson), BOUNDS, math.inf)
         assert (after.mb_s >= known.mb_s) is stays
+
+
+@pytest.mark.parametrize(
+    "newest",
+    [
+        pytest.param(App(1.25, 100.0).at(32 * STEP), id="it computed longer"),
+        pytest.param(replace(App(1.0, 100.0).at(32 * STEP), moved_mb=70.0), id="it read less"),
+        pytest.param(BurstLesson(2.0, 32 * STEP, 3.3, 0.0, 0.0, 100.0), id="nobody waits any more"),
+    ],
+)
+def test_a_raise_stays_that_the_throughput_or_the_waiting_shows(newest: BurstLesson) -> None:
+    known, _, _ = run(1, App(1.0, 100.0))
+    assert known.trial is not None
+    after, _ = learn(noted(known, newest), BOUNDS, math.inf)
+    assert (after.refused_for, after.refused_mb_s) == (0, None)
+
+
+def test_a_raise_of_an_application_with_a_rate_of_its_own_is_taken_back() -> None:
+    """Nobody waits after it, and it takes as long as before."""
+    known, _, _ = run(1, App(1.0, 100.0))
+    after, _ = learn(noted(known, BurstLesson(2.0, known.mb_s, 4.0, 0.0, 0.0, 100.0)), BOUNDS, math.inf)
+    assert after.refused_mb_s == 32.0
 
 
 def test_nothing_is_raised_while_a_raise_is_not_judged() -> None:
