@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from elastio_testbed.adopted import PACKAGES, AdoptedGuest
+from elastio_testbed.adopted import KEY, PACKAGES, AdoptedGuest
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
@@ -34,6 +34,10 @@ OUTAGE = "/run/outage"
 CHECK = {"ext4": "e2fsck -fn", "xfs": "xfs_repair -n", "btrfs": "btrfs check --readonly"}
 # Whoever may know the volume alone; all look at it, and cryptsetup repairs what it knows.
 RECOGNIZE = "btrfs device scan >/dev/null; blkid -p -s TYPE -o value $V; cryptsetup isLuks $V && echo LUKS; true"
+# Past the composed device, which claims the volume: mounted or opened by no program.
+USE_RAW = f"""\
+btrfs device scan >/dev/null 2>&1; mount $V /mnt 2>/dev/null && umount /mnt && echo mounted
+cryptsetup open --key-file {KEY} $V raw 2>/dev/null && cryptsetup close raw && echo opened; true"""
 # What is written while the cache is attached.
 NEW_MIB = 24
 SLOWER = 8
@@ -46,7 +50,7 @@ class Case:
 
     `sums_equal`: all files were the same after every step, and the composed device showed the volume byte for byte.
     `cut_dirty`: the power was cut while the cache was dirty. `raw_mounts`: how often the volume alone was recognized
-    while it had a cache. `outage_s`: seconds without the file system while it was
+    while it had a cache, or used while it was composed. `outage_s`: seconds without the file system while it was
     adopted and released, its check included.
     """
 
@@ -143,7 +147,9 @@ class Adoption:
         """Without a cache, and past what anybody has read before."""
         self._settle()
         self.guest.vm.set_limit(self.guest.serial, None)
+        self._use_raw()
         self.shell(self.guest.close)
+        self._use_raw()
         self.is_equal &= self.shell(IMAGE.format("/dev/bcache0")) == self.shell(IMAGE.format("$V"))
         self.shell(f"{self.guest.open} && elastio resume")
         self.guest.vm.set_limit(self.guest.serial, self.guest.cap_bytes_s)
@@ -155,6 +161,9 @@ class Adoption:
         """No cache, and none comes: to read as much as a comparison does would begin a boost."""
         self.shell("elastio pause && elastio flush --wait")
         self.guest.wait_for(lambda _: self._has_filesystem(), STEP_S, "the volume to be a plain file system")
+
+    def _use_raw(self) -> None:
+        self.raw_mounts += self.shell(USE_RAW) != ""
 
     def _has_cache(self) -> bool:
         return self.shell("ls /sys/block/dm-*/bcache/cache/ >/dev/null 2>&1 && echo yes; true") == "yes"
