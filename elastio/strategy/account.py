@@ -32,6 +32,8 @@ RARE = 0.1
 CLASSES = 10
 # Of the standard error of samples: from here on a difference is significant.
 SIGMAS = 2.0
+# The last bit decides nothing: four moments of which all wait differ from none by just two standard errors.
+ROUNDING = 1 + 1e-9
 
 
 class Limit(NamedTuple):
@@ -261,7 +263,7 @@ def refine(totals: Totals) -> tuple[Totals, bool]:
     their requests, which it does not count.
     """
     exact = _by_scheduler(totals)
-    delayed, sampled, error = exact.delayed_s, exact.task_wait_s, SIGMAS * error_s(exact)
+    delayed, sampled, error = exact.delayed_s, exact.task_wait_s, SIGMAS * error_s(exact) * ROUNDING
     if delayed is None or sampled <= 0 or abs(delayed - sampled) > error or totals.pending_s > error:
         return exact, False
     return _scaled(exact, delayed / sampled, 1.0), True

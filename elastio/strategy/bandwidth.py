@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from elastio.strategy.account import AtCap, Totals, account, refine
+from elastio.strategy.account import ROUNDING, AtCap, Totals, account, refine
 from elastio.strategy.memory import BurstLesson, LearnedBandwidth, Raise
 from elastio.units import MB, format_duration
 
@@ -107,7 +107,6 @@ FORGOTTEN_AFTER = 8
 LEAST_INSTANTS = 20
 # A raise that saves less than this share of what was promised is taken back.
 KEPT_PROMISE = 0.5
-ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)

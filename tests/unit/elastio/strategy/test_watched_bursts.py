@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elastio.strategy.account import CLASSES, PARTS, Totals, account, seconds_of
@@ -143,6 +143,7 @@ def test_any_split_of_a_burst_gives_the_same_account(parts: list[Stretch], cuts:
 
 @settings(deadline=None)
 @given(st.lists(STRETCHES, min_size=1, max_size=4), st.floats(0.1, 1e6))
+@example([Stretch(0.109, running=4, waiting=1, mb_s=99)], 0.7)
 def test_parts_and_deciles_are_the_length_that_the_sums_stand_for(run: list[Stretch], seconds: float) -> None:
     seen = totals(moments(run), CAP_MB_S)
     if seen.seconds <= 0:
