@@ -234,12 +234,12 @@ class HelpDetach:
 
 @dataclass(frozen=True, slots=True)
 class WriteTombstone:
-    """Move the begin of an adopted volume to its head, so that nobody can mount the volume without its cache."""
+    """Move the first sectors of an adopted volume to its head: nobody can mount it without its cache then."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveTombstone:
-    """Put the begin of an adopted volume back. Refused while it has a cache, or its superblock names one."""
+    """Put the first sectors of an adopted volume back. Refused while it has a cache, or its superblock names one."""
 
 
 @dataclass(frozen=True, slots=True)

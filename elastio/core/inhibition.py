@@ -97,7 +97,7 @@ def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
 
     A clean cache that is still attached is not enough: the superblock of a copy would name it, and the copy would wait
     for it for ever. Releasing the cache disk makes the superblock's "no cache" durable. Of an adopted volume with its
-    tombstone a copy lacks its begin.
+    tombstone a copy lacks its first sectors.
     """
     backing = host.backing if host else None
     if backing is None or backing.cache_set is not None or not backing.running:

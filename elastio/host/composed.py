@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
@@ -21,6 +20,7 @@ from elastio.host.commands import Run
 from elastio.host.heads import Head
 from elastio.host.locks import try_lock
 from elastio.host.mapper import Linear
+from elastio.host.superblock import bytes_of
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.usage import Use, UseKind, described, in_use
 from elastio.units import MIB, SECTOR
@@ -211,19 +211,6 @@ def _require_same_bytes(sysfs: Sysfs, head: Head, head_device: str, volume: str,
         if bytes_of(composed, front + at, piece) != bytes_of(node, there, piece):
             text = f"/dev/{find(sysfs, head)} does not show the bytes of /dev/{volume}: it was not registered"
             raise NotOursError(text, code="composed.differs")
-
-
-def bytes_of(node: Path, at: int, length: int) -> bytes:
-    """What the device has there, past its page cache. Raises HostError."""
-    try:
-        descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            return os.pread(descriptor, length, at)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise HostError(f"{node} cannot be read: {error.strerror}", code="composed.unreadable") from error
 
 
 def require_free(sysfs: Sysfs, head: Head) -> None:

@@ -29,6 +29,7 @@ from elastio.codec import decode, encode
 from elastio.errors import HostError, NotOursError
 from elastio.host import superblock
 from elastio.host.mapper import Linear
+from elastio.host.superblock import UNREADABLE, bytes_of
 from elastio.units import KIB, MIB, SECTOR
 
 MAGIC = b"elastio head\r\n\x1a\n"
@@ -67,7 +68,7 @@ class Head:
     """`uuid` is the head's own, `backing_uuid` the one in bcache's superblock. Sectors have 512 bytes.
 
     `sequence` grows with each label, and a tombstone is written with each label but the first. `saved_sectors`: how
-    much of the volume's begin moves to the head then, as far as anything is by which its filesystem is recognized.
+    many of the volume's first sectors move to the head then: all by which its filesystem is recognized.
     """
 
     uuid: str
@@ -183,29 +184,16 @@ def read(node: Path) -> Head | None:
     Opens read-only, as `superblock.read`.
     """
     try:
-        descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        return valid([bytes_of(node, slot, BLOCK_BYTES) for slot in SLOTS])
+    except HostError as error:
+        if error.code != UNREADABLE:
+            raise
         return None
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return valid(os.pread(descriptor, BLOCK_BYTES, slot) for slot in SLOTS)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def superblock_of(node: Path, head: Head) -> bytes:
     """The block with bcache's superblock. Raises HostError."""
-    try:
-        descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            return os.pread(descriptor, BLOCK_BYTES, head.content_sector * SECTOR + superblock.OFFSET)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise HostError(f"{node} cannot be read: {error.strerror}", code="head.unreadable") from error
+    return bytes_of(node, head.content_sector * SECTOR + superblock.OFFSET, BLOCK_BYTES)
 
 
 def write(node: Path, head: Head, block: bytes, verify: Verify) -> None:

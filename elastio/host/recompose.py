@@ -97,7 +97,7 @@ def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) ->
                     yield pair
                 finally:
                     _resume(sysfs, parts, pair)
-            _log.info("requests to %s waited %.3f s while its begin moved", device, time.monotonic() - began)
+            _log.info("requests to %s waited %.3f s while its first sectors moved", device, time.monotonic() - began)
     finally:
         guard.close()
 

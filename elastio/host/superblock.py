@@ -27,6 +27,7 @@ from elastio.errors import HostError, NotOursError
 from elastio.units import KIB, SECTOR
 
 OFFSET = 4096
+UNREADABLE = "node.unreadable"
 MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 # From the checksum to `d[]`: checksum, own sector, version, magic, UUID, UUID of the set, label, flags, seq, padding,
 # buckets, block and bucket size in sectors, devices in the set, number of this one, last mount, first bucket, journal
@@ -94,17 +95,25 @@ def read(device: Path) -> Superblock | None:
     Opens read-only: closing a descriptor that was open for writing makes udev register the disk.
     """
     try:
-        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        return parse(bytes_of(device, OFFSET, OFFSET))
+    except HostError as error:
+        if error.code != UNREADABLE:
+            raise
         return None
+
+
+def bytes_of(device: Path, at: int, length: int) -> bytes:
+    """What the device has there, past its page cache; fewer bytes where it ends. Raises HostError (UNREADABLE)."""
     try:
-        # Drop the whole page cache of the device: only whole pages are dropped, and a page may be larger than 4 KiB.
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return parse(os.pread(descriptor, OFFSET, OFFSET))
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # Of the whole device: only whole pages are dropped, and a page may be larger than 4 KiB.
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            return os.pread(descriptor, length, at)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise HostError(f"{device} cannot be read: {error.strerror}", code=UNREADABLE) from error
 
 
 def block_size(device: Path) -> int:

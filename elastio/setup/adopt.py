@@ -252,18 +252,18 @@ class Adopter:
     def _covered(self, record: Record, head_device: str | None) -> str:
         """The volume, if it has its tombstone; else empty. Raises NotOursError for a copy, HostError without the head.
 
-        The head has its begin. If its label says that there may be a tombstone, the volume has to be there.
+        The head has its first sectors. If its label says that there may be a tombstone, the volume has to be there.
         """
         found = with_uuid(self.sysfs, record.uuid, self.run)
         label = heads.read(self.sysfs.path(f"dev/{head_device}")) if head_device else None
         if label is not None and label.sequence > 1 and find(self.sysfs, record.head.volume, self.run) is None:
-            text = f"the head may have the begin of the adopted volume {record.uuid}, which is not there"
+            text = f"the head may have the first sectors of the adopted volume {record.uuid}, which is not there"
             raise HostError(f"{text}: attach it", code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
             return ""
         device = find(self.sysfs, record.head.volume, self.run) or ""
         if head_device is None:
-            text = f"the begin of /dev/{device} is on the head of the adopted volume {record.uuid}: attach it"
+            text = f"the first sectors of /dev/{device} are on the head of the adopted volume {record.uuid}: attach it"
             raise HostError(text, code="head.missing")
         with self.pair(record, device, head_device, os.O_RDONLY) as pair:
             return device if pair.has_tombstone() else ""

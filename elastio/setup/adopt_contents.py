@@ -1,6 +1,6 @@
-"""What may be on a volume that is adopted: its own check, and by how much of the volume's begin it is recognized.
+"""What may be on a volume that is adopted: its own check, and by how many of its first sectors it is recognized.
 
-That much moves to the head while there is a cache (`host.tombstone`). ext4 and XFS are recognized by their first block.
+These move to the head while there is a cache (`host.tombstone`). ext4 and XFS are recognized by their first block.
 LUKS2 has a second header. libblkid recognizes it at the places of SECOND_HEADERS, and cryptsetup writes the first
 header again from it, over a tombstone. btrfs has its superblock at 64 KiB, and nothing but it in the first MiB; its
 copies are read by nobody who is not told to. Sources: lib/luks2/luks2.h of cryptsetup, superblocks/luks.c of libblkid,
@@ -15,8 +15,8 @@ from tempfile import NamedTemporaryFile
 
 from elastio.errors import HostError, NotOursError
 from elastio.host.commands import Run
-from elastio.host.composed import bytes_of
 from elastio.host.heads import BLOCK_BYTES, MOST_SAVED_SECTORS, SAVED_SECTORS, Volume
+from elastio.host.superblock import bytes_of
 from elastio.host.sysfs import Sysfs
 from elastio.units import KIB, MIB, SECTOR, format_size
 
@@ -33,7 +33,7 @@ DUMP_S = 60.0
 
 
 def saved_sectors(device: str, volume: Volume, sysfs: Sysfs) -> int:
-    """How much of its begin moves to the head. Raises NotOursError if that is too much, or not one volume's."""
+    """How many of its first sectors move to the head. Raises NotOursError if too many, or it has several volumes."""
     node = sysfs.path(f"dev/{device}")
     if volume.filesystem == BTRFS:
         if int.from_bytes(bytes_of(node, SUPERBLOCK, BLOCK_BYTES)[DEVICES], "little") != 1:

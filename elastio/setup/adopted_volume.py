@@ -56,7 +56,7 @@ def probe(sysfs: Sysfs, device: str, run: Run) -> dict[str, str]:
 def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
     """The filesystem on the device, and by what the device is told from a copy; None without a filesystem's UUID.
 
-    Also where a tombstone is in the place of its begin. Raises NotOursError if that is damaged.
+    Also where a tombstone is in the place of its first sectors. Raises NotOursError if that is damaged.
     """
     found = probe(sysfs, device, run)
     kind, uuid = found.get("TYPE", ""), found.get("UUID", "")

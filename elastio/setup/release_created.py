@@ -170,7 +170,7 @@ def _require_same_bytes(found: Created, sysfs: Sysfs) -> None:
     begin, end = found.offset_sectors * SECTOR, found.size_sectors * SECTOR
     length = min(MIB, end - begin)
     for at in (begin, end - length):
-        if composed.bytes_of(adaptive, at - begin, length) != composed.bytes_of(device, at, length):
+        if superblock.bytes_of(adaptive, at - begin, length) != superblock.bytes_of(device, at, length):
             text = f"/dev/{found.adaptive} does not show the bytes of /dev/{found.device}: nothing was changed"
             raise NotOursError(text, code="release.differs")
 

@@ -14,8 +14,8 @@ from elastio.setup.adopted_volume import probe
 from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused
 
-from .adopt_machine import ROOT, UUID, VOLUME_BYTES, AdoptMachine
-from .tombstones import record, remove, shown, write
+from .adopt_machine import ROOT, UUID, AdoptMachine
+from .tombstones import require_hidden_by_tombstone
 
 pytestmark = pytest.mark.runs_programs
 SIZE = 128 * MIB
@@ -46,18 +46,7 @@ def is_recognized(machine: AdoptMachine) -> bool:
 
 
 def test_nobody_recognizes_it_while_it_has_its_tombstone(machine: AdoptMachine) -> None:
-    assert is_recognized(machine)
-    machine.adopter().adopt(machine.plan())
-    assert (record(machine).head.saved_sectors * SECTOR, machine.volume) == (68 * KIB, machine.before)
-    write(machine)
-    assert not is_recognized(machine)
-    machine.boot()
-    assert shown(machine) == machine.before[:VOLUME_BYTES]
-    remove(machine)
-    assert machine.volume == machine.before
-    machine.adopter().release(record(machine), None)
-    assert machine.is_as_before
-    assert is_recognized(machine)
+    require_hidden_by_tombstone(machine, is_recognized, 68 * KIB)
 
 
 @pytest.mark.parametrize(("at", "code"), [(0x60, "adopt.journal"), (0x88, "adopt.devices"), (0x150, "adopt.damaged")])

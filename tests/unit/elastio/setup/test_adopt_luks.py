@@ -17,8 +17,8 @@ from elastio.setup.adopted_volume import probe
 from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused
 
-from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine
-from .tombstones import cut_within, record, remove, shown, write
+from .adopt_machine import UUID, AdoptMachine
+from .tombstones import cut_within, end, remove, require_hidden_by_tombstone, write
 
 pytestmark = pytest.mark.runs_programs
 SIZE = 20 * MIB
@@ -55,10 +55,6 @@ def is_recognized(machine: AdoptMachine) -> bool:
     return found
 
 
-def end(machine: AdoptMachine) -> int:
-    return record(machine).head.saved_sectors * SECTOR
-
-
 @pytest.mark.parametrize(
     ("options", "length"),
     [
@@ -71,18 +67,7 @@ def test_nobody_recognizes_it_while_it_has_its_tombstone(
     machine: AdoptMachine, options: tuple[str, ...], length: int
 ) -> None:
     formatted(machine, *options)
-    assert is_recognized(machine)
-    machine.adopter().adopt(machine.plan())
-    assert (end(machine), machine.volume) == (length, machine.before)
-    write(machine)
-    assert not is_recognized(machine)
-    machine.boot()
-    assert shown(machine) == machine.before[:VOLUME_BYTES]
-    remove(machine)
-    assert machine.volume == machine.before
-    machine.adopter().release(record(machine), None)
-    assert machine.is_as_before
-    assert is_recognized(machine)
+    require_hidden_by_tombstone(machine, is_recognized, length)
 
 
 def test_what_an_older_luks_has_left_is_covered_too(machine: AdoptMachine) -> None:

@@ -74,6 +74,29 @@ def remove(machine: AdoptMachine) -> None:
 WORK: dict[str, Callable[[AdoptMachine], None]] = {"write": write, "remove": remove}
 
 
+def end(machine: AdoptMachine) -> int:
+    """Bytes of the saved piece."""
+    return record(machine).head.saved_sectors * SECTOR
+
+
+def require_hidden_by_tombstone(
+    machine: AdoptMachine, is_recognized: Callable[[AdoptMachine], bool], length: int
+) -> None:
+    """The way of a volume with real data: recognized by nobody while it has its tombstone, and else what it was."""
+    assert is_recognized(machine)
+    machine.adopter().adopt(machine.plan())
+    assert (end(machine), machine.volume) == (length, machine.before)
+    write(machine)
+    assert not is_recognized(machine)
+    machine.boot()
+    assert shown(machine) == machine.before[:VOLUME_BYTES]
+    remove(machine)
+    assert machine.volume == machine.before
+    machine.adopter().release(record(machine), None)
+    assert machine.is_as_before
+    assert is_recognized(machine)
+
+
 def is_mountable(machine: AdoptMachine) -> bool:
     """Whether any sector shows what was in the saved piece."""
     now, end = machine.volume, record(machine).head.saved_sectors * SECTOR
