@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from elastio.sim.run import Simulation, ignore
 from elastio.sim.workload import Segment
 from elastio.sim.world import SimWorld
 from elastio.units import GIB
+from tests.crash.branches import Branches
 from tests.simulated import QUIET, in_phase, intents, machine, path
 from tests.values import OTHER_SET
 
@@ -77,6 +79,11 @@ def serial_of(moved: Moved) -> Serial:
 
 def order(sim: Simulation, volume: VolumeId, *, accepts_loss: bool = False) -> Answer:
     return sim.ask(RequestKind.RECOVER, volume_id=volume, is_foreign=True, accepts_loss=accepts_loss)
+
+
+def order_and_rest(sim: Simulation, volume: VolumeId) -> None:
+    order(sim, volume)
+    sim.run_until_settled(900.0)
 
 
 def faulted(sim: Simulation) -> None:
@@ -150,51 +157,51 @@ def test_device_that_is_assembled_while_the_agent_is_faulted_is_tuned_before_the
     assert (sim.phase, intents(sim, "TakeOverVolume")) == (Phase.FAULTED, 0)
 
 
-def _points(*, by_hand: bool) -> list[str]:
-    """Every place at which the agent of the second machine may die after the order, in their order."""
-    seen: list[str] = []
+@dataclass(frozen=True)
+class Death:
+    """The agent dies at the point of this number after the order."""
+
+    number: int
+
+
+def ordered(point: Callable[[str], None], *, by_hand: bool) -> tuple[Moved, Simulation]:
+    """The second machine, whose agent passes `point` from the order on."""
+    is_ordered = [False]
     moved = just_moved()
     if by_hand:
         moved.attach_by_hand()
-    sim = moved.second(seen.append)
+    sim = moved.second(lambda name: point(name) if is_ordered[0] else None)
     faulted(sim)
-    before = len(seen)
-    order(sim, moved.volume)
-    at_rest(moved, sim)
-    return seen[before:]
+    is_ordered[0] = True
+    return moved, sim
 
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["detached", "attached"])
 @pytest.mark.parametrize("ends", ["killed", "power cut"])
-def test_agent_that_dies_anywhere_goes_on_with_the_same_order(by_hand: bool, ends: str) -> None:
-    for number in range(len(_points(by_hand=by_hand))):
-        left = [number]
-        armed = [False]
+def test_agent_that_dies_anywhere_goes_on_with_the_same_order(by_hand: bool, ends: str, tmp_path: Path) -> None:
+    seen: list[str] = []
+    moved, sim = ordered(seen.append, by_hand=by_hand)
+    order(sim, moved.volume)
+    at_rest(moved, sim)
 
-        def die(point: str, left: list[int] = left, armed: list[bool] = armed) -> None:
-            if not armed[0]:
-                return
-            left[0] -= 1
-            if left[0] == -1:
-                raise Died(point)
+    def die(death: Death, point: str) -> None:
+        raise Died(point)
 
-        moved = just_moved()
-        if by_hand:
-            moved.attach_by_hand()
-        sim = moved.second(die)
-        faulted(sim)
-        armed[0] = True
-        try:
-            order(sim, moved.volume)
-            sim.run_until_settled(900.0)
-        except Died:
-            sim.power_cut() if ends == "power cut" else sim.start_agent()
-        else:
-            pytest.fail(f"point {number} was not reached")
-        sim.run_until(lambda sim=sim: sim.state.recovered and sim.state.owned is not None, 120.0)  # type: ignore[misc]
+    deaths = [Death(number) for number in range(len(seen))]
+    branches = Branches[Death, str](deaths, die, lambda death, why: f"{death}: {why}", tmp_path)
+
+    def run() -> list[str]:
+        moved, sim = ordered(branches, by_hand=by_hand)
+        with pytest.raises(Died) as died:
+            order_and_rest(sim, moved.volume)
+        sim.power_cut() if ends == "power cut" else sim.start_agent()
+        sim.run_until(lambda: sim.state.recovered and sim.state.owned is not None, 120.0)
         if moved.world.volumes_left():
             order(sim, moved.volume)
         at_rest(moved, sim)
+        return [str(died.value)]
+
+    assert branches.play(run) == seen
 
 
 # --- what is refused -----------------------------------------------------------------------------------------
