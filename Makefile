@@ -19,9 +19,10 @@ PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf
 DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt
 # Guests, the longest files first: each process gets the next one when two tests of its last are left.
-SLOW_TESTS := $(addprefix tests/,$(addsuffix .py,e2e/test_machine faults/test_faults e2e/test_operator \
-              e2e/test_interrupted_cycle e2e/test_elastic_cycle e2e/test_stored_state e2e/test_qemu_boots \
-              e2e/test_commands e2e/test_cache_host e2e/test_uml))
+SLOW_TESTS := $(addprefix tests/,$(addsuffix .py,faults/test_faults e2e/test_operator e2e/test_interrupted_cycle \
+              e2e/test_elastic_cycle e2e/test_machine e2e/test_qemu_boots e2e/test_commands e2e/test_cache_host e2e/test_uml))
+# What the laboratory asks of a machine, and what only QEMU has.
+MACHINE_TESTS := $(addprefix tests/,$(addsuffix .py,e2e/test_machine e2e/test_stored_state))
 FAST_TESTS := tests/scenario tests/unit tests/contract
 QUICK_TESTS := $(addprefix tests/unit/elastio/,core strategy agent host setup metrics)
 LONG_TESTS := tests/crash tests/mutants tests/property
@@ -32,7 +33,7 @@ SPREAD_GUESTS := -n 3 --dist loadfile
 # Items of half a minute, the slowest first, one at a time to whoever is free.
 SPREAD_LONG := -n logical --dist load --maxschedchunk 1
 
-.PHONY: help setup prepared packages guest-image fmt lint types contracts limits words unit lowest long quick check test storms mutants e2e operator faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
+.PHONY: help setup prepared packages guest-image fmt lint types contracts limits words unit lowest long quick check test storms mutants e2e machines operator faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test deb repo deb-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -144,6 +145,9 @@ mutants: $(VENV)/.installed ## Break every safety rule once: random schedules or
 
 e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
 	$(BIN)/pytest -q $(SPREAD_GUESTS) $(SLOW_TESTS)
+
+machines: setup ## The laboratory's machines on QEMU: the contract, and guests that resume from a stored state
+	ELASTIO_HYPERVISOR=qemu $(BIN)/pytest -q $(MACHINE_TESTS)
 
 operator: setup $(BIN)/prometheus ## Take-over, adoption, upgrade, purge, journal, Prometheus, faults beside a second device: in guests (an hour)
 	$(BIN)/pytest -q tests/operator

@@ -1,4 +1,4 @@
-"""The contract of a machine, for each hypervisor: disks are hot-plugged, and synced data survives a power cut."""
+"""The contract of a machine, for the chosen hypervisor: disks are hot-plugged, and synced data survives a power cut."""
 
 import socket
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from elastio_testbed.hypervisor import (
-    HYPERVISORS,
     Disk,
     GuestError,
     GuestTimeout,
     HypervisorError,
     Machine,
+    chosen_hypervisor,
     define_machine,
 )
 from elastio_testbed.image import build_guest_image
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.guest
 PORT = "org.elastio.test"
 
 
-@pytest.fixture(scope="module", params=HYPERVISORS)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp(chosen_hypervisor())
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,6 @@ def defined(folder: Path) -> Iterator[Machine]:
     boot_disk = Disk(BOOT_DISK, volume(folder, BOOT_DISK), 100 * MB)
     with define_machine(
         build_guest_image(),
-        hypervisor=folder.name.rstrip("0123456789"),
         disks=[boot_disk],
         directory=folder / "vm",
         ports={PORT: folder / "port"},
