@@ -23,6 +23,8 @@ LAYOUTS = {
     "lv": ("pvcreate -qy $D && vgcreate -qy group $D && lvcreate -qy -l 100%FREE -n data group", "/dev/group/data"),
     "luks": (MAKE_LUKS, "$D"),
 }
+# Layout and file system of the volumes that are tried.
+CASES = ("disk/ext4", "disk/xfs", "partition/ext4", "lv/ext4", "luks/ext4", "disk/btrfs")
 PACKAGES = ("lvm2", "cryptsetup-bin", "btrfs-progs")
 # What has to be closed before the volume is in nobody's hands, and opens it by /etc/crypttab.
 CLOSE = {"luks": f"umount {DATA} && systemctl stop systemd-cryptsetup@safe; cryptsetup close safe; ! test -e {OPENED}"}
@@ -30,10 +32,14 @@ OPEN = {"luks": f"systemctl start systemd-cryptsetup@safe && udevadm settle; mou
 
 
 class AdoptedGuest(Guest):
-    """The head lies on a disk of its own. `layout`: a key of LAYOUTS; `files`: copied before; both until `prepare`."""
+    """The head lies on a disk of its own. Until `prepare`: `layout`, a key of LAYOUTS, and `files` that are copied."""
 
     layout = "disk"
     files = ""
+
+    def be_made_as(self, case: str) -> None:
+        """Until `prepare`: one of CASES."""
+        self.layout, self.filesystem = case.split("/")
 
     @property
     def head_serial(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from elastio_testbed.adopted import KEY, PACKAGES, AdoptedGuest
+from elastio_testbed.adopted import CASES, KEY, PACKAGES, AdoptedGuest
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
@@ -22,8 +22,8 @@ from elastio_testbed.machine import DATA, PROGRAMS
 from elastio_testbed.options import guest_options, json_option, seed_option
 from elastio_testbed.scratch import scratch_folder
 
-# Layout and file system of each case.
-CASES = (("disk", "ext4"), ("disk", "xfs"), ("partition", "ext4"), ("lv", "ext4"), ("luks", "ext4"), ("disk", "btrfs"))
+# The lengths of what a tombstone covers: by these cases, one after the other, the power is cut and the agent killed.
+CUT_CASES = ("disk/ext4", "luks/ext4", "disk/btrfs")
 FILES = "/usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base"
 SUMS = f"cd {DATA} && find . -type f ! -name new -print0 | sort -z | xargs -0 sha256sum | sha256sum"
 NEW, COPY = f"{DATA}/new", "/var/tmp/new"
@@ -184,21 +184,27 @@ def _program(name: str) -> bytes:
     return Path(__file__).with_name("guest").joinpath(f"{name}.py").read_bytes()
 
 
-def played(layout: str, filesystem: str, image: GuestImage, seed: int) -> Case:
-    """One case in a guest of its own. Raises GuestError where a step fails."""
+def played(name: str, image: GuestImage, seed: int) -> Case:
+    """One of CASES in a guest of its own. Raises GuestError where a step fails."""
     from elastio_testbed.faults.lab import Lab  # noqa: PLC0415  moto takes a second to load
 
     with (
-        scratch_folder("elastio-adopt-") as name,
-        Lab(image, Path(name), seed, filesystem=filesystem, adopted=True) as lab,
+        scratch_folder("elastio-adopt-") as folder,
+        Lab(image, Path(folder), seed, adopted=name) as lab,
     ):
         assert isinstance(lab.guest, AdoptedGuest)
-        lab.guest.layout = layout
         adoption = Adoption(lab.guest)
         lab.prepare()
         adoption.go()
     begun, ended = adoption.outages
-    return Case(layout, filesystem, adoption.is_equal, adoption.raw_mounts, adoption.was_dirty, (begun, ended))
+    return Case(
+        lab.guest.layout,
+        lab.guest.filesystem,
+        adoption.is_equal,
+        adoption.raw_mounts,
+        adoption.was_dirty,
+        (begun, ended),
+    )
 
 
 def carry_out(cuts: int, seed: int, suite: str | None, evidence: Path, say: Say) -> dict[str, object]:
@@ -207,12 +213,16 @@ def carry_out(cuts: int, seed: int, suite: str | None, evidence: Path, say: Say)
     from elastio_testbed.faults.plan import plan  # noqa: PLC0415
 
     image, cases = build_guest_image(extra=PACKAGES, suite=suite), []
-    for layout, filesystem in CASES:
-        say(f"{filesystem} on a {layout}")
-        cases.append(played(layout, filesystem, image, seed))
+    for name in CASES:
+        say(name)
+        cases.append(played(name, image, seed))
         say(str(cases[-1]))
-    kinds = (*OF_ADOPTED, "power-cut")
-    runs = campaign.carry_out(plan(cuts, seed, kinds), seed, evidence, say, suite=suite, adopted=True) if cuts else ()
+    planned = plan(cuts, seed, (*OF_ADOPTED, "power-cut"))
+    runs: list[Any] = []
+    for first, name in enumerate(CUT_CASES):
+        if wanted := planned[first :: len(CUT_CASES)]:
+            say(f"{name}, with faults")
+            runs += campaign.carry_out(wanted, seed, evidence, say, suite=suite, adopted=name)
     return {**guests_on(suite), "seed": seed, **summary(cases, runs)}
 
 

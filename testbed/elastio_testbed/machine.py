@@ -85,6 +85,10 @@ class Guest:
 
     # --- preparing ---------------------------------------------------------------------------------------
 
+    def be_made_as(self, filesystem: str) -> None:
+        """Until `prepare`: with this file system."""
+        self.filesystem = filesystem
+
     def prepare(self, endpoint: Ec2Endpoint, *, boot_s: float = 240.0) -> None:
         """Boot, create device and file system, start the agent, and set the bandwidth limits."""
         self.boot(boot_s)

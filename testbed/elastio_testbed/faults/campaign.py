@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from elastio_testbed.adopted import PACKAGES
 from elastio_testbed.console import Say
 from elastio_testbed.faults.plan import PlannedRun
 from elastio_testbed.faults.run_result import RunResult
@@ -33,7 +34,8 @@ def carry_out(
     started, and ImageError if there is no image to boot.
     """
     results: list[RunResult] = []
-    image, adding = build_guest_image(suite=suite), Lock()
+    extra = PACKAGES if lab.get("adopted") else ()
+    image, adding = build_guest_image(extra=extra, suite=suite), Lock()
     say(f"guests on {chosen_hypervisor()}")
 
     def take(runs: Sequence[PlannedRun]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from elastio_testbed.adopted import CASES
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.faults.kinds import EVERYWHERE, KINDS, OF_ADOPTED, SELECTION
@@ -37,7 +38,13 @@ from elastio_testbed.options import guest_options, json_option, seed_option
     show_default=True,
     help="Adaptive devices of each guest. Faults strike the first one; the second boosts beside it.",
 )
-@click.option("--adopted", is_flag=True, help="The volume had its file system before it was adopted.")
+@click.option(
+    "--adopted",
+    type=click.Choice(CASES),
+    is_flag=False,
+    flag_value=CASES[0],
+    help=f"The volume had its file system before it was adopted: without a value {CASES[0]}.",
+)
 @click.option("--list", "is_list", is_flag=True, help="Print the plan and run nothing.")
 @json_option
 @guest_options
@@ -46,7 +53,7 @@ def faults(
     seed: int,
     guests: int,
     devices: int,
-    adopted: bool,
+    adopted: str | None,
     is_list: bool,
     json_path: Path | None,
     suite: str | None,
@@ -75,7 +82,7 @@ def faults(
 
 
 def chosen(
-    runs: int, seed: int, kinds: tuple[str, ...], *, selection: bool, only: int | None, adopted: bool
+    runs: int, seed: int, kinds: tuple[str, ...], *, selection: bool, only: int | None, adopted: str | None
 ) -> tuple[PlannedRun, ...]:
     """The selected runs. Raises ClickException for what needs an adopted volume, or a number that is not planned."""
     if not adopted and set(kinds) & set(OF_ADOPTED):

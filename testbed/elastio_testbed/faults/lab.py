@@ -40,10 +40,10 @@ class Lab(FaultTarget):
         fixed_cache_gb: float | None = None,
         beside: Lab | None = None,
         devices: int = 1,
-        adopted: bool = False,
+        adopted: str | None = None,
     ) -> None:
         """Nothing runs before `prepare`. `fixed_cache_gb` as in `Plan`; `beside`: the guest whose cloud is used too;
-        `devices` 2: with a `Neighbour`; `adopted`: an `AdoptedGuest`.
+        `devices` 2: with a `Neighbour`; `adopted`: an `AdoptedGuest` with this one of its CASES.
         """
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class Lab(FaultTarget):
             memory_mib=SMALL_MIB,
             power=power,
         )
-        guest.filesystem = filesystem
+        guest.be_made_as(adopted or filesystem)
         super().__init__(guest, records, triggers)
         self.neighbour = Neighbour(guest, folder / "vm", folder / "neighbour.port") if devices > 1 else None
         if self.neighbour is not None:
@@ -113,7 +113,10 @@ class Lab(FaultTarget):
         """Mount the adaptive device once it exists; the filesystem replays its journal."""
         self.wait_until(lambda: self.device() != "", 240, "the adaptive device")
         is_mounted = f"mountpoint -q {DATA}"  # an adopted volume by /etc/fstab, at any time
-        script = f"{is_mounted} || mount /dev/{self.device()} {DATA} || {is_mounted}"
+        mount = f"mount /dev/{self.device()} {DATA}"
+        if isinstance(self.guest, AdoptedGuest) and self.guest.is_closed:
+            mount = self.guest.open
+        script = f"{is_mounted} || {mount} || {is_mounted}"
         self.guest.check(["sh", "-c", script], timeout_s=120)
         if self.neighbour is not None:
             self.neighbour.mount()

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from elastio_testbed.adoption import CASES, Case, summary
+from elastio_testbed.adopted import CASES, LAYOUTS
+from elastio_testbed.adoption import Case, summary
 from elastio_testbed.faults.kinds import OF_ADOPTED
 from elastio_testbed.faults.plan import plan
 from elastio_testbed.faults.run_result import RunResult
+from elastio_testbed.machine import MAKE_FILESYSTEM
 
 GOOD = Case("disk", "ext4", sums_equal=True, raw_mounts=0, cut_dirty=True, outage_s=(0.8, 0.3))
 RUN = RunResult(plan(1, 1, OF_ADOPTED)[0], acknowledged_records=10, recovery_s=1.0, rest_s=2.0)
@@ -36,5 +38,6 @@ def test_one_difference_makes_it_unsound(case: Case, run: RunResult) -> None:
 
 
 def test_every_layout_is_played_and_every_file_system() -> None:
-    assert {layout for layout, _ in CASES} == {"disk", "partition", "lv", "luks"}
-    assert {filesystem for _, filesystem in CASES} == {"ext4", "xfs", "btrfs"}
+    found = [case.split("/") for case in CASES]
+    assert {layout for layout, _ in found} == LAYOUTS.keys()
+    assert {filesystem for _, filesystem in found} == MAKE_FILESYSTEM.keys()
