@@ -107,12 +107,20 @@ class Adopter:
         recompose.settle(self.sysfs, composed.name_of(record.head))
         with self.pair(record, device, head_device) as pair:
             has_tombstone, head = pair.completed(), pair.head
+        self.require_no_older(record, device, head_device, has_tombstone=has_tombstone)
         devices = (head_device, device, self.run, self.wait)
         adaptive = composed.compose(self.sysfs, head, *devices, has_tombstone=has_tombstone)
         self._settle()
         if adaptive is None:
             raise HostError(self._waiting(record, head_device), code="cache.missing")
         return adaptive
+
+    def require_no_older(self, record: Record, device: str, head_device: str, *, has_tombstone: bool) -> None:
+        """Raises NotOursError if the head names a cache, and the volume has no tombstone: it may have been reverted."""
+        block = heads.superblock_of(self.sysfs.path(f"dev/{head_device}"), record.head)
+        if not has_tombstone and not superblock.is_without_cache(block):
+            text = f"the head names a cache, and /dev/{device} has no tombstone: it may be an older copy"
+            raise NotOursError(f"{text}; nothing was changed", code="tombstone.missing")
 
     def both_there(self, record: Record) -> tuple[str, str]:
         """The volume and the device with the head. Raises HostError for one that is not there."""

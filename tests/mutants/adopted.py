@@ -60,8 +60,15 @@ ADOPTED = (
     by_test(
         "an older copy gets a record",
         "a volume that may be older than its cache is not composed",
-        Patch(AGAIN, "if not pair.has_tombstone() and not", "if False and not"),
+        Patch(AGAIN, "has_tombstone=pair.has_tombstone())", "has_tombstone=True)"),
         f"{SETUP}test_lost.py::test_a_record_is_not_written_for_what_cannot_be_composed",
+        WHY,
+    ),
+    by_test(
+        "a reverted volume is composed",
+        "the same",
+        Patch(ADOPT, "if not has_tombstone and not", "if False and not"),
+        f"{SETUP}test_lost.py::test_a_volume_that_was_reverted_in_place_is_not_composed_with_its_cache",
         WHY,
     ),
     by_test(

@@ -160,6 +160,21 @@ def test_a_snapshot_of_a_boosting_one_has_no_first_block_and_the_head_of_that_mo
         boosted.adopter().assemble(UUID)
 
 
+@pytest.mark.parametrize("state", [1, 2])
+def test_a_volume_that_was_reverted_in_place_is_not_composed_with_its_cache(boosted: AdoptMachine, state: int) -> None:
+    """A cloud keeps the serial then. What the cache has was written to a newer state: it would damage this one."""
+    newer, head = boosted.volume, boosted.head
+    put(boosted, "vdh", STATE_AT, (state << superblock.STATE_SHIFT).to_bytes(8, "little"))
+    boosted.sysfs.path("dev/vdb").write_bytes(boosted.before)
+    with refused(NotOursError, "tombstone.missing"):
+        boosted.adopter().assemble(UUID)
+    assert not boosted.sysfs.exists("sys/block/dm-0")
+    assert boosted.volume == boosted.before
+    boosted.sysfs.path("dev/vdb").write_bytes(newer)
+    boosted.sysfs.path("dev/vdh").write_bytes(head)
+    assert boosted.adopter().assemble(UUID) == "bcache0"
+
+
 # --- the record ----------------------------------------------------------------------------------------------
 
 
