@@ -45,6 +45,7 @@ LOCK_S = 120.0
 APPEAR_S = 180.0
 POLL_S = 2.0
 SETTLE_S = 60.0
+NAMES_CACHE = "release.cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +228,17 @@ class Adopter:
         recompose.settle(self.sysfs, composed.name_of(record.head))
         if record.group_uuid and record.step is not Step.ADOPTING:
             head_volume.activate(self.sysfs, record, self.run)
-        head_device, covered = self._releasable(record)
-        if record.step is Step.COMPOSED:
-            records.save(self.sysfs, replace(record, step=Step.RELEASING))
-        composed.take_apart(self.sysfs, record.head, self.run, self.wait)
+        try:
+            head_device, covered = self._releasable(record)
+            if record.step is Step.COMPOSED:
+                records.save(self.sysfs, replace(record, step=Step.RELEASING))
+            composed.take_apart(self.sysfs, record.head, self.run, self.wait)
+            if head_device is not None:
+                self._require_no_cache(record, head_device)  # nobody can attach one any more
+        except NotOursError as error:
+            if error.code == NAMES_CACHE:  # it cannot be released, so a boot has to compose it
+                records.save(self.sysfs, replace(record, step=Step.COMPOSED))
+            raise
         if head_device is not None:
             if covered:
                 with self.pair(record, covered, head_device) as pair:
@@ -303,7 +311,7 @@ class Adopter:
         block = heads.superblock_of(self.sysfs.path(f"dev/{head_device}"), record.head)
         if superblock.parse(block) is not None and not superblock.is_without_cache(block):
             text = f"the adopted volume {record.uuid} has a cache: detach it first; nothing was changed"
-            raise NotOursError(text, code="release.cache")
+            raise NotOursError(text, code=NAMES_CACHE)
 
     # --- around --------------------------------------------------------------------------------------------
 

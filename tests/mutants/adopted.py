@@ -51,6 +51,13 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "a head that names a cache goes",
+        "nothing is released that a cache may be needed for",
+        Patch(ADOPT, "self._require_no_cache(record, head_device)  # nobody", "pass  # nobody"),
+        f"{SETUP}test_lost.py::test_a_cache_that_was_attached_just_before_the_stop_is_found_on_the_head",
+        WHY,
+    ),
+    by_test(
         "a head is erased beside a copy",
         "the first block of a volume that is not there is kept",
         Patch(ADOPT, "find(self.sysfs, record.head.volume, self.run) is None:", "not found:"),

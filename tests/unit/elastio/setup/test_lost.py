@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import superblock
+from elastio.host import heads, superblock
 from elastio.host.heads import BLOCK_BYTES, CONTENT_SECTOR, SAVED_SECTOR
 from elastio.setup import adopted_record, device_checks
 from elastio.setup.adopted_again import recorded_again
@@ -173,6 +173,37 @@ def test_a_volume_that_was_reverted_in_place_is_not_composed_with_its_cache(boos
     boosted.sysfs.path("dev/vdb").write_bytes(newer)
     boosted.sysfs.path("dev/vdh").write_bytes(head)
     assert boosted.adopter().assemble(UUID) == "bcache0"
+
+
+@pytest.mark.parametrize("step", [Step.ADOPTING, Step.RELEASING])
+def test_a_boost_after_a_command_that_was_killed_is_composed_and_not_released(
+    boosted: AdoptMachine, step: Step
+) -> None:
+    adopted_record.save(boosted.sysfs, replace(record(boosted), step=step))
+    with refused(NotOursError, "release.cache"):
+        boosted.adopter().assemble(UUID)
+    assert boosted.records == ["composed"]
+    assert boosted.adopter().assemble(UUID) == "bcache0", "the unit tries again"
+
+
+@pytest.mark.parametrize("has_tombstone", [True, False])
+def test_a_cache_that_was_attached_just_before_the_stop_is_found_on_the_head(
+    machine: AdoptMachine, has_tombstone: bool
+) -> None:
+    if has_tombstone:
+        tombstones.write(machine)
+    volume, wait = machine.volume, machine.wait
+
+    def attached(condition: Callable[[], bool], seconds: float) -> bool:
+        if machine.sysfs.read_or("sys/block/dm-0/bcache/stop", ""):
+            put(machine, "vdh", STATE_AT, (2 << superblock.STATE_SHIFT).to_bytes(8, "little"))
+        return wait(condition, seconds)
+
+    machine.wait = attached  # type: ignore[method-assign]
+    with refused(NotOursError, "release.cache"):
+        machine.adopter().release(record(machine), None)
+    assert (machine.volume, machine.records) == (volume, ["composed"])
+    assert heads.read(machine.sysfs.path("dev/vdh")) is not None
 
 
 # --- the record ----------------------------------------------------------------------------------------------
