@@ -90,6 +90,8 @@ def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) ->
         with guard.holding(LOCK_S + HELD_S), composed.locked(sysfs, wait, LOCK_S):
             settle(sysfs, name)
             with _opened(sysfs, device) as (parts, pair):
+                if has_tombstone:
+                    pair.require_covered()
                 began = time.monotonic()
                 try:
                     mapper.load(sysfs, name, parts.table(has_tombstone=has_tombstone))

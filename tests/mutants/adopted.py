@@ -128,6 +128,13 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "a tombstone that does not cover what came later",
+        "the same",
+        Patch("elastio/host/recompose.py", "pair.require_covered()", "pass"),
+        f"{SETUP}test_tombstone.py::test_what_is_recognized_behind_the_saved_piece_gets_no_cache",
+        WHY,
+    ),
+    by_test(
         "composed beside an open LUKS",
         "nobody else writes to a volume that is composed",
         Patch("elastio/host/composed.py", "        _require_unheld(sysfs, volume)\n", ""),

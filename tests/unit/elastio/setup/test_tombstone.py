@@ -16,13 +16,24 @@ from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import run
 from elastio.host.heads import BLOCK_BYTES, SAVED_SECTOR
 from elastio.host.sysfs import wait_for
-from elastio.host.tombstone import Tombstone, parse, serialize
-from elastio.units import SECTOR
+from elastio.host.tombstone import (
+    BTRFS_MAGIC,
+    BTRFS_MAGIC_AT,
+    BTRFS_SUPERBLOCK,
+    SECOND_MAGIC,
+    Tombstone,
+    parse,
+    serialize,
+)
+from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused
 from tests.values import present
 
 from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine
 from .tombstones import FRONT, LENGTHS, STONE, WORK, adopt, adopted, is_mountable, name, record, remove, shown, write
+
+# Where btrfs is recognized, and the second header of LUKS2.
+PLACES = ((BTRFS_SUPERBLOCK + BTRFS_MAGIC_AT, BTRFS_MAGIC), (16 * KIB, SECOND_MAGIC), (MIB, SECOND_MAGIC))
 
 
 @pytest.fixture(params=LENGTHS)
@@ -260,6 +271,21 @@ def test_a_volume_with_a_tombstone_is_taken_for_no_blank_disk(machine: AdoptMach
     node.write_bytes((serialize(STONE)[:-1] + b"x").ljust(BLOCK_BYTES, b"\0"))
     with refused(NotOursError, "x"):
         tombstone.require_none(node, "/dev/vdb", "x")
+
+
+@pytest.mark.parametrize(("at", "magic"), PLACES)
+def test_what_is_recognized_behind_the_saved_piece_gets_no_cache(machine: AdoptMachine, at: int, magic: bytes) -> None:
+    """It was formatted again, or converted, while it was adopted: nobody could tell the volume from its tombstone."""
+    machine.sysfs.write_mapped(name(machine), FRONT + at, magic)
+    before = (machine.volume, machine.head)
+    if at < record(machine).head.saved_sectors * SECTOR:
+        write(machine)
+        assert recompose.has_tombstone(machine.sysfs, "dm-0")
+        return
+    with refused(NotOursError, "tombstone.short"):
+        write(machine)
+    assert (machine.volume, machine.head, machine.sysfs.is_suspended(name(machine))) == (*before, False)
+    assert recompose.has_tombstone(machine.sysfs, "dm-0") is False
 
 
 def test_the_label_before_it_is_never_overwritten(machine: AdoptMachine) -> None:
