@@ -56,13 +56,11 @@ def probe(sysfs: Sysfs, device: str, run: Run) -> dict[str, str]:
 def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
     """The filesystem on the device, and by what the device is told from a copy; None without a filesystem's UUID.
 
-    Also where a tombstone is in the place of its first sectors. Raises NotOursError if that is damaged.
+    A tombstone says it, whatever libblkid finds behind it. Raises NotOursError if that is damaged.
     """
     found = probe(sysfs, device, run)
-    kind, uuid = found.get("TYPE", ""), found.get("UUID", "")
-    # Of a partition libblkid always tells its place in the table.
-    if not kind and (stone := tombstone.read(sysfs.path(f"dev/{device}"))) is not None:
-        kind, uuid = stone.filesystem, stone.volume
+    stone = tombstone.read(sysfs.path(f"dev/{device}"))
+    kind, uuid = (stone.filesystem, stone.volume) if stone else (found.get("TYPE", ""), found.get("UUID", ""))
     if not kind or not uuid:
         return None
     return Volume(
@@ -81,9 +79,18 @@ def serials(sysfs: Sysfs, device: str) -> tuple[str, ...]:
 
 
 def with_uuid(sysfs: Sysfs, uuid: str, run: Run) -> dict[str, Volume]:
-    """Every device with this filesystem."""
-    found = ((device, describe(sysfs, device, run)) for device in devices(sysfs))
-    return {device: volume for device, volume in found if volume is not None and volume.uuid == uuid}
+    """Every device with this filesystem. If there is none, a damaged tombstone may be its: raises NotOursError then."""
+    found, damaged = dict[str, Volume](), list[NotOursError]()
+    for device in devices(sysfs):
+        try:
+            volume = describe(sysfs, device, run)
+        except NotOursError as error:
+            damaged.append(error)
+        else:
+            found |= {device: volume} if volume is not None and volume.uuid == uuid else {}
+    if damaged and not found:
+        raise damaged[0]
+    return found
 
 
 def find(sysfs: Sysfs, wanted: Volume, run: Run) -> str | None:

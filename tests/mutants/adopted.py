@@ -135,6 +135,13 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "what is behind a tombstone hides it",
+        "a volume whose cache is needed is composed, and nothing else made of it",
+        Patch("elastio/setup/adopted_volume.py", "if stone else", "if stone and not found else"),
+        f"{SETUP}test_tombstone.py::test_a_tombstone_says_whose_the_volume_is_whatever_libblkid_finds_behind_it",
+        WHY,
+    ),
+    by_test(
         "composed beside an open LUKS",
         "nobody else writes to a volume that is composed",
         Patch("elastio/host/composed.py", "        _require_unheld(sysfs, volume)\n", ""),

@@ -6,6 +6,7 @@ The power is cut after each write, and within each write, with some of its secto
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -245,6 +246,35 @@ def test_of_a_partition_libblkid_tells_its_place_and_the_tombstone_is_found(mach
     assert shown(machine) == machine.before
     machine.adopter().release(record(machine), None)
     assert machine.is_as_before
+
+
+def test_a_tombstone_says_whose_the_volume_is_whatever_libblkid_finds_behind_it(
+    machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was formatted while it had a cache, which has written some of that."""
+    write(machine)
+    run = machine.run
+
+    def found(argv: Sequence[str], *, timeout_s: float) -> str:
+        is_volume = argv[0] == "blkid" and argv[-1].endswith("/vdb")
+        return f"TYPE=btrfs\nUUID={UUID[::-1]}\n" if is_volume else run(argv, timeout_s=timeout_s)
+
+    monkeypatch.setattr(machine, "run", found)
+    machine.boot()
+    assert shown(machine) == machine.before
+
+
+def test_a_damaged_tombstone_of_another_volume_is_in_nobodys_way(machine: AdoptMachine) -> None:
+    sector = serialize(STONE)
+    machine.disk("vdc", 48, "another0123456789abc", sector.replace(b"ext4", b"ext3").ljust(VOLUME_BYTES, b"\0"))
+    machine.boot()
+    assert machine.is_composed
+    machine.adopter().release(record(machine), None)
+    machine.adopter().adopt(machine.plan())
+    machine.power_off()
+    machine.sysfs.path("dev/vdb").write_bytes(sector.replace(b"ext4", b"ext3").ljust(VOLUME_BYTES, b"\0"))
+    with refused(NotOursError, "tombstone.damaged"):
+        machine.boot()
 
 
 def test_the_unit_resumes_what_was_left_suspended_and_a_release_too(machine: AdoptMachine) -> None:
