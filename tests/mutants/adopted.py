@@ -151,7 +151,7 @@ ADOPTED = (
     by_test(
         "the superblock of btrfs stays",
         "the same",
-        Patch(CONTENTS, "return (SUPERBLOCK + BLOCK_BYTES) // SECTOR", "return SAVED_SECTORS"),
+        Patch(CONTENTS, "return (BTRFS_SUPERBLOCK + BLOCK_BYTES) // SECTOR", "return SAVED_SECTORS"),
         f"{SETUP}test_adopt_btrfs.py::test_nobody_recognizes_it_while_it_has_its_tombstone",
         WHY,
     ),
