@@ -228,6 +228,7 @@ class Adopter:
         recompose.settle(self.sysfs, composed.name_of(record.head))
         if record.group_uuid and record.step is not Step.ADOPTING:
             head_volume.activate(self.sysfs, record, self.run)
+        record = self._regrouped(record)
         try:
             head_device, covered = self._releasable(record)
             if record.step is Step.COMPOSED:
@@ -252,6 +253,14 @@ class Adopter:
             # What was read of the volume while it was composed may be older than what was written since.
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
             self.announce(device)
+
+    def _regrouped(self, record: Record) -> Record:
+        """With the group in which the head is now: its own may have been merged into that (vgmerge(8))."""
+        device = find_head(self.sysfs, record.head) if record.group_uuid else None
+        if device is None or head_volume.device_of(self.sysfs, record, self.run) is not None:
+            return record
+        group_uuid = head_volume.group_of(self.sysfs, record.head, device, self.run)
+        return replace(record, group_uuid=group_uuid or record.group_uuid)
 
     def _require_unused_head(self, record: Record) -> None:
         """Raises HostError for a head that is not active, and may have been used: nobody can tell what is on it.
