@@ -102,11 +102,11 @@ def node_of(sysfs: Sysfs, number: str) -> str:
 
 def disk_below(sysfs: Sysfs, device: str) -> str | None:
     """The one disk of the volume below the composed device `dm-N`; None if there are several, or it is not known."""
-    found = blockdev.disks_below(sysfs, _volume_below(sysfs, device))
+    found = blockdev.disks_below(sysfs, volume_below(sysfs, device))
     return found[0] if len(found) == 1 else None
 
 
-def _volume_below(sysfs: Sysfs, device: str) -> str:
+def volume_below(sysfs: Sysfs, device: str) -> str:
     """The volume below `dm-N`. Only root may ask for a table; for others it is the one that is large enough."""
     try:
         rows = mapper.table(sysfs, mapped_name(sysfs, device))

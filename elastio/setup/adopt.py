@@ -38,7 +38,7 @@ from elastio.setup import head_volume
 from elastio.setup.adopt_contents import require_sound
 from elastio.setup.adopt_plan import AdoptPlan, require_same_head
 from elastio.setup.adopted_record import Record, Step
-from elastio.setup.adopted_volume import find, find_head, with_uuid
+from elastio.setup.adopted_volume import find, find_head, serials, with_uuid
 from elastio.setup.unmounted import unmounted
 
 LOCK_S = 120.0
@@ -178,7 +178,29 @@ class Adopter:
         record = records.load(self.sysfs, uuid)
         if record is None or record.step is not Step.COMPOSED or recompose.is_suspended(self.sysfs, record.head):
             return None
-        return composed.adaptive_of(self.sysfs, record.head)
+        adaptive = composed.adaptive_of(self.sysfs, record.head)
+        volume = self._below(record) if adaptive is not None and record.head.volume.mapped else None
+        shown = "+".join(serials(self.sysfs, volume)) if volume else ""
+        if shown not in ("", record.head.volume.serial):
+            self._note_disks(uuid, shown)
+        return adaptive
+
+    def _note_disks(self, uuid: str, serial: str) -> None:
+        """A logical volume that is composed was moved to another disk, or extended onto one: it is the same volume."""
+        with composed.locked(self.sysfs, self.wait, LOCK_S):
+            record = records.load(self.sysfs, uuid)
+            if record is not None:
+                volume = replace(record.head.volume, serial=serial)
+                records.save(self.sysfs, replace(record, head=replace(record.head, volume=volume)))
+
+    def _below(self, record: Record) -> str | None:
+        """The volume by the table of the composed device, wherever its disks are, and whatever is on it now."""
+        device = composed.find(self.sysfs, record.head)
+        return (composed.volume_below(self.sysfs, device) or None) if device is not None else None
+
+    def _volume(self, record: Record) -> str | None:
+        """Raises NotOursError, if it is not composed, for a copy."""
+        return self._below(record) or find(self.sysfs, record.head.volume, self.run)
 
     def _is_there(self, uuid: str) -> bool:
         """Each look reads every disk: not more often than every POLL_S."""
@@ -228,7 +250,7 @@ class Adopter:
         recompose.settle(self.sysfs, composed.name_of(record.head))
         if record.group_uuid and record.step is not Step.ADOPTING:
             head_volume.activate(self.sysfs, record, self.run)
-        record = self._regrouped(record)
+        record, below = self._regrouped(record), self._below(record)
         try:
             head_device, covered = self._releasable(record)
             if record.step is Step.COMPOSED:
@@ -249,7 +271,7 @@ class Adopter:
         if record.group_uuid:
             head_volume.remove(self.sysfs, record, self.run)
         records.delete(self.sysfs, record)
-        for device in with_uuid(self.sysfs, record.uuid, self.run):
+        for device in sorted({*with_uuid(self.sysfs, record.uuid, self.run), *([below] if below else [])}):
             # What was read of the volume while it was composed may be older than what was written since.
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
             self.announce(device)
@@ -281,12 +303,12 @@ class Adopter:
         """
         found = with_uuid(self.sysfs, record.uuid, self.run)
         label = heads.read(self.sysfs.path(f"dev/{head_device}")) if head_device else None
-        if label is not None and label.sequence > 1 and find(self.sysfs, record.head.volume, self.run) is None:
+        if label is not None and label.sequence > 1 and self._volume(record) is None:
             text = f"the head may have the first sectors of the adopted volume {record.uuid}, which is not there"
             raise HostError(f"{text}: attach it", code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
             return ""
-        device = find(self.sysfs, record.head.volume, self.run) or ""
+        device = self._volume(record) or ""
         if head_device is None:
             text = f"the first sectors of /dev/{device} are on the head of the adopted volume {record.uuid}: attach it"
             raise HostError(text, code="head.missing")

@@ -137,7 +137,12 @@ def find_head(sysfs: Sysfs, wanted: Head) -> str | None:
     if len(found) > 1:
         text = f"{', '.join(f'/dev/{d}' for d, _ in found)} have the same head: detach the copy"
         raise NotOursError(text, code="head.ambiguous")
-    if found and replace(found[0][1], sequence=wanted.sequence) != wanted:
+    if found and _without_changes(found[0][1]) != _without_changes(wanted):
         text = f"the head on /dev/{found[0][0]} is not the one that was recorded: nothing was changed"
         raise NotOursError(text, code="head.other")
     return found[0][0] if found else None
+
+
+def _without_changes(head: Head) -> Head:
+    """Without what may differ between a label and its record: the disks below a logical volume change."""
+    return replace(head, sequence=1, volume=replace(head.volume, serial=""))

@@ -60,7 +60,7 @@ ADOPTED = (
     by_test(
         "a head is erased beside a copy",
         "the first block of a volume that is not there is kept",
-        Patch(ADOPT, "find(self.sysfs, record.head.volume, self.run) is None:", "not found:"),
+        Patch(ADOPT, "self._volume(record) is None:", "not found:"),
         f"{SETUP}test_lost.py::test_a_head_that_may_have_the_first_block_of_another_volume_is_not_erased",
         WHY,
     ),

@@ -22,7 +22,7 @@ from tests.fixtures.heads import HEAD
 from tests.values import present
 
 from .adopt_machine import PowerCutError
-from .lvm_machine import EXTENT, LvmMachine, logical, mapped, physical
+from .lvm_machine import EXTENT, LvmMachine, logical, physical
 from .tombstones import record
 
 MOST_CHANGES = 18
@@ -249,17 +249,6 @@ def test_at_boot_a_head_that_nobody_has_activated_is(machine: LvmMachine) -> Non
     assert machine.is_as_before
 
 
-def test_renamed_it_is_found_and_removed(machine: LvmMachine) -> None:
-    machine.adopter().adopt(machine.plan())
-    machine.made[0]["lv_name"] = "renamed"
-    for row in machine.logicals:
-        row["vg_name"] = "newgroup"
-    machine.boot()
-    assert machine.is_composed
-    release(machine)
-    assert machine.made == []
-
-
 def test_of_two_heads_in_a_group_the_right_one_is_removed(machine: LvmMachine) -> None:
     other = logical("elastio-head-other", CLONE_UUID, lv_tags="elastio-head-of-another,mine")
     machine.logicals.append(other)
@@ -358,33 +347,6 @@ def test_a_group_that_cannot_be_changed_is_not_released(machine: LvmMachine) -> 
     with refused(NotOursError, "group.other"):
         release(machine)
     assert (machine.records, machine.is_composed) == (["composed"], True)
-
-
-@pytest.mark.parametrize(("shown", "group"), [("group-data", "group"), ("a--b-c--d", "a-b")])
-@pytest.mark.parametrize("activates", [True, False])
-def test_a_broken_group_is_in_the_way_of_no_other(machine: LvmMachine, shown: str, group: str, activates: bool) -> None:
-    machine.adopter().adopt(machine.plan())
-    for row in machine.logicals:
-        row["vg_name"] = group
-    machine.lay("sys/block/dm-1/dm/name", shown)
-    machine.is_other_broken, machine.activates = True, activates
-    machine.boot()
-    assert machine.is_composed
-    release(machine)
-    assert machine.is_as_before
-
-
-def test_of_a_group_that_was_merged_into_another_the_head_goes_with_it(machine: LvmMachine) -> None:
-    """vgmerge(8): what is moved has the UUID of the other group then."""
-    machine.adopter().adopt(machine.plan())
-    machine.power_off()
-    for row in machine.logicals:
-        device = machine.node_of(row)
-        row["vg_uuid"] = CLONE_UUID
-        if device is not None:
-            machine.lay(f"sys/block/{device}/dm/uuid", mapped(row))
-    release(machine)
-    assert machine.is_as_before
 
 
 def test_a_volume_that_lvremove_has_left_keeps_its_record(machine: LvmMachine) -> None:

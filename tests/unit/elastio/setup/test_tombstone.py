@@ -264,6 +264,16 @@ def test_a_tombstone_says_whose_the_volume_is_whatever_libblkid_finds_behind_it(
     assert shown(machine) == machine.before
 
 
+def test_what_was_formatted_while_it_was_adopted_can_be_released(machine: AdoptMachine) -> None:
+    write(machine)
+    remove(machine)
+    machine.found["vdb"] = {"TYPE": "btrfs", "UUID": UUID[::-1]}
+    machine.adopter().release(record(machine), None)
+    assert machine.is_as_before
+    node = str(machine.sysfs.path("dev/vdb"))
+    assert [argv[-1] for argv in machine.ran if argv[:2] == ["blockdev", "--flushbufs"]] == [node]
+
+
 def test_a_damaged_tombstone_of_another_volume_is_in_nobodys_way(machine: AdoptMachine) -> None:
     sector = serialize(STONE)
     machine.disk("vdc", 48, "another0123456789abc", sector.replace(b"ext4", b"ext3").ljust(VOLUME_BYTES, b"\0"))
