@@ -307,6 +307,7 @@ class Adopter:
             text = f"the head may have the first sectors of the adopted volume {record.uuid}, which is not there"
             raise HostError(f"{text}: attach it", code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
+            recompose.require_not_overwritten(self.sysfs, composed.find(self.sysfs, record.head) or "", lambda: False)
             return ""
         device = self._volume(record) or ""
         if head_device is None:

@@ -142,6 +142,13 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "an overwritten tombstone counts as removed",
+        "the saved piece is given up only for a volume that has it back",
+        Patch("elastio/host/recompose.py", "require_not_overwritten(sysfs, device, pair.has_tombstone)", "pass"),
+        f"{SETUP}test_tombstone.py::test_a_tombstone_that_somebody_has_overwritten_gives_up_no_saved_piece",
+        WHY,
+    ),
+    by_test(
         "composed beside an open LUKS",
         "nobody else writes to a volume that is composed",
         Patch("elastio/host/composed.py", "        _require_unheld(sysfs, volume)\n", ""),

@@ -194,6 +194,31 @@ def test_a_volume_that_was_written_to_beside_its_tombstone_is_refused(machine: A
         machine.adopter().release(record(machine), None)
 
 
+@pytest.mark.parametrize("work", WORK)
+def test_a_tombstone_that_somebody_has_overwritten_gives_up_no_saved_piece(machine: AdoptMachine, work: str) -> None:
+    """What the volume shows of its first sectors is on the head alone."""
+    write(machine)
+    with machine.sysfs.path("dev/vdb").open("r+b") as file:
+        file.write(bytes(SECTOR))
+    head = machine.head
+    with refused(NotOursError, "tombstone.overwritten"):
+        WORK[work](machine)
+    assert (machine.head, shown(machine), machine.sysfs.is_suspended(name(machine))) == (head, machine.before, False)
+
+
+def test_with_an_overwritten_tombstone_nothing_is_released(machine: AdoptMachine) -> None:
+    write(machine)
+    with machine.sysfs.path("dev/vdb").open("r+b") as file:
+        file.write(bytes(SECTOR))
+    head = machine.head
+    for is_found in (True, False):  # as LUKS is whose first header cryptsetup has repaired
+        if not is_found:
+            machine.found.clear()
+        with refused(NotOursError, "tombstone.overwritten"):
+            machine.adopter().release(record(machine), None)
+    assert (machine.head, machine.records, machine.is_composed) == (head, ["composed"], True)
+
+
 def test_a_restored_copy_of_the_volume_is_refused(machine: AdoptMachine) -> None:
     write(machine)
     machine.lay("sys/block/vdb/serial", "copy0123456789abcdef")
