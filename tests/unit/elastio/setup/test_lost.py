@@ -260,6 +260,16 @@ def test_a_record_is_not_written_for_what_cannot_be_composed(machine: AdoptMachi
     assert (machine.records, machine.is_composed) == ([], False)
 
 
+def test_a_record_is_written_nowhere_else(machine: AdoptMachine) -> None:
+    """The name is by a label, and by what is on a volume."""
+    known = record(machine)
+    for uuid in ("../fstab", "", ".", "a/b"):
+        head = replace(known.head, volume=replace(known.head.volume, uuid=uuid))
+        with refused(ConfigError, "record.name"):
+            adopted_record.save(machine.sysfs, replace(known, head=head))
+    assert machine.records == ["composed"]
+
+
 def test_a_record_that_is_there_is_not_replaced(machine: AdoptMachine) -> None:
     before = machine.sysfs.read(RECORD)
     with refused(ConfigError, "record.there"):
