@@ -174,6 +174,13 @@ def compose(
     return _registered(sysfs, head, (head_device, volume), wait, has_tombstone=has_tombstone)
 
 
+def require_unused(sysfs: Sysfs, head: Head, volume: str) -> None:
+    """Raises DeviceBusyError if the volume is in use, and not by its composed device."""
+    found = in_use(sysfs, volume) if find(sysfs, head) is None else ()
+    if found:
+        raise DeviceBusyError(f"/dev/{volume} {described(sysfs, found)}; it was not composed", code="composed.held")
+
+
 def _require_unheld(sysfs: Sysfs, volume: str) -> None:
     """Raises DeviceBusyError if another device of device-mapper lies on the volume: the kernel lets them share it."""
     found = tuple(Use(UseKind.HOLDER, name) for name in sysfs.names(f"sys/class/block/{volume}/holders"))

@@ -226,6 +226,12 @@ class Pair:
         self.write()
         return True
 
+    def is_complete(self) -> bool:
+        """Whether `completed` has nothing to write."""
+        piece = self.volume.load(0)
+        is_covered = all(piece[at : at + SECTOR] == _ZEROS for at in self._rest)
+        return is_covered or parse(bytes(piece[:SECTOR])) is None
+
     def has_tombstone(self) -> bool:
         """Raises NotOursError if it is not this head's, or something was written beside it."""
         block = self.volume.read(0)

@@ -106,8 +106,13 @@ class Adopter:
         """By whoever has the lock. Returns `bcacheN`. Raises HostError that says what is missing, or NotOursError."""
         device, head_device = self.both_there(record)
         recompose.settle(self.sysfs, composed.name_of(record.head))
-        with self.pair(record, device, head_device) as pair:
-            has_tombstone, head = pair.completed(), pair.head
+        composed.require_unused(self.sysfs, record.head, device)
+        # udev shows a volume again that was open for writing, and starts the unit: this one may fail before that.
+        with self.pair(record, device, head_device, os.O_RDONLY) as pair:
+            has_tombstone, head, is_complete = pair.has_tombstone(), pair.head, pair.is_complete()
+        if not is_complete:
+            with self.pair(record, device, head_device) as pair:
+                has_tombstone = pair.completed()
         self.require_no_older(record, device, head_device, has_tombstone=has_tombstone)
         devices = (head_device, device, self.run, self.wait)
         adaptive = composed.compose(self.sysfs, head, *devices, has_tombstone=has_tombstone)

@@ -149,6 +149,13 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "zeros below a mounted filesystem",
+        "nothing is written to a volume that somebody else uses",
+        Patch(ADOPT, "        composed.require_unused(self.sysfs, record.head, device)\n", ""),
+        f"{SETUP}test_tombstone_interrupted.py::test_what_is_left_beside_it_goes_only_while_nobody_uses_the_volume",
+        WHY,
+    ),
+    by_test(
         "composed beside an open LUKS",
         "nobody else writes to a volume that is composed",
         Patch("elastio/host/composed.py", "        _require_unheld(sysfs, volume)\n", ""),

@@ -242,4 +242,5 @@ def test_udev_and_the_unit_look_for_the_record_where_it_is_written() -> None:
     assert composing["Unit"]["ConditionPathExists"] == f"/{ADOPTED}/%i"
     assert composing["Service"]["ExecStart"] == "/usr/bin/elastio device compose %i"
     assert composing["Unit"]["DefaultDependencies"] == "no", "it runs before file systems are mounted"
+    assert composing["Unit"]["StartLimitIntervalSec"] == "0", "many events do not keep it from starting"
     assert f"$(ls /{ADOPTED} " in (SHIPPED.parent / "debian/elastio.prerm").read_text()
