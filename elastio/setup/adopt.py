@@ -28,7 +28,7 @@ from uuid import UUID, uuid4
 
 from elastio.config.paths import DEFAULT_STATE_DIR, GUARDS
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import composed, heads, recompose, superblock, tombstone
+from elastio.host import blockdev, composed, heads, recompose, superblock, tombstone
 from elastio.host.commands import Run
 from elastio.host.heads import DATA_OFFSET_SECTORS
 from elastio.host.sysfs import Sysfs, Wait, wait_for
@@ -186,7 +186,8 @@ class Adopter:
         adaptive = composed.adaptive_of(self.sysfs, record.head)
         volume = self._below(record) if adaptive is not None and record.head.volume.mapped else None
         shown = "+".join(serials(self.sysfs, volume)) if volume else ""
-        if shown not in ("", record.head.volume.serial):
+        there = {disk.serial for disk in blockdev.disks(self.sysfs)}
+        if shown not in ("", record.head.volume.serial) and there.issuperset(record.head.volume.serial.split("+")):
             self._note_disks(uuid, shown)
         return adaptive
 

@@ -24,6 +24,7 @@ from elastio.setup.filesystem import FOLDERS
 from elastio.units import SECTOR, format_size
 
 LVM_S = 60.0
+UUID_LETTERS = 32  # of a UUID of LVM, without hyphens
 # In device-mapper's names: a hyphen of a name is doubled there.
 _BETWEEN = re.compile("(?<!-)-(?!-)")
 LAYOUTS = ("linear", "striped")
@@ -158,7 +159,8 @@ def group_of(sysfs: Sysfs, head: Head, device: str, run: Run) -> str:
     if not is_logical(sysfs, device):
         return ""
     mapped = sysfs.read(f"sys/block/{device}/dm/uuid")
-    made = (one for one in _volumes(run) if one.mapped == mapped and tag_of(head) in one.tags)
+    own = _of_group(sysfs, mapped[len(LOGICAL_VOLUME) : -UUID_LETTERS], run)
+    made = (one for one in own if one.mapped == mapped and tag_of(head) in one.tags)
     return next((one.group_uuid for one in made), "")
 
 

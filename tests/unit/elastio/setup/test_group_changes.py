@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from elastio.errors import NotOursError
+from elastio.setup import adopted_record
+from elastio.setup.adopted_again import recorded_again
 from tests.fixtures.errors import refused
 
 from . import tombstones
 from .adopt_machine import UUID
-from .lvm_machine import LvmMachine, mapped
+from .lvm_machine import EXTENT, LvmMachine, mapped
 from .tombstones import record
 
 OTHER_UUID = "OtHeR0-aaaa-bbbb-cccc-dddd-eeee-ffffff"
@@ -68,7 +70,7 @@ def pvmove(machine: LvmMachine, number: int) -> None:
     slaves = machine.sysfs.path("sys/block/dm-1/slaves")
     for slave in slaves.iterdir():
         slave.unlink()
-    machine.disk(f"vd{'jkl'[number]}", 96 + number, f"another{number}123456789abc", b"")
+    machine.disk(f"vd{'jkl'[number]}", 96 + number, f"another{number}123456789abc", bytes(EXTENT))
     machine.link(f"sys/block/dm-1/slaves/vd{'jkl'[number]}", f"../../vd{'jkl'[number]}")
 
 
@@ -89,6 +91,24 @@ def test_a_volume_that_was_moved_while_it_was_composed_is_composed_again(
     pvmove(machine, 2)
     release(machine)
     assert machine.is_as_before
+
+
+def test_a_disk_that_is_missing_is_not_forgotten(machine: LvmMachine) -> None:
+    """Of a RAID that has lost one: it may be there again at the next boot."""
+    before = record(machine)
+    pvmove(machine, 0)
+    machine.lay("sys/block/vdb/serial", "")
+    assert machine.adopter().assemble(UUID) == "bcache0"
+    assert record(machine) == before
+
+
+def test_a_lost_record_is_written_again_while_another_group_is_broken(machine: LvmMachine) -> None:
+    before = record(machine)
+    adopted_record.delete(machine.sysfs, before)
+    machine.power_off()
+    machine.is_other_broken = True
+    recorded_again(machine.adopter(), machine.sysfs.path(f"dev/{machine.head_device}"))
+    assert record(machine).group_uuid == before.group_uuid
 
 
 def test_a_volume_that_was_moved_while_it_was_not_composed_counts_as_a_copy(machine: LvmMachine) -> None:
