@@ -102,11 +102,11 @@ def node_of(sysfs: Sysfs, number: str) -> str:
 
 def disk_below(sysfs: Sysfs, device: str) -> str | None:
     """The one disk of the volume below the composed device `dm-N`; None if there are several, or it is not known."""
-    found = blockdev.disks_below(sysfs, _volume_below(sysfs, device))
+    found = blockdev.disks_below(sysfs, volume_below(sysfs, device))
     return found[0] if len(found) == 1 else None
 
 
-def _volume_below(sysfs: Sysfs, device: str) -> str:
+def volume_below(sysfs: Sysfs, device: str) -> str:
     """The volume below `dm-N`. Only root may ask for a table; for others it is the one that is large enough."""
     try:
         rows = mapper.table(sysfs, mapped_name(sysfs, device))
@@ -172,6 +172,13 @@ def compose(
     if find(sysfs, head) is None:
         raise HostError(f"dmsetup made no device {name_of(head)}: see `dmesg`", code="composed.missing")
     return _registered(sysfs, head, (head_device, volume), wait, has_tombstone=has_tombstone)
+
+
+def require_unused(sysfs: Sysfs, head: Head, volume: str) -> None:
+    """Raises DeviceBusyError if the volume is in use, and not by its composed device."""
+    found = in_use(sysfs, volume) if find(sysfs, head) is None else ()
+    if found:
+        raise DeviceBusyError(f"/dev/{volume} {described(sysfs, found)}; it was not composed", code="composed.held")
 
 
 def _require_unheld(sysfs: Sysfs, volume: str) -> None:

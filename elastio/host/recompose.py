@@ -54,6 +54,16 @@ def require_tombstone(sysfs: Sysfs, device: str) -> None:
         raise DeviceBusyError(text, code="tombstone.missing")
 
 
+def require_not_overwritten(sysfs: Sysfs, device: str, is_there: Callable[[], bool]) -> None:
+    """Raises NotOursError if the saved piece is shown, and the volume has no tombstone: nor has it anything newer then.
+
+    The first sector decides only after an interruption, which `settle` has seen to.
+    """
+    if has_tombstone(sysfs, device) and not is_there():
+        text = f"the tombstone of the volume below {device} was overwritten: nothing was changed"
+        raise NotOursError(text, code="tombstone.overwritten")
+
+
 def write_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
     """Write the tombstone of the composed device `dm-N` under whatever uses it. Raises HostError or NotOursError."""
     with _suspended(sysfs, device, wait, has_tombstone=True) as pair:
@@ -90,6 +100,9 @@ def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) ->
         with guard.holding(LOCK_S + HELD_S), composed.locked(sysfs, wait, LOCK_S):
             settle(sysfs, name)
             with _opened(sysfs, device) as (parts, pair):
+                require_not_overwritten(sysfs, device, pair.has_tombstone)
+                if has_tombstone:
+                    pair.require_covered()
                 began = time.monotonic()
                 try:
                     mapper.load(sysfs, name, parts.table(has_tombstone=has_tombstone))

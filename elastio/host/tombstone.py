@@ -38,9 +38,13 @@ from elastio.errors import HostError, NotOursError
 from elastio.host import heads
 from elastio.host.heads import BLOCK_BYTES, Head
 from elastio.host.sysfs import Sysfs
-from elastio.units import SECTOR
+from elastio.units import KIB, MIB, SECTOR
 
 _ZEROS = bytes(SECTOR)
+# What is recognized by more than its first block: btrfs, and LUKS2 by its second header, which has one of these places.
+BTRFS_SUPERBLOCK, BTRFS_MAGIC_AT, BTRFS_MAGIC = 64 * KIB, 0x40, b"_BHRfS_M"
+SECOND_HEADERS = (*(size * KIB for size in (16, 32, 64, 128, 256, 512)), *(size * MIB for size in (1, 2, 4)))
+SECOND_MAGIC = b"SKUL\xba\xbe"
 # udev reads the second line (59-elastio-adopted.rules).
 INTRODUCTION = "elastio: this volume is adopted, and its newest data may be in a cache. Do not format or mount it."
 FORM = (
@@ -222,6 +226,12 @@ class Pair:
         self.write()
         return True
 
+    def is_complete(self) -> bool:
+        """Whether `completed` has nothing to write."""
+        piece = self.volume.load(0)
+        is_covered = all(piece[at : at + SECTOR] == _ZEROS for at in self._rest)
+        return is_covered or parse(bytes(piece[:SECTOR])) is None
+
     def has_tombstone(self) -> bool:
         """Raises NotOursError if it is not this head's, or something was written beside it."""
         block = self.volume.read(0)
@@ -229,6 +239,17 @@ class Pair:
             return False
         self._require_unchanged(block)
         return True
+
+    def require_covered(self) -> None:
+        """Raises NotOursError if the volume is recognized by what lies behind the saved piece."""
+        end, size = self.head.saved_sectors * SECTOR, self.head.volume.size_sectors * SECTOR
+        for at in SECOND_HEADERS:
+            block = self.volume.read(at) if end <= at <= size - BLOCK_BYTES else b""
+            is_btrfs = at == BTRFS_SUPERBLOCK and block[BTRFS_MAGIC_AT:].startswith(BTRFS_MAGIC)
+            if is_btrfs or block.startswith(SECOND_MAGIC):
+                text = "the adopted volume was formatted or converted since, and a tombstone would not cover all of it"
+                text = f"{text}: release and adopt it again; nothing was changed"
+                raise NotOursError(text, code="tombstone.short")
 
     def write(self) -> None:
         """Put the tombstone in the place of the saved piece; one that is there is completed."""

@@ -28,7 +28,7 @@ from uuid import UUID, uuid4
 
 from elastio.config.paths import DEFAULT_STATE_DIR, GUARDS
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import composed, heads, recompose, superblock, tombstone
+from elastio.host import blockdev, composed, heads, recompose, superblock, tombstone
 from elastio.host.commands import Run
 from elastio.host.heads import DATA_OFFSET_SECTORS
 from elastio.host.sysfs import Sysfs, Wait, wait_for
@@ -38,13 +38,14 @@ from elastio.setup import head_volume
 from elastio.setup.adopt_contents import require_sound
 from elastio.setup.adopt_plan import AdoptPlan, require_same_head
 from elastio.setup.adopted_record import Record, Step
-from elastio.setup.adopted_volume import find, find_head, with_uuid
+from elastio.setup.adopted_volume import find, find_head, serials, with_uuid
 from elastio.setup.unmounted import unmounted
 
 LOCK_S = 120.0
 APPEAR_S = 180.0
 POLL_S = 2.0
 SETTLE_S = 60.0
+NAMES_CACHE = "release.cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,27 @@ class Adopter:
         """By whoever has the lock. Returns `bcacheN`. Raises HostError that says what is missing, or NotOursError."""
         device, head_device = self.both_there(record)
         recompose.settle(self.sysfs, composed.name_of(record.head))
-        with self.pair(record, device, head_device) as pair:
-            has_tombstone, head = pair.completed(), pair.head
+        composed.require_unused(self.sysfs, record.head, device)
+        # udev shows a volume again that was open for writing, and starts the unit: this one may fail before that.
+        with self.pair(record, device, head_device, os.O_RDONLY) as pair:
+            has_tombstone, head, is_complete = pair.has_tombstone(), pair.head, pair.is_complete()
+        if not is_complete:
+            with self.pair(record, device, head_device) as pair:
+                has_tombstone = pair.completed()
+        self.require_no_older(record, device, head_device, has_tombstone=has_tombstone)
         devices = (head_device, device, self.run, self.wait)
         adaptive = composed.compose(self.sysfs, head, *devices, has_tombstone=has_tombstone)
         self._settle()
         if adaptive is None:
             raise HostError(self._waiting(record, head_device), code="cache.missing")
         return adaptive
+
+    def require_no_older(self, record: Record, device: str, head_device: str, *, has_tombstone: bool) -> None:
+        """Raises NotOursError if the head names a cache, and the volume has no tombstone: it may have been reverted."""
+        block = heads.superblock_of(self.sysfs.path(f"dev/{head_device}"), record.head)
+        if not has_tombstone and not superblock.is_without_cache(block):
+            text = f"the head names a cache, and /dev/{device} has no tombstone: it may be an older copy"
+            raise NotOursError(f"{text}; nothing was changed", code="tombstone.missing")
 
     def both_there(self, record: Record) -> tuple[str, str]:
         """The volume and the device with the head. Raises HostError for one that is not there."""
@@ -169,7 +183,30 @@ class Adopter:
         record = records.load(self.sysfs, uuid)
         if record is None or record.step is not Step.COMPOSED or recompose.is_suspended(self.sysfs, record.head):
             return None
-        return composed.adaptive_of(self.sysfs, record.head)
+        adaptive = composed.adaptive_of(self.sysfs, record.head)
+        volume = self._below(record) if adaptive is not None and record.head.volume.mapped else None
+        shown = "+".join(serials(self.sysfs, volume)) if volume else ""
+        there = {disk.serial for disk in blockdev.disks(self.sysfs)}
+        if shown not in ("", record.head.volume.serial) and there.issuperset(record.head.volume.serial.split("+")):
+            self._note_disks(uuid, shown)
+        return adaptive
+
+    def _note_disks(self, uuid: str, serial: str) -> None:
+        """A logical volume that is composed was moved to another disk, or extended onto one: it is the same volume."""
+        with composed.locked(self.sysfs, self.wait, LOCK_S):
+            record = records.load(self.sysfs, uuid)
+            if record is not None:
+                volume = replace(record.head.volume, serial=serial)
+                records.save(self.sysfs, replace(record, head=replace(record.head, volume=volume)))
+
+    def _below(self, record: Record) -> str | None:
+        """The volume by the table of the composed device, wherever its disks are, and whatever is on it now."""
+        device = composed.find(self.sysfs, record.head)
+        return (composed.volume_below(self.sysfs, device) or None) if device is not None else None
+
+    def _volume(self, record: Record) -> str | None:
+        """Raises NotOursError, if it is not composed, for a copy."""
+        return self._below(record) or find(self.sysfs, record.head.volume, self.run)
 
     def _is_there(self, uuid: str) -> bool:
         """Each look reads every disk: not more often than every POLL_S."""
@@ -219,10 +256,18 @@ class Adopter:
         recompose.settle(self.sysfs, composed.name_of(record.head))
         if record.group_uuid and record.step is not Step.ADOPTING:
             head_volume.activate(self.sysfs, record, self.run)
-        head_device, covered = self._releasable(record)
-        if record.step is Step.COMPOSED:
-            records.save(self.sysfs, replace(record, step=Step.RELEASING))
-        composed.take_apart(self.sysfs, record.head, self.run, self.wait)
+        record, below = self._regrouped(record), self._below(record)
+        try:
+            head_device, covered = self._releasable(record)
+            if record.step is Step.COMPOSED:
+                records.save(self.sysfs, replace(record, step=Step.RELEASING))
+            composed.take_apart(self.sysfs, record.head, self.run, self.wait)
+            if head_device is not None:
+                self._require_no_cache(record, head_device)  # nobody can attach one any more
+        except NotOursError as error:
+            if error.code == NAMES_CACHE:  # it cannot be released, so a boot has to compose it
+                records.save(self.sysfs, replace(record, step=Step.COMPOSED))
+            raise
         if head_device is not None:
             if covered:
                 with self.pair(record, covered, head_device) as pair:
@@ -232,10 +277,18 @@ class Adopter:
         if record.group_uuid:
             head_volume.remove(self.sysfs, record, self.run)
         records.delete(self.sysfs, record)
-        for device in with_uuid(self.sysfs, record.uuid, self.run):
+        for device in sorted({*with_uuid(self.sysfs, record.uuid, self.run), *([below] if below else [])}):
             # What was read of the volume while it was composed may be older than what was written since.
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
             self.announce(device)
+
+    def _regrouped(self, record: Record) -> Record:
+        """With the group in which the head is now: its own may have been merged into that (vgmerge(8))."""
+        device = find_head(self.sysfs, record.head) if record.group_uuid else None
+        if device is None or head_volume.device_of(self.sysfs, record, self.run) is not None:
+            return record
+        group_uuid = head_volume.group_of(self.sysfs, record.head, device, self.run)
+        return replace(record, group_uuid=group_uuid or record.group_uuid)
 
     def _require_unused_head(self, record: Record) -> None:
         """Raises HostError for a head that is not active, and may have been used: nobody can tell what is on it.
@@ -256,12 +309,13 @@ class Adopter:
         """
         found = with_uuid(self.sysfs, record.uuid, self.run)
         label = heads.read(self.sysfs.path(f"dev/{head_device}")) if head_device else None
-        if label is not None and label.sequence > 1 and find(self.sysfs, record.head.volume, self.run) is None:
+        if label is not None and label.sequence > 1 and self._volume(record) is None:
             text = f"the head may have the first sectors of the adopted volume {record.uuid}, which is not there"
             raise HostError(f"{text}: attach it", code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
+            recompose.require_not_overwritten(self.sysfs, composed.find(self.sysfs, record.head) or "", lambda: False)
             return ""
-        device = find(self.sysfs, record.head.volume, self.run) or ""
+        device = self._volume(record) or ""
         if head_device is None:
             text = f"the first sectors of /dev/{device} are on the head of the adopted volume {record.uuid}: attach it"
             raise HostError(text, code="head.missing")
@@ -295,7 +349,7 @@ class Adopter:
         block = heads.superblock_of(self.sysfs.path(f"dev/{head_device}"), record.head)
         if superblock.parse(block) is not None and not superblock.is_without_cache(block):
             text = f"the adopted volume {record.uuid} has a cache: detach it first; nothing was changed"
-            raise NotOursError(text, code="release.cache")
+            raise NotOursError(text, code=NAMES_CACHE)
 
     # --- around --------------------------------------------------------------------------------------------
 

@@ -18,15 +18,13 @@ from elastio.host.commands import Run
 from elastio.host.heads import BLOCK_BYTES, MOST_SAVED_SECTORS, SAVED_SECTORS, Volume
 from elastio.host.superblock import bytes_of
 from elastio.host.sysfs import Sysfs
-from elastio.units import KIB, MIB, SECTOR, format_size
+from elastio.host.tombstone import BTRFS_SUPERBLOCK, SECOND_HEADERS, SECOND_MAGIC
+from elastio.units import MIB, SECTOR, format_size
 
 LUKS, BTRFS = "crypto_LUKS", "btrfs"
 CONTENTS = ("ext4", "xfs", LUKS, BTRFS)
-SUPERBLOCK = 64 * KIB
 # In it, little-endian: the root of the log tree, or 0; the number of devices.
 LOG_ROOT, DEVICES = slice(0x60, 0x68), slice(0x88, 0x90)
-SECOND_HEADERS = (*(size * KIB for size in (16, 32, 64, 128, 256, 512)), *(size * MIB for size in (1, 2, 4)))
-SECOND_MAGIC = b"SKUL\xba\xbe"
 # All of a large filesystem is read.
 CHECK_S = 3600.0
 DUMP_S = 60.0
@@ -36,10 +34,10 @@ def saved_sectors(device: str, volume: Volume, sysfs: Sysfs) -> int:
     """How many of its first sectors move to the head. Raises NotOursError if too many, or it has several volumes."""
     node = sysfs.path(f"dev/{device}")
     if volume.filesystem == BTRFS:
-        if int.from_bytes(bytes_of(node, SUPERBLOCK, BLOCK_BYTES)[DEVICES], "little") != 1:
+        if int.from_bytes(bytes_of(node, BTRFS_SUPERBLOCK, BLOCK_BYTES)[DEVICES], "little") != 1:
             text = f"/dev/{device} has a btrfs that lies on several devices: nothing was changed"
             raise NotOursError(text, code="adopt.devices")
-        return (SUPERBLOCK + BLOCK_BYTES) // SECTOR
+        return (BTRFS_SUPERBLOCK + BLOCK_BYTES) // SECTOR
     if volume.filesystem != LUKS:
         return SAVED_SECTORS
     # Also one that an older LUKS has left.
@@ -72,7 +70,7 @@ def _has_journal(node: Path, volume: Volume, run: Run) -> bool:
             return "needs_recovery" in run(["dumpe2fs", "-h", str(node)], timeout_s=DUMP_S)
         case "xfs":
             return "<CLEAN>" not in run(["xfs_logprint", "-t", str(node)], timeout_s=DUMP_S)
-    return any(bytes_of(node, SUPERBLOCK, BLOCK_BYTES)[LOG_ROOT])
+    return any(bytes_of(node, BTRFS_SUPERBLOCK, BLOCK_BYTES)[LOG_ROOT])
 
 
 def _require_sound_luks(device: str, volume: Volume, sysfs: Sysfs, run: Run) -> None:

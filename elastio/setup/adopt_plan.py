@@ -28,8 +28,12 @@ from elastio.units import SECTOR, format_size
 
 FSTAB, CRYPTTAB = "etc/fstab", "etc/crypttab"
 RULES_FILE, UNIT = "59-elastio-adopted.rules", "elastio-compose@.service"
-# Sources of fstab and crypttab that name the device, not the filesystem on it.
-BY_DEVICE = {"PARTUUID=": "/dev/disk/by-partuuid/", "PARTLABEL=": "/dev/disk/by-partlabel/"}
+# Sources of fstab and crypttab that name the device, or the filesystem on it not by its UUID.
+BY_DEVICE = {
+    "PARTUUID=": "/dev/disk/by-partuuid/",
+    "PARTLABEL=": "/dev/disk/by-partlabel/",
+    "LABEL=": "/dev/disk/by-label/",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,9 @@ def _volume(device: str, sysfs: Sysfs, run: Run) -> Volume:
         shown = volume.filesystem if volume else "no single filesystem"
         text = f"/dev/{device} has {shown} on it, and only {', '.join(CONTENTS)} are adopted: nothing was changed"
         raise NotOursError(text, code="adopt.filesystem")
+    if not adopted_record.is_name(volume.uuid):  # that of LUKS is a text
+        text = f"/dev/{device} has the UUID {volume.uuid!r}, which no record can have as its name: nothing was changed"
+        raise NotOursError(text, code="adopt.uuid")
     if not volume.serial:
         text = f"the disk of /dev/{device} shows no serial, by which it could be told from a copy: nothing was changed"
         raise NotOursError(text, code="adopt.serial")
@@ -197,9 +204,10 @@ def _require_tables(device: str, volume: Volume, place: Path | None, sysfs: Sysf
     by_uuid = [entry for entry in found if entry.is_of(volume.uuid, "")]
     crypts = [entry for entry in opened if entry.is_of(volume.uuid, "")]
     for table, entry in [(FSTAB, entry) for entry in found] + [(CRYPTTAB, entry) for entry in opened]:
-        source = next((to + entry.source[len(by) :] for by, to in BY_DEVICE.items() if entry.source.startswith(by)), "")
+        named = entry.source.replace('"', "")
+        source = next((to + named[len(by) :] for by, to in BY_DEVICE.items() if named.startswith(by)), named)
         is_named = entry in by_uuid or entry in crypts
-        if not is_named and mounts.node_name(sysfs, source or entry.source) == device:
+        if not is_named and mounts.node_name(sysfs, source) == device:
             text = f"/{table} names {entry.source}: write UUID={volume.uuid} there; nothing was changed"
             raise ConfigError(text, code="adopt.fstab")
     on_it = [entry for crypt in crypts for entry in found if entry.source == f"/dev/mapper/{crypt.place}"]

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from elastio.errors import ConfigError, DeviceBusyError, NotOursError
-from elastio.host import composed, heads, superblock
+from elastio.host import composed, heads
 from elastio.host.usage import in_use
 from elastio.setup import adopted_record as records
 from elastio.setup import head_volume
@@ -47,7 +47,4 @@ def _require_usable(adopter: Adopter, record: Record, device: str) -> None:
         text = f"/dev/{device} {', '.join(map(str, found))}: unmount it first; nothing was changed"
         raise DeviceBusyError(text, code="volume.used")
     with adopter.pair(record, device, record.head_device, os.O_RDONLY) as pair:
-        block = heads.superblock_of(adopter.sysfs.path(f"dev/{record.head_device}"), record.head)
-        if not pair.has_tombstone() and not superblock.is_without_cache(block):
-            text = f"the head names a cache, and /dev/{device} has no tombstone: it may be an older copy"
-            raise NotOursError(f"{text}; nothing was changed", code="tombstone.missing")
+        adopter.require_no_older(record, device, record.head_device, has_tombstone=pair.has_tombstone())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,9 +46,14 @@ class Record:
         return self.head.volume.uuid
 
 
+def is_name(uuid: str) -> bool:
+    """Whether a record can have this name: as udev's rules look for it."""
+    return re.fullmatch("[0-9A-Za-z-]+", uuid) is not None
+
+
 def load(sysfs: Sysfs, uuid: str) -> Record | None:
     """The record of the volume with this filesystem, or None. Raises ConfigError."""
-    if not uuid or "/" in uuid or uuid.startswith("."):
+    if not is_name(uuid):
         return None
     path = sysfs.path(f"{ADOPTED}/{uuid}")
     try:
@@ -67,6 +73,8 @@ def load_all(sysfs: Sysfs) -> tuple[Record, ...]:
 def save(sysfs: Sysfs, record: Record) -> None:
     """Durable when it returns. Raises ConfigError."""
     path = sysfs.path(f"{ADOPTED}/{record.uuid}")
+    if not is_name(record.uuid):
+        raise ConfigError(f"{record.uuid!r} cannot be the name of a record", code="record.name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sync_directory(path.parent.parent)

@@ -56,13 +56,11 @@ def probe(sysfs: Sysfs, device: str, run: Run) -> dict[str, str]:
 def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
     """The filesystem on the device, and by what the device is told from a copy; None without a filesystem's UUID.
 
-    Also where a tombstone is in the place of its first sectors. Raises NotOursError if that is damaged.
+    A tombstone says it, whatever libblkid finds behind it. Raises NotOursError if that is damaged.
     """
     found = probe(sysfs, device, run)
-    kind, uuid = found.get("TYPE", ""), found.get("UUID", "")
-    # Of a partition libblkid always tells its place in the table.
-    if not kind and (stone := tombstone.read(sysfs.path(f"dev/{device}"))) is not None:
-        kind, uuid = stone.filesystem, stone.volume
+    stone = tombstone.read(sysfs.path(f"dev/{device}"))
+    kind, uuid = (stone.filesystem, stone.volume) if stone else (found.get("TYPE", ""), found.get("UUID", ""))
     if not kind or not uuid:
         return None
     return Volume(
@@ -81,9 +79,18 @@ def serials(sysfs: Sysfs, device: str) -> tuple[str, ...]:
 
 
 def with_uuid(sysfs: Sysfs, uuid: str, run: Run) -> dict[str, Volume]:
-    """Every device with this filesystem."""
-    found = ((device, describe(sysfs, device, run)) for device in devices(sysfs))
-    return {device: volume for device, volume in found if volume is not None and volume.uuid == uuid}
+    """Every device with this filesystem. If there is none, a damaged tombstone may be its: raises NotOursError then."""
+    found, damaged = dict[str, Volume](), list[NotOursError]()
+    for device in devices(sysfs):
+        try:
+            volume = describe(sysfs, device, run)
+        except NotOursError as error:
+            damaged.append(error)
+        else:
+            found |= {device: volume} if volume is not None and volume.uuid == uuid else {}
+    if damaged and not found:
+        raise damaged[0]
+    return found
 
 
 def find(sysfs: Sysfs, wanted: Volume, run: Run) -> str | None:
@@ -130,7 +137,12 @@ def find_head(sysfs: Sysfs, wanted: Head) -> str | None:
     if len(found) > 1:
         text = f"{', '.join(f'/dev/{d}' for d, _ in found)} have the same head: detach the copy"
         raise NotOursError(text, code="head.ambiguous")
-    if found and replace(found[0][1], sequence=wanted.sequence) != wanted:
+    if found and _without_changes(found[0][1]) != _without_changes(wanted):
         text = f"the head on /dev/{found[0][0]} is not the one that was recorded: nothing was changed"
         raise NotOursError(text, code="head.other")
     return found[0][0] if found else None
+
+
+def _without_changes(head: Head) -> Head:
+    """Without what may differ between a label and its record: the disks below a logical volume change."""
+    return replace(head, sequence=1, volume=replace(head.volume, serial=""))

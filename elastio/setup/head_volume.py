@@ -8,6 +8,7 @@ clone of the group the tag is there, too, and the group has another UUID (vgimpo
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
@@ -23,6 +24,9 @@ from elastio.setup.filesystem import FOLDERS
 from elastio.units import SECTOR, format_size
 
 LVM_S = 60.0
+UUID_LETTERS = 32  # of a UUID of LVM, without hyphens
+# In device-mapper's names: a hyphen of a name is doubled there.
+_BETWEEN = re.compile("(?<!-)-(?!-)")
 LAYOUTS = ("linear", "striped")
 ALLOCATABLE = ("allocatable", "1")  # the second by binary_values_as_numeric of lvm.conf(5)
 # lvmreport(7). The sixth letter of vg_attr: clustered or shared; the third and fourth: exported, partial.
@@ -131,7 +135,7 @@ def make(sysfs: Sysfs, place: FreeExtents, head: Head, run: Run) -> str:
     options = ["--type", "linear", "--extents", str(place.extents), "--zero", "y", "--wipesignatures", "y"]
     names = ["--addtag", tag_of(head), "--name", name_of(head), place.group, place.disk]
     run(["lvcreate", "--yes", *options, *names], timeout_s=LVM_S)
-    found = find(place.group_uuid, head, run)
+    found = find(sysfs, place.group_uuid, head, run)
     device = kernel_name(sysfs, found) if found else None
     if device is None or int(sysfs.read(f"sys/block/{device}/size")) != place.sectors or in_use(sysfs, device):
         text = f"lvcreate made no volume {name_of(head)} of {place.sectors} sectors that is active and unused"
@@ -139,9 +143,11 @@ def make(sysfs: Sysfs, place: FreeExtents, head: Head, run: Run) -> str:
     return device
 
 
-def find(group_uuid: str, head: Head, run: Run) -> Logical | None:
+def find(sysfs: Sysfs, group_uuid: str, head: Head, run: Run) -> Logical | None:
     """The head's logical volume in this group, or None. Raises NotOursError if several have its tag."""
-    found = [one for one in _volumes(run) if one.group_uuid == group_uuid and tag_of(head) in one.tags]
+    found = [
+        one for one in _of_group(sysfs, group_uuid, run) if one.group_uuid == group_uuid and tag_of(head) in one.tags
+    ]
     if len(found) > 1:
         shown = ", ".join(f"{one.group}/{one.name}" for one in found)
         raise NotOursError(f"{shown} have the tag of one head: remove it from the wrong one", code="group.ambiguous")
@@ -153,19 +159,20 @@ def group_of(sysfs: Sysfs, head: Head, device: str, run: Run) -> str:
     if not is_logical(sysfs, device):
         return ""
     mapped = sysfs.read(f"sys/block/{device}/dm/uuid")
-    made = (one for one in _volumes(run) if one.mapped == mapped and tag_of(head) in one.tags)
+    own = _of_group(sysfs, mapped[len(LOGICAL_VOLUME) : -UUID_LETTERS], run)
+    made = (one for one in own if one.mapped == mapped and tag_of(head) in one.tags)
     return next((one.group_uuid for one in made), "")
 
 
 def device_of(sysfs: Sysfs, record: Record, run: Run) -> str | None:
     """The kernel's name of the head's logical volume; None if it is not there, or not active."""
-    found = find(record.group_uuid, record.head, run)
+    found = find(sysfs, record.group_uuid, record.head, run)
     return kernel_name(sysfs, found) if found else None
 
 
 def activate(sysfs: Sysfs, record: Record, run: Run) -> None:
     """Have the head's logical volume be a device: whoever activates the volume may not have done so."""
-    found = find(record.group_uuid, record.head, run)
+    found = find(sysfs, record.group_uuid, record.head, run)
     if found is not None and kernel_name(sysfs, found) is None:
         run(["lvchange", "--yes", "--activate", "y", f"{found.group}/{found.name}"], timeout_s=LVM_S)
 
@@ -175,7 +182,7 @@ def removable(sysfs: Sysfs, record: Record, head_device: str | None, run: Run) -
 
     It is the device with the head, or zeros. Before the head is written it is what was on the extents before.
     """
-    found = find(record.group_uuid, record.head, run)
+    found = find(sysfs, record.group_uuid, record.head, run)
     device = kernel_name(sysfs, found) if found else None
     if found is None:
         return None
@@ -210,7 +217,7 @@ def remove(sysfs: Sysfs, record: Record, run: Run) -> None:
     # By its UUID, under the group's lock: a name may be another volume's meanwhile.
     chosen = f"vg_uuid={found.group_uuid} && lv_uuid={found.uuid}"
     run(["lvremove", "--yes", "--select", chosen, found.group], timeout_s=LVM_S)
-    if find(record.group_uuid, record.head, run) is not None:
+    if find(sysfs, record.group_uuid, record.head, run) is not None:
         raise HostError(f"lvremove has left {found.group}/{found.name}", code="group.left")
 
 
@@ -220,7 +227,25 @@ def kernel_name(sysfs: Sysfs, volume: Logical) -> str | None:
     return next((name for name in names if sysfs.read_or(f"sys/block/{name}/dm/uuid", "") == volume.mapped), None)
 
 
-def _volumes(run: Run) -> list[Logical]:
+def _of_group(sysfs: Sysfs, group_uuid: str, run: Run) -> list[Logical]:
+    """Logical volumes, all of this group among them. Raises HostError.
+
+    Of all groups `lvs` fails if one of them is broken. By its name it is asked for this one alone; a volume that is
+    active tells the name.
+    """
+    try:
+        return _volumes(run)
+    except HostError as error:
+        begin = LOGICAL_VOLUME + group_uuid.replace("-", "")
+        names = (f"sys/block/{name}/dm" for name in sysfs.names("sys/block") if name.startswith("dm-"))
+        shown = (sysfs.read_or(f"{dm}/name", "") for dm in names if sysfs.read_or(f"{dm}/uuid", "").startswith(begin))
+        group = _BETWEEN.split(next(shown, ""))[0].replace("--", "-")
+        if error.code != "program.failed" or not group:
+            raise
+        return _volumes(run, group)
+
+
+def _volumes(run: Run, *groups: str) -> list[Logical]:
     return [
         Logical(
             row["vg_name"],
@@ -232,14 +257,14 @@ def _volumes(run: Run) -> list[Logical]:
             row["lv_role"] == "public",
             row["lv_layout"] in LAYOUTS and row["lv_role"] == "public",
         )
-        for row in _report("lvs", VOLUME_FIELDS, "lv", run)
+        for row in _report("lvs", VOLUME_FIELDS, "lv", run, *groups)
     ]
 
 
-def _report(program: str, fields: tuple[str, ...], key: str, run: Run) -> list[dict[str, str]]:
+def _report(program: str, fields: tuple[str, ...], key: str, run: Run, *groups: str) -> list[dict[str, str]]:
     """Rows of a report of LVM; sizes in sectors. Raises HostError."""
     options = ["--reportformat", "json", "--units", "s", "--nosuffix", "--config", 'report/list_item_separator=","']
-    text = run([program, *options, "--options", ",".join(fields)], timeout_s=LVM_S)
+    text = run([program, *groups, *options, "--options", ",".join(fields)], timeout_s=LVM_S)
     try:
         rows = [row for report in json.loads(text)["report"] for row in report[key]]
         return [{field: str(row[field]) for field in fields} for row in rows]

@@ -50,6 +50,7 @@ class LvmMachine(AdoptMachine):
     """`physicals` and `logicals`: what `pvs` and `lvs` show. `activates`: the head is active after a boot.
 
     `may_activate` False: lvchange activates nothing, and succeeds, as with lvm.conf's volume_list.
+    `is_other_broken`: in a report about all groups, `lvs` fails for another one.
     """
 
     found: dict[str, dict[str, str]] = field(default_factory=lambda: {"dm-1": {"TYPE": "ext4", "UUID": UUID}})
@@ -59,6 +60,7 @@ class LvmMachine(AdoptMachine):
     )
     activates: bool = True
     may_activate: bool = True
+    is_other_broken: bool = False
     activated: int = 1
     device, number = "dm-1", "240:64"
 
@@ -66,6 +68,7 @@ class LvmMachine(AdoptMachine):
         super().__post_init__()
         self.disk("dm-1", 64, "", self.sysfs.path("dev/vdb").read_bytes()[:VOLUME_BYTES])
         self.lay("sys/block/dm-1/dm/uuid", mapped(self.logicals[0]))
+        self.lay("sys/block/dm-1/dm/name", "group-data")
         self.link("sys/block/dm-1/slaves/vdb", "../../vdb")
         self.lay("usr/sbin/lvm", "")
         self.link("dev/group/data", "../dm-1")
@@ -129,9 +132,17 @@ class LvmMachine(AdoptMachine):
         rows = {"lvs": ("lv", self.logicals), "pvs": ("pv", self.physicals)}
         if argv[0] in rows and argv[0] not in self.failing:
             key, shown = rows[argv[0]]
-            fields = argv[-1].split(",")
+            shown, fields = self._reported(argv, shown), argv[-1].split(",")
             return json.dumps({"report": [{key: [{name: row[name] for name in fields} for row in shown]}]})
         return super().run(argv, timeout_s=timeout_s)
+
+    def _reported(self, argv: Sequence[str], rows: list[dict[str, str]]) -> list[dict[str, str]]:
+        """Those of the group that is named, or all."""
+        if not argv[1].startswith("-"):
+            return [row for row in rows if row["vg_name"] == argv[1]]
+        if self.is_other_broken:
+            raise HostError("`lvs` failed (5): Cannot process volume group other", code="program.failed")
+        return rows
 
     @property
     def changing(self) -> dict[str, Callable[[Sequence[str]], str]]:

@@ -9,7 +9,7 @@ import pytest
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import run
-from elastio.setup.adopt_contents import SUPERBLOCK
+from elastio.host.tombstone import BTRFS_SUPERBLOCK as SUPERBLOCK
 from elastio.setup.adopted_volume import probe
 from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused

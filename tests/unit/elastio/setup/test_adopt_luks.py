@@ -12,7 +12,8 @@ import pytest
 from elastio.errors import HostError, NotOursError
 from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import run
-from elastio.setup.adopt_contents import LUKS, SECOND_HEADERS, SECOND_MAGIC
+from elastio.host.tombstone import SECOND_HEADERS, SECOND_MAGIC
+from elastio.setup.adopt_contents import LUKS
 from elastio.setup.adopted_volume import probe
 from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused

@@ -91,6 +91,7 @@ REFUSALS: dict[str, tuple[Callable[[AdoptMachine], object], type[ElastioError], 
     "swapped to": (laid("proc/swaps", "Filename\n/dev/vdb partition 1 0 -2\n"), DeviceBusyError, "adopt.used"),
     "mounted": (lambda m: m.mount(), DeviceBusyError, "adopt.mounted"),
     "a copy is there": (copy, NotOursError, "adopt.copy"),
+    "a UUID that is no name of a file": (lambda m: m.found["vdb"].update(UUID="../x"), NotOursError, "adopt.uuid"),
     "damaged": (lambda m: m.failing.add("e2fsck"), NotOursError, "adopt.damaged"),
     "dirty journal": (lambda m: setattr(m, "dump", "features: needs_recovery"), NotOursError, "adopt.journal"),
     "fstab names the device": (laid("etc/fstab", "/dev/vdb /data ext4 defaults 0 2\n"), ConfigError, "adopt.fstab"),
@@ -198,12 +199,15 @@ def test_the_root_and_a_filesystem_without_a_device_are_refused(machine: AdoptMa
         plan(Path("/"), None, machine.sysfs, machine.run)
 
 
-def test_a_line_by_partition_is_refused_and_one_by_link_to_the_uuid_is_not(machine: AdoptMachine) -> None:
-    for folder, name in (("by-partuuid", "p-01"), ("by-uuid", UUID)):
+@pytest.mark.parametrize("source", ["PARTUUID=p-01", "LABEL=data", 'LABEL="data"'])
+def test_a_line_by_partition_or_label_is_refused_and_one_by_link_to_the_uuid_is_not(
+    machine: AdoptMachine, source: str
+) -> None:
+    for folder, name in (("by-partuuid", "p-01"), ("by-label", "data"), ("by-uuid", UUID)):
         machine.link(f"dev/disk/{folder}/{name}", "../../vdb")
     machine.lay("etc/fstab", f"/dev/disk/by-uuid/{UUID} /data ext4 nofail 0 2\n")
     assert machine.plan().volume.uuid == UUID
-    machine.lay("etc/fstab", "PARTUUID=p-01 /data ext4 nofail 0 2\n")
+    machine.lay("etc/fstab", f"{source} /data ext4 defaults 0 2\n")
     with refused(ConfigError, "adopt.fstab"):
         machine.plan()
 

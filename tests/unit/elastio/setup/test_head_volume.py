@@ -249,17 +249,6 @@ def test_at_boot_a_head_that_nobody_has_activated_is(machine: LvmMachine) -> Non
     assert machine.is_as_before
 
 
-def test_renamed_it_is_found_and_removed(machine: LvmMachine) -> None:
-    machine.adopter().adopt(machine.plan())
-    machine.made[0]["lv_name"] = "renamed"
-    for row in machine.logicals:
-        row["vg_name"] = "newgroup"
-    machine.boot()
-    assert machine.is_composed
-    release(machine)
-    assert machine.made == []
-
-
 def test_of_two_heads_in_a_group_the_right_one_is_removed(machine: LvmMachine) -> None:
     other = logical("elastio-head-other", CLONE_UUID, lv_tags="elastio-head-of-another,mine")
     machine.logicals.append(other)

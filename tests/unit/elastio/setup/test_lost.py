@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import superblock
+from elastio.host import heads, superblock
 from elastio.host.heads import BLOCK_BYTES, CONTENT_SECTOR, SAVED_SECTOR
 from elastio.setup import adopted_record, device_checks
 from elastio.setup.adopted_again import recorded_again
@@ -160,6 +160,52 @@ def test_a_snapshot_of_a_boosting_one_has_no_first_block_and_the_head_of_that_mo
         boosted.adopter().assemble(UUID)
 
 
+@pytest.mark.parametrize("state", [1, 2])
+def test_a_volume_that_was_reverted_in_place_is_not_composed_with_its_cache(boosted: AdoptMachine, state: int) -> None:
+    """A cloud keeps the serial then. What the cache has was written to a newer state: it would damage this one."""
+    newer, head = boosted.volume, boosted.head
+    put(boosted, "vdh", STATE_AT, (state << superblock.STATE_SHIFT).to_bytes(8, "little"))
+    boosted.sysfs.path("dev/vdb").write_bytes(boosted.before)
+    with refused(NotOursError, "tombstone.missing"):
+        boosted.adopter().assemble(UUID)
+    assert not boosted.sysfs.exists("sys/block/dm-0")
+    assert boosted.volume == boosted.before
+    boosted.sysfs.path("dev/vdb").write_bytes(newer)
+    boosted.sysfs.path("dev/vdh").write_bytes(head)
+    assert boosted.adopter().assemble(UUID) == "bcache0"
+
+
+@pytest.mark.parametrize("step", [Step.ADOPTING, Step.RELEASING])
+def test_a_boost_after_a_command_that_was_killed_is_composed_and_not_released(
+    boosted: AdoptMachine, step: Step
+) -> None:
+    adopted_record.save(boosted.sysfs, replace(record(boosted), step=step))
+    with refused(NotOursError, "release.cache"):
+        boosted.adopter().assemble(UUID)
+    assert boosted.records == ["composed"]
+    assert boosted.adopter().assemble(UUID) == "bcache0", "the unit tries again"
+
+
+@pytest.mark.parametrize("has_tombstone", [True, False])
+def test_a_cache_that_was_attached_just_before_the_stop_is_found_on_the_head(
+    machine: AdoptMachine, has_tombstone: bool
+) -> None:
+    if has_tombstone:
+        tombstones.write(machine)
+    volume, wait = machine.volume, machine.wait
+
+    def attached(condition: Callable[[], bool], seconds: float) -> bool:
+        if machine.sysfs.read_or("sys/block/dm-0/bcache/stop", ""):
+            put(machine, "vdh", STATE_AT, (2 << superblock.STATE_SHIFT).to_bytes(8, "little"))
+        return wait(condition, seconds)
+
+    machine.wait = attached  # type: ignore[method-assign]
+    with refused(NotOursError, "release.cache"):
+        machine.adopter().release(record(machine), None)
+    assert (machine.volume, machine.records) == (volume, ["composed"])
+    assert heads.read(machine.sysfs.path("dev/vdh")) is not None
+
+
 # --- the record ----------------------------------------------------------------------------------------------
 
 
@@ -212,6 +258,16 @@ def test_a_record_is_not_written_for_what_cannot_be_composed(machine: AdoptMachi
     with refused(error, code):
         recorded_again(machine.adopter(), machine.sysfs.path("dev/vdh"))
     assert (machine.records, machine.is_composed) == ([], False)
+
+
+def test_a_record_is_written_nowhere_else(machine: AdoptMachine) -> None:
+    """The name is by a label, and by what is on a volume."""
+    known = record(machine)
+    for uuid in ("../fstab", "", ".", "a/b"):
+        head = replace(known.head, volume=replace(known.head.volume, uuid=uuid))
+        with refused(ConfigError, "record.name"):
+            adopted_record.save(machine.sysfs, replace(known, head=head))
+    assert machine.records == ["composed"]
 
 
 def test_a_record_that_is_there_is_not_replaced(machine: AdoptMachine) -> None:

@@ -6,6 +6,7 @@ The power is cut after each write, and within each write, with some of its secto
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,24 @@ from elastio.host.blockdev import run_wipefs
 from elastio.host.commands import run
 from elastio.host.heads import BLOCK_BYTES, SAVED_SECTOR
 from elastio.host.sysfs import wait_for
-from elastio.host.tombstone import Tombstone, parse, serialize
-from elastio.units import SECTOR
+from elastio.host.tombstone import (
+    BTRFS_MAGIC,
+    BTRFS_MAGIC_AT,
+    BTRFS_SUPERBLOCK,
+    SECOND_MAGIC,
+    Tombstone,
+    parse,
+    serialize,
+)
+from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused
 from tests.values import present
 
 from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine
 from .tombstones import FRONT, LENGTHS, STONE, WORK, adopt, adopted, is_mountable, name, record, remove, shown, write
+
+# Where btrfs is recognized, and the second header of LUKS2.
+PLACES = ((BTRFS_SUPERBLOCK + BTRFS_MAGIC_AT, BTRFS_MAGIC), (16 * KIB, SECOND_MAGIC), (MIB, SECOND_MAGIC))
 
 
 @pytest.fixture(params=LENGTHS)
@@ -182,6 +194,31 @@ def test_a_volume_that_was_written_to_beside_its_tombstone_is_refused(machine: A
         machine.adopter().release(record(machine), None)
 
 
+@pytest.mark.parametrize("work", WORK)
+def test_a_tombstone_that_somebody_has_overwritten_gives_up_no_saved_piece(machine: AdoptMachine, work: str) -> None:
+    """What the volume shows of its first sectors is on the head alone."""
+    write(machine)
+    with machine.sysfs.path("dev/vdb").open("r+b") as file:
+        file.write(bytes(SECTOR))
+    head = machine.head
+    with refused(NotOursError, "tombstone.overwritten"):
+        WORK[work](machine)
+    assert (machine.head, shown(machine), machine.sysfs.is_suspended(name(machine))) == (head, machine.before, False)
+
+
+def test_with_an_overwritten_tombstone_nothing_is_released(machine: AdoptMachine) -> None:
+    write(machine)
+    with machine.sysfs.path("dev/vdb").open("r+b") as file:
+        file.write(bytes(SECTOR))
+    head = machine.head
+    for is_found in (True, False):  # as LUKS is whose first header cryptsetup has repaired
+        if not is_found:
+            machine.found.clear()
+        with refused(NotOursError, "tombstone.overwritten"):
+            machine.adopter().release(record(machine), None)
+    assert (machine.head, machine.records, machine.is_composed) == (head, ["composed"], True)
+
+
 def test_a_restored_copy_of_the_volume_is_refused(machine: AdoptMachine) -> None:
     write(machine)
     machine.lay("sys/block/vdb/serial", "copy0123456789abcdef")
@@ -236,6 +273,45 @@ def test_of_a_partition_libblkid_tells_its_place_and_the_tombstone_is_found(mach
     assert machine.is_as_before
 
 
+def test_a_tombstone_says_whose_the_volume_is_whatever_libblkid_finds_behind_it(
+    machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was formatted while it had a cache, which has written some of that."""
+    write(machine)
+    run = machine.run
+
+    def found(argv: Sequence[str], *, timeout_s: float) -> str:
+        is_volume = argv[0] == "blkid" and argv[-1].endswith("/vdb")
+        return f"TYPE=btrfs\nUUID={UUID[::-1]}\n" if is_volume else run(argv, timeout_s=timeout_s)
+
+    monkeypatch.setattr(machine, "run", found)
+    machine.boot()
+    assert shown(machine) == machine.before
+
+
+def test_what_was_formatted_while_it_was_adopted_can_be_released(machine: AdoptMachine) -> None:
+    write(machine)
+    remove(machine)
+    machine.found["vdb"] = {"TYPE": "btrfs", "UUID": UUID[::-1]}
+    machine.adopter().release(record(machine), None)
+    assert machine.is_as_before
+    node = str(machine.sysfs.path("dev/vdb"))
+    assert [argv[-1] for argv in machine.ran if argv[:2] == ["blockdev", "--flushbufs"]] == [node]
+
+
+def test_a_damaged_tombstone_of_another_volume_is_in_nobodys_way(machine: AdoptMachine) -> None:
+    sector = serialize(STONE)
+    machine.disk("vdc", 48, "another0123456789abc", sector.replace(b"ext4", b"ext3").ljust(VOLUME_BYTES, b"\0"))
+    machine.boot()
+    assert machine.is_composed
+    machine.adopter().release(record(machine), None)
+    machine.adopter().adopt(machine.plan())
+    machine.power_off()
+    machine.sysfs.path("dev/vdb").write_bytes(sector.replace(b"ext4", b"ext3").ljust(VOLUME_BYTES, b"\0"))
+    with refused(NotOursError, "tombstone.damaged"):
+        machine.boot()
+
+
 def test_the_unit_resumes_what_was_left_suspended_and_a_release_too(machine: AdoptMachine) -> None:
     machine.lay("sys/block/dm-0/dm/suspended", "1")
     assert machine.adopter().assemble(UUID) == "bcache0"
@@ -260,6 +336,21 @@ def test_a_volume_with_a_tombstone_is_taken_for_no_blank_disk(machine: AdoptMach
     node.write_bytes((serialize(STONE)[:-1] + b"x").ljust(BLOCK_BYTES, b"\0"))
     with refused(NotOursError, "x"):
         tombstone.require_none(node, "/dev/vdb", "x")
+
+
+@pytest.mark.parametrize(("at", "magic"), PLACES)
+def test_what_is_recognized_behind_the_saved_piece_gets_no_cache(machine: AdoptMachine, at: int, magic: bytes) -> None:
+    """It was formatted again, or converted, while it was adopted: nobody could tell the volume from its tombstone."""
+    machine.sysfs.write_mapped(name(machine), FRONT + at, magic)
+    before = (machine.volume, machine.head)
+    if at < record(machine).head.saved_sectors * SECTOR:
+        write(machine)
+        assert recompose.has_tombstone(machine.sysfs, "dm-0")
+        return
+    with refused(NotOursError, "tombstone.short"):
+        write(machine)
+    assert (machine.volume, machine.head, machine.sysfs.is_suspended(name(machine))) == (*before, False)
+    assert recompose.has_tombstone(machine.sysfs, "dm-0") is False
 
 
 def test_the_label_before_it_is_never_overwritten(machine: AdoptMachine) -> None:

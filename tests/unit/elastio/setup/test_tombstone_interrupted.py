@@ -20,7 +20,7 @@ from elastio.units import SECTOR
 from tests.fixtures.device_mapper import LOAD, SUSPEND
 from tests.fixtures.errors import refused
 
-from .adopt_machine import AdoptMachine
+from .adopt_machine import UUID, AdoptMachine
 from .tombstones import (
     FRONT,
     LENGTHS,
@@ -81,6 +81,41 @@ def test_after_a_power_cut_it_can_be_released(
         machine.adopter().release(record(machine), None)
         assert machine.is_as_before
         adopt(machine, length)
+
+
+def test_what_is_left_beside_it_goes_only_while_nobody_uses_the_volume(
+    machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """btrfs may have been mounted on the volume itself, when its head was away."""
+    assert cut_within(machine, "write", WRITES["write"] - 1, (), monkeypatch)
+    machine.power_off()
+    machine.mount()
+    before = machine.volume
+    with refused(DeviceBusyError, "composed.held"):
+        machine.adopter().assemble(UUID)
+    assert (machine.volume, machine.is_composed) == (before, False)
+
+
+def test_a_volume_that_is_composed_is_opened_for_writing_only_to_complete_its_tombstone(
+    machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When that is closed, udev shows the volume again, and starts the unit, which may have failed just then."""
+    opened, open_ = list[int](), os.open
+
+    def watched(path: Path, flags: int, *args: int, **others: int) -> int:
+        opened.extend([flags & os.O_ACCMODE] if str(path).endswith("dev/vdb") else [])
+        return open_(path, flags, *args, **others)
+
+    for work in (write, remove):
+        work(machine)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", watched)
+            machine.boot()
+        assert os.O_RDWR not in opened
+    assert cut_within(machine, "write", WRITES["write"] - 1, (), monkeypatch)
+    monkeypatch.setattr(os, "open", watched)
+    machine.boot()
+    assert opened.count(os.O_RDWR) == 1
 
 
 @pytest.mark.parametrize("ending", ["cut", "killed"])
