@@ -1,4 +1,4 @@
-"""The library that completes a processor's extended state for user-mode Linux, on a process that stands still."""
+"""The library that completes a processor's extended state for user-mode Linux, on a process that is stopped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIBC = library(None)
 
 @pytest.fixture
 def stopped() -> Iterator[int]:
-    """A process that this one traces, and that stands still."""
+    """A process that this one traces and has stopped."""
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
             assert LIBC.ptrace(SEIZE, process.pid, None, None) == 0
