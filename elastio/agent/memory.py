@@ -168,7 +168,8 @@ def _state(last: Mapping[str, Any], *, now: float, wall: float, boot_id: str) ->
     return replace(
         moved,
         cycle=written.cycle and shift(written.cycle, shift_s, now),
-        memory=replace(moved.memory, boost=_shift_boost(past.boost, shift_s, now)),
+        # No load outlives its boot: one that fills the cache now is another one.
+        memory=replace(moved.memory, boost=_shift_boost(past.boost, shift_s, now), filling=None),
         inhibition=_shift_inhibition(written.inhibition, shift_s, now=now, written_now=written_now),
     )
 

@@ -240,7 +240,7 @@ class Memory:
     declined_boosts: int = 0
     has_filled: Kept[bool] = False
     unended: Kept[Unended | None] = None
-    filling: Filling | None = None
+    filling: Kept[Filling | None] = None
     full_since: float | None = None
     expected: Kept[tuple[Forecast, ...]] = ()
     awaited: Forecast | None = None
