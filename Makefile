@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 CLOUD_CONFIG := $(VENV)/share/cloud-config.schema.json
 # Programs of the laboratory and of the checks; each package is installed only where missing.
 PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs patchelf \
-            btrfs-progs cryptsetup-bin util-linux udev libudev1 iproute2 systemd ca-certificates dpkg-dev debhelper dh-python
+            btrfs-progs cryptsetup-bin util-linux udev libudev1 iproute2 systemd ca-certificates dpkg-dev debhelper dh-python gcc libc6-dev
 # Programs that build and check the Debian package.
 DEB_PACKAGES := python3-venv dpkg-dev debhelper dh-python lintian apt-utils
 LOCKS := requirements/dev.txt requirements/guest.txt

@@ -213,7 +213,7 @@ def kernel(folder: Path) -> Kernel:
     module = folder / "uml-test/modules/6.1/kernel/bcache.ko"
     module.parent.mkdir(parents=True)
     module.write_bytes(b"module")
-    return Kernel(folder / "uml-test/linux", folder, folder, folder / "uml-test/modules/6.1")
+    return Kernel(folder / "uml-test/linux", folder, (), folder / "uml-test/modules/6.1")
 
 
 def listed(root: Path, path: str) -> str:

@@ -94,7 +94,7 @@ class Uml:
             overlay += f",{self._wiring.root}"
         return [
             *("setpriv", "--pdeathsig", "KILL", "--", "taskset", "--cpu-list", str(self._processor.number)),
-            *(*_NAMESPACE, "bash", "-c", _SHELL, "bash", str(kernel.no_sync), str(kernel.linux)),
+            *(*_NAMESPACE, "bash", "-c", _SHELL, "bash", ":".join(map(str, kernel.preload)), str(kernel.linux)),
             *(f"mem={memory_mib}M", f"ubda={overlay}", *_KERNEL.split()),
             *(f"con0=null,fd:{console}", f"ssl1=fd:{line}"),
             *(f"ssl{number}=null,fd:{fd}" for number, fd in enumerate(ports, start=2)),
