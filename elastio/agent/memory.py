@@ -94,6 +94,13 @@ def with_learned_size(state: AgentState, size_bytes: int | None) -> AgentState:
     return replace(state, memory=replace(state.memory, learned_size_bytes=size_bytes))
 
 
+def with_cutoff(state: AgentState, percent: int | None) -> AgentState:
+    """The state that takes the module's configured cutoff for the kernel's own, until a cache has shown that."""
+    if state.memory.cutoff_percent is not None:
+        return state
+    return replace(state, memory=replace(state.memory, cutoff_percent=percent))
+
+
 def bought(records: Iterable[Mapping[str, Any]], owner: Owner = NOBODY) -> tuple[tuple[Cycle, float], ...]:
     """The cycles of volumes that these records name, as they are named last, each with wall clock minus CLOCK_BOOTTIME.
 
