@@ -31,7 +31,7 @@ from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Journal, Owner, read_with_older
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.market import DevicePricing, MarketWatch, unkept_cap, volume_price
-from elastio.agent.memory import bought, remember, with_learned_size
+from elastio.agent.memory import bought, remember, with_cutoff, with_learned_size
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.narration import EventLog
 from elastio.agent.request_handler import RequestHandler
@@ -57,9 +57,11 @@ from elastio.core.policy import Model
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.host import recompose, throttle
 from elastio.host.bcache import BcacheHost
+from elastio.host.commands import run
 from elastio.host.counters import CountedLoad, DiskCounters
 from elastio.host.group_watch import GroupWatch
 from elastio.host.guard import LimitRemovers
+from elastio.host.kernel import configured_cutoff_percent
 from elastio.host.locks import lock_device, lock_state
 from elastio.host.machine import SystemClock, machine_id, stay_in_memory
 from elastio.host.sysfs import Sysfs
@@ -332,7 +334,7 @@ class Daemon:
         recorder.recall(bought(read_with_older(self._journal.path), self._owner))
         agent = Agent(
             self._policy,
-            with_learned_size(memory.state, recorder.learned_size()),
+            with_cutoff(with_learned_size(memory.state, recorder.learned_size()), configured_cutoff_percent(run)),
             workers=workers,
             journal=self._guarded_journal(),
             recorder=recorder,

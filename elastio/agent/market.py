@@ -159,7 +159,7 @@ def market(config: Config, region: str, backing_bytes: int, limit_mb_s: float | 
         remedy = PriceList((), remedy=f"set device.price_per_month in {tariff.currency}")
         raise _unknown("the backing volume", region, remedy)
     bounds = Bounds() if limit_mb_s is None else Bounds(instance_mb_s=limit_mb_s)
-    offer = _offer(config, region, policy, tariff, configured)
+    offer = _offer(config, region, policy, tariff, configured, bounds.instance_mb_s)
     return Market(tariff, (hour + backing.backing_per_hour) / 3600, offer, bounds)
 
 
@@ -203,10 +203,12 @@ def _is_priced_by(quote: Quote, tariff: Tariff) -> bool:
     return quote.currency == tariff.currency and abs(price - quote.price_per_hour) <= 1e-9 * max(price, 1e-12)
 
 
-def _offer(config: Config, region: str, policy: Policy, tariff: Tariff, configured: Quote) -> Offer:
-    """The bandwidths that are sold at this tariff, up to the configured one."""
-    most = policy.bought_bandwidth_mb_s
-    least = min(most, LEAST_RATIO * policy.backing_bandwidth_mb_s)
+def _offer(
+    config: Config, region: str, policy: Policy, tariff: Tariff, configured: Quote, instance_mb_s: float
+) -> Offer:
+    """The bandwidths that are sold at this tariff, up to the configured one or what the instance carries, included."""
+    least = min(policy.bought_bandwidth_mb_s, LEAST_RATIO * policy.backing_bandwidth_mb_s)
+    most = max(least, min(policy.bought_bandwidth_mb_s, instance_mb_s))
     wanted = (_sold(config, region, policy, mb_s) for mb_s in in_ratio(least, most))
     sold = [quote.spec for quote in wanted if quote is not None and _is_priced_by(quote, tariff)]
     sold = sold or [configured.spec]

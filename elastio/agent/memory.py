@@ -94,6 +94,13 @@ def with_learned_size(state: AgentState, size_bytes: int | None) -> AgentState:
     return replace(state, memory=replace(state.memory, learned_size_bytes=size_bytes))
 
 
+def with_cutoff(state: AgentState, percent: int | None) -> AgentState:
+    """The state that takes the module's configured cutoff for the kernel's own, until a cache has shown that."""
+    if state.memory.cutoff_percent is not None:
+        return state
+    return replace(state, memory=replace(state.memory, cutoff_percent=percent))
+
+
 def bought(records: Iterable[Mapping[str, Any]], owner: Owner = NOBODY) -> tuple[tuple[Cycle, float], ...]:
     """The cycles of volumes that these records name, as they are named last, each with wall clock minus CLOCK_BOOTTIME.
 
@@ -168,7 +175,8 @@ def _state(last: Mapping[str, Any], *, now: float, wall: float, boot_id: str) ->
     return replace(
         moved,
         cycle=written.cycle and shift(written.cycle, shift_s, now),
-        memory=replace(moved.memory, boost=_shift_boost(past.boost, shift_s, now)),
+        # No load outlives its boot: one that fills the cache now is another one.
+        memory=replace(moved.memory, boost=_shift_boost(past.boost, shift_s, now), filling=None),
         inhibition=_shift_inhibition(written.inhibition, shift_s, now=now, written_now=written_now),
     )
 

@@ -17,6 +17,7 @@ import re
 from contextlib import suppress
 
 from elastio.errors import HostError
+from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.units import KIB
 
@@ -45,6 +46,33 @@ def why_unsupported(sysfs: Sysfs) -> str:
     if not shown or shown >= FIRST_SAFE:
         return ""
     return f"Linux {'.'.join(map(str, shown))} loses dirty data when a cache fails: use Linux 5.11 or newer"
+
+
+# The defaults of the module, in percent.
+CUTOFF = "bch_cutoff_writeback"
+DEFAULT_CUTOFFS = {CUTOFF: "40", "bch_cutoff_writeback_sync": "70"}
+
+
+def configured_cutoffs(run: Run) -> dict[str, str]:
+    """The cutoffs that the module uses when it is loaded next, by parameter: its options, else its defaults.
+
+    The module that is loaded shows them only with a cache set. Raises HostError.
+    """
+    options = dict(DEFAULT_CUTOFFS)
+    for line in run(["modprobe", "--showconfig"], timeout_s=10).splitlines():
+        words = line.split()
+        if words[:2] == ["options", "bcache"]:
+            options.update((key, value) for key, _, value in (word.partition("=") for word in words[2:]))
+    return options
+
+
+def configured_cutoff_percent(run: Run) -> int | None:
+    """How full a cache may become before the kernel has shown it; None: not known."""
+    try:
+        value = configured_cutoffs(run)[CUTOFF]
+    except HostError:
+        return None
+    return int(value) if value.isdecimal() and 0 < int(value) <= 90 else None
 
 
 # Free blocks by zone, kind and order. The sum of all kinds takes no look at every block of memory to show, and contains

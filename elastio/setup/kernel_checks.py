@@ -7,7 +7,7 @@ from datetime import date
 
 from elastio.errors import HostError
 from elastio.host.cgroups import CGROUPS
-from elastio.host.kernel import COMPACT, FIRST_SAFE, Version, has_memory, version_of
+from elastio.host.kernel import COMPACT, FIRST_SAFE, Version, configured_cutoffs, has_memory, version_of
 from elastio.host.superblock import SMALLEST_BUCKET_BYTES
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 
@@ -26,7 +26,6 @@ DOUBLE_COMPLETION = ((6, 1), (6, 19), date(2025, 12, 15), date(2026, 2, 15))
 
 # The values of systemd/modprobe.d/elastio.conf, which gives the reasons.
 CUTOFFS = {"bch_cutoff_writeback": "70", "bch_cutoff_writeback_sync": "70"}
-DEFAULT_CUTOFFS = {"bch_cutoff_writeback": "40", "bch_cutoff_writeback_sync": "70"}
 TOOLS = {"make-bcache": "bcache-tools", "wipefs": "util-linux", "blkid": "util-linux", "modprobe": "kmod"}
 RULES = ("etc/udev/rules.d", "run/udev/rules.d", "usr/lib/udev/rules.d", "lib/udev/rules.d")
 UNITS = ("etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
@@ -87,7 +86,7 @@ def cutoffs(machine: Machine) -> CheckResult:
     """How full a cache may become. Set when the module is loaded, shown in /sys by a registered cache set."""
     name = "cutoffs"
     try:
-        shown = _shown_cutoffs(machine) or _configured_cutoffs(machine)
+        shown = _shown_cutoffs(machine) or configured_cutoffs(machine.run)
     except HostError as error:
         return warn(name, f"they cannot be read ({error})", "apt-get install kmod", "unreadable")
     if all(shown.get(n) == wanted for n, wanted in CUTOFFS.items()):
@@ -132,16 +131,6 @@ def _shown_cutoffs(machine: Machine) -> dict[str, str]:
         return {}
     inside = f"sys/fs/bcache/{sets[0]}/internal"
     return {n: machine.sysfs.read_or(f"{inside}/{n.removeprefix('bch_')}", "?") for n in CUTOFFS}
-
-
-def _configured_cutoffs(machine: Machine) -> dict[str, str]:
-    """The values that the module will use when it is loaded next: its options, else its defaults."""
-    options = dict(DEFAULT_CUTOFFS)
-    for line in machine.run(["modprobe", "--showconfig"], timeout_s=10).splitlines():
-        words = line.split()
-        if words[:2] == ["options", "bcache"]:
-            options.update((key, value) for key, _, value in (word.partition("=") for word in words[2:]))
-    return options
 
 
 def tools(machine: Machine) -> CheckResult:

@@ -206,8 +206,8 @@ class Memory:
     """Everything that only the strategy keeps from one decision to the next; what is `Kept` is in the journal.
 
     `learned_size_bytes` is that of the next cache, from the ledger at the start; None: nothing was learned yet.
-    `lessons` are of the last boosts, the newest last. `cutoff_percent` is the kernel's own, as it was last seen; None:
-    no cache was attached yet.
+    `lessons` are of the last boosts, the newest last. `cutoff_percent` is the kernel's own, as it was last seen,
+    or as its module is configured; None: neither is known.
 
     `declined_for` is the load, by its beginning, for which a boost was declined as not worth its price. Since the agent
     started, `declined_boosts` were, and a cap forbade one `capped_boosts` times, asked again each minute. `capped` is
@@ -240,7 +240,7 @@ class Memory:
     declined_boosts: int = 0
     has_filled: Kept[bool] = False
     unended: Kept[Unended | None] = None
-    filling: Filling | None = None
+    filling: Kept[Filling | None] = None
     full_since: float | None = None
     expected: Kept[tuple[Forecast, ...]] = ()
     awaited: Forecast | None = None

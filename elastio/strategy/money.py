@@ -66,7 +66,7 @@ def in_force(policy: Policy, choice: Choice | None) -> Policy:
 
 
 def measured(policy: Policy, memory: Memory) -> Policy:
-    """The policy with the cutoff that the kernel has shown; before the first cache, with the module's default."""
+    """The policy with the cutoff that is known; else with the module's default."""
     return policy if memory.cutoff_percent is None else replace(policy, cutoff=memory.cutoff_percent / 100)
 
 

@@ -110,11 +110,11 @@ def gp3_market() -> Market:
     """
     (tariff,) = price_list({}, "us-east-1").tariffs
     mib_s, free_mb_s = MIB / MB, tariff.included_mb_s
-    speeds = in_ratio(free_mb_s, gp3.MAX_MIB_S * mib_s)
+    bounds = Bounds(instance_mb_s=593.75, most_mb_s=1000.0)
+    speeds = in_ratio(free_mb_s, min(bounds.instance_mb_s, gp3.MAX_MIB_S * mib_s))
     offer = Offer(
         speeds, most_bytes=MOST_BYTES, mb_s_per_iops=mib_s / gp3.IOPS_PER_MIB_S, least_iops=tariff.included_iops
     )
-    bounds = Bounds(instance_mb_s=593.75, most_mb_s=1000.0)
     return Market("aws-gp3", tariff, tariff, free_mb_s, 100 * GIB, 0.80 / 3600, offer, bounds, 500.0, free_mb_s)
 
 

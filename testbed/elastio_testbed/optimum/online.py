@@ -56,7 +56,9 @@ def money_policy(market: Market) -> Policy:
     """Today's settings, but decisions by this market, and caches that are bought ahead of expected bursts."""
     policy = market.policy()
     decides_by = worth.Market(market.cache, market.run_per_s, market.offer, market.bounds)
-    return replace(policy, model=Model.MONEY, market=decides_by, ahead=Ahead.LEARNED)
+    # As the module is configured with the package.
+    cutoff = KernelSettings().cutoff
+    return replace(policy, model=Model.MONEY, market=decides_by, ahead=Ahead.LEARNED, cutoff=cutoff)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from elastio.agent.daemon import ChildRest, Daemon, LazyProvider, lost_on
 from elastio.agent.executor import lost
 from elastio.agent.loop import Agent, Workers
 from elastio.agent.market import UNKNOWN
+from elastio.agent.memory import with_cutoff
 from elastio.agent.narration import EventLog
 from elastio.agent.worker import ForkWorker
 from elastio.cli import elastiod
@@ -135,6 +136,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pa
     monkeypatch.setattr(daemon, "RUNTIME_DIR", tmp_path / "run")
     monkeypatch.setattr(daemon, "Sysfs", lambda owner: Sysfs(tmp_path, owner))
     monkeypatch.setattr(daemon, "stay_in_memory", lambda: None)
+    monkeypatch.setattr(daemon, "run", lambda argv, *, timeout_s: "")
 
     def write(uuid: str) -> Path:
         folder = tmp_path / uuid
@@ -175,6 +177,33 @@ def test_whose_load_counts_is_what_is_in_force(alone: Callable[[str], Path]) -> 
     assert counters._load.rights() == BoostRights(no=("backup.service",))
     made.agent.policy = replace(made.agent.policy, boost_rights=ALL_MAY)
     assert counters._load.rights().is_everybody, "a reload changes the policy"
+
+
+@pytest.mark.parametrize(
+    ("options", "percent"),
+    [
+        ("options bcache bch_cutoff_writeback=70 bch_cutoff_writeback_sync=70", 70),
+        ("options other bch_cutoff_writeback=70", 40),
+        ("options bcache bch_cutoff_writeback=0", None),
+        ("options bcache bch_cutoff_writeback=much", None),
+        (None, None),
+    ],
+)
+def test_before_the_first_cache_the_cutoff_is_that_of_the_modules_options(
+    options: str | None, percent: int | None, alone: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def modprobe(_: object, *, timeout_s: float) -> str:
+        if options is None:
+            raise HostError("modprobe is not installed")
+        return f"# {timeout_s:g}\n{options}\n"
+
+    monkeypatch.setattr(daemon, "run", modprobe)
+    made = Assembled(alone("01234567-89ab-cdef-0123-456789abcdef"))
+    made.run()
+    memory = made.agent.state.memory
+    assert memory.cutoff_percent == percent
+    shown = replace(made.agent.state, memory=replace(memory, cutoff_percent=55))
+    assert with_cutoff(shown, 70).memory.cutoff_percent == 55, "the kernel's own, from the journal"
 
 
 def test_an_agent_that_ends_leaves_nobody_held_back(alone: Callable[[str], Path], held_back: Path) -> None:

@@ -236,8 +236,7 @@ def test_times_of_the_cloud_survive_a_restart(journal: Journal, path: Path) -> N
 
 def test_what_the_strategy_keeps_survives_a_restart_under_one_key(journal: Journal, path: Path) -> None:
     passing = Memory(declined_for=5.0, awaited=ANNOUNCED, full_since=7.0, credit_limit_mb_s=1.0, declined_boosts=2)
-    passing = replace(passing, filling=Filling(6.0, 0, 80.0))
-    known = replace(LEARNED, unended=Unended(9000.0, 80.0))
+    known = replace(LEARNED, unended=Unended(9000.0, 80.0), filling=Filling(6.0, 0, 80.0))
     kept = {name: getattr(known, name) for name in kept_fields(Memory)}
     assert not any(value == getattr(Memory(), name) for name, value in kept.items())
     journal.decision(Phase.IDLE, AgentState(memory=replace(passing, **kept)), "idle", now=110.0, wall=1110.0)
@@ -245,6 +244,14 @@ def test_what_the_strategy_keeps_survives_a_restart_under_one_key(journal: Journ
     assert record["memory"] == {name: encode(value) for name, value in kept.items()}
     assert not record.keys() & kept.keys()
     assert recall(path).state.memory == known
+    del record["memory"]["filling"]  # earlier releases did not keep it
+    path.write_text(json.dumps(record) + "\n")
+    assert recall(path).state.memory == replace(known, filling=None)
+
+
+def test_no_load_that_fills_a_cache_outlives_its_boot(journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, memory=Memory(filling=Filling(6.0, 0))))
+    assert recall(path, boot_id="boot-2", now=20.0, wall=1120.0).state.memory.filling is None
 
 
 def test_what_is_known_of_a_boost_is_read_from_the_cycle_where_it_stood_before(journal: Journal, path: Path) -> None:

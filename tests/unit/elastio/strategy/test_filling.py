@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from elastio.agent.memory import recall
+from elastio.codec import encode_kept
 from elastio.core.boosting import situation_of
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
@@ -264,6 +267,14 @@ def test_a_dip_adds_nothing_to_the_rate() -> None:
     assert refilled.memory.full_since == NOW + 62
     grown = passed(full, 30, 1.05, is_full=True)
     assert rate_of(grown) == pytest.approx(1 / 20), "it has grown at the backing volume's rate"
+
+
+def test_after_a_restart_under_a_full_cache_a_larger_one_is_bought_as_before() -> None:
+    before = filling_load(2 * DIRTY_S)
+    record = {"phase": "boosting", **encode_kept(before), "now": NOW, "wall": WALL, "boot": "boot"}
+    started = recall([record], Path("journal"), now=NOW, wall=WALL, boot_id="boot").state
+    full = passed(passed(started, 0, 1.0, is_full=True), 3 * DIRTY_S, 1.0, is_full=True)
+    assert outgrown(changed(full, full_since=NOW - 2 * DIRTY_S)) == outgrown(before) is not None
 
 
 def test_the_end_of_the_load_and_a_flush_end_a_filling() -> None:
