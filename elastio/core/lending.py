@@ -3,9 +3,13 @@
 Theory of operation. A volume serves first what comes first, so a small request waits for all that is in flight at the
 volume, and that is mostly of whoever has the most bandwidth. The kernel keeps no latencies of a cgroup; what it keeps
 is how long the requests of the device took, reads and writes apart, from where limits have let them pass. That is what
-a cgroup waits there for its own. If the mean is above the target of a cgroup that keeps within its share, less is lent
-to those without a target. At level 1 they get all that others leave, at 0 only their shares: less is never taken. So a
-target is kept only as far as that suffices, and who wants more than its share has no claim to a latency.
+a cgroup waits there for its own. If the mean over time is above the target of a cgroup that keeps within its share,
+less is lent to those without a target. At level 1 they get all that others leave, at 0 only their shares: less is never
+taken. So a target is kept only as far as that suffices, and who wants more than its share has no claim to a latency.
+
+The mean is over time and not over requests, as the counters are looked at several times in a turn (`Look`). Who asks
+again only after an answer, as a database does for each of its clients, has hundreds of requests in a moment without
+others, and few in one with them: of its requests nearly none waits, though it waits for half of the time.
 
 The level is the highest one at which waits are not too long, found by bisection, because nobody knows how the wait of a
 volume depends on its load. Having found it, a higher one is tried after HOLD turns, and each time after twice as many:
@@ -14,8 +18,9 @@ limits come to rest. Once no cgroup with a target uses the device, all is lent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from elastio.core.moved import Moved
 
@@ -53,6 +58,10 @@ class Requests:
         count = self.count - before.count
         return Requests(count, (self.seconds - before.seconds) % COUNTED_S) if count > 0 else Requests()
 
+    def evenly(self, seconds: float) -> Requests:
+        """One in each second of so many, which take as long as these; none if there are none."""
+        return NONE if self.mean_s is None else Requests(seconds, seconds * self.mean_s)
+
     def decayed(self) -> Requests:
         return Requests(self.count * DECAY, self.seconds * DECAY)
 
@@ -60,6 +69,21 @@ class Requests:
 NONE = Requests()
 NO_REQUESTS = NONE, NONE  # reads, writes
 Waits = Mapping[str, Requests]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a device has finished in so many seconds."""
+
+    seconds: float
+    reads: Requests
+    writes: Requests
+
+
+def over_time(moved: Moved, looks: Iterable[Look]) -> Requests:
+    """The requests of the kind that a cgroup had, as one in each second in which the device has finished any."""
+    found = (like_its_own(moved, look.reads, look.writes).evenly(look.seconds) for look in looks)
+    return reduce(Requests.plus, found, NONE)
 
 
 def like_its_own(moved: Moved, reads: Requests, writes: Requests) -> Requests:

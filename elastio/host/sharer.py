@@ -10,8 +10,8 @@ Limits go whatever happens: the guard has a lease of LEASE_S, which each turn re
 also ends with the agent's heartbeat. A turn that finds its record removed, by the guard or by an operator, sets no
 limit, lifts its own, and stops; the agent sees that nothing is shared, and begins again (see `share_limits`).
 
-Each turn also reads how long the requests of bcacheN took: whether a queue stands at the volume, and what cgroups with
-latency targets wait (`core.lending`).
+Each turn also reads how long the requests of bcacheN took, which says whether a queue stands at the volume. Where a
+cgroup has a latency target, this is read several times in a turn, for a mean over time (`core.lending`).
 
 The kernel limits reads and writes each, and what is divided is their sum. So both limits of a cgroup are its share
 times the part that the direction has which moves more: all of the share for one that only reads, half of it for one
@@ -27,10 +27,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 
 from elastio.core.division import Division
-from elastio.core.lending import NO_REQUESTS, Requests, like_its_own
+from elastio.core.lending import NO_REQUESTS, Look, Requests, over_time
 from elastio.core.moved import Mix, Moved
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
@@ -82,6 +83,8 @@ def window(begun_s: float, ended_s: float) -> tuple[float, float]:
 
 
 TURN_S = 0.25
+# Shorter than a large request of buffered writeback takes on a slow volume.
+LOOK_S = 0.05
 # The cgroups of a machine, and their weights, are listed again so often.
 LIST_S = 2.0
 LEASE_S = 5.0
@@ -110,10 +113,11 @@ class Sharer:
         self._moved: dict[str, Moved] = {}
         self._mixes: dict[str, Mix] = {}
         self._finished = NO_REQUESTS
+        self._looks: list[Look] = []
         self._division = Division()
         self._limited: set[str] = set()  # may have a limit
         self._late_turns, self._has_warned = 0, False
-        self._listed_at = self._turned_at = float("-inf")
+        self._listed_at = self._turned_at = self._looked_at = float("-inf")
 
     @property
     def is_sharing(self) -> bool:
@@ -136,7 +140,7 @@ class Sharer:
             share_limits.record(self._sysfs, plan, numbers[0], self._limited)
         if not self.is_sharing:
             self._moved, self._division, self._turned_at = {}, Division(), self._seconds()
-        self._finished = finished(self._sysfs, adaptive)
+        self._finished, self._looks, self._looked_at = finished(self._sysfs, adaptive), [], self._seconds()
         self._plan, self._name, self._number, self._listed_at = plan, adaptive, numbers[0], float("-inf")
 
     def end(self) -> None:
@@ -162,12 +166,21 @@ class Sharer:
         share_limits.release_shares(self._sysfs)
 
     def wait_s(self) -> float | None:
-        """How long until the next turn; None: nothing is shared."""
-        return max(0.0, self._turned_at + TURN_S - self._seconds()) if self.is_sharing else None
+        """How long until the next turn or look; None: nothing is shared."""
+        if self._plan is None:
+            return None
+        turns_at, looks_at = self._turned_at + TURN_S, self._looked_at + LOOK_S
+        return max(0.0, (min(turns_at, looks_at) if self._plan.latency else turns_at) - self._seconds())
 
     def turn(self) -> None:
-        """Measure, divide, and rewrite. What fails ends the sharing: the agent sees that, and may begin again."""
+        """Look; and when a turn is due, measure, divide, and rewrite.
+
+        What fails ends the sharing: the agent sees that, and may begin again.
+        """
         if self._plan is None:
+            return
+        self._look()
+        if self._seconds() < self._turned_at + TURN_S:
             return
         try:
             self._turn(self._plan)
@@ -197,15 +210,15 @@ class Sharer:
             if (mb_s := share_limits.share_mb_s(limit)) is not None
         }
         foreign = {group for group, limit in shown.items() if limit is not None and group not in in_force}
-        reads, writes = self._finished_since()
+        looks, self._looks = self._looks, []
         self._division, wanted = self._division.turn(
             used,
             self._weights,
             plan,
             in_force,
             foreign,
-            _waited(plan, moved, reads, writes),
-            reads.plus(writes).mean_s or 0.0,
+            _waited(plan, moved, looks),
+            reduce(Requests.plus, (look.reads.plus(look.writes) for look in looks)).mean_s or 0.0,
         )
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):
@@ -216,11 +229,12 @@ class Sharer:
                 self._lift(self._limited)
                 self._plan = None
 
-    def _finished_since(self) -> tuple[Requests, Requests]:
-        """The device's reads and writes since the last turn."""
+    def _look(self) -> None:
+        """What the device has finished since the last look."""
+        seconds, self._looked_at = self._seconds() - self._looked_at, self._seconds()
         before, self._finished = self._finished, finished(self._sysfs, self._name)
         reads, writes = (new.since(old) for new, old in zip(self._finished, before, strict=True))
-        return reads, writes
+        self._looks.append(Look(seconds, reads, writes))
 
     def _moved_since(self, now: float) -> tuple[dict[str, Moved], float]:
         """Of each cgroup since the last turn; one that was not there before is known from the next turn on. Seconds."""
@@ -279,7 +293,7 @@ class Sharer:
             self._limited.discard(group)
 
 
-def _waited(plan: SharePlan, moved: Mapping[str, Moved], reads: Requests, writes: Requests) -> dict[str, Requests]:
+def _waited(plan: SharePlan, moved: Mapping[str, Moved], looks: Sequence[Look]) -> dict[str, Requests]:
     """How long requests took, of the kind that cgroups with a latency target had."""
     prompt = {group: each for group, each in moved.items() if each.total_bytes and plan.target_s(group) is not None}
-    return {group: like_its_own(each, reads, writes) for group, each in prompt.items()}
+    return {group: over_time(each, looks) for group, each in prompt.items()}

@@ -12,8 +12,10 @@ from elastio.core.lending import (
     PATIENCE,
     PATIENCE_UP,
     Lending,
+    Look,
     Requests,
     like_its_own,
+    over_time,
 )
 from elastio.core.moved import Moved
 from elastio.core.shares import LatencyTarget, SharePlan
@@ -81,6 +83,16 @@ def test_requests_are_those_of_the_kind_that_the_cgroup_had() -> None:
     assert like_its_own(Moved(0, 5), reads, writes) == writes
     assert like_its_own(Moved(5, 5), reads, writes).mean_s == pytest.approx(0.5 / 3)
     assert like_its_own(Moved(), reads, writes).mean_s is None
+
+
+def test_few_requests_that_wait_for_long_count_as_much_as_many_short_ones_in_the_same_time() -> None:
+    """Who asks again after an answer has 100 requests of 1 ms in one half of the time, and 5 of 20 ms in the other."""
+    busy, calm = Look(0.1, Requests(), Requests(5, 0.1)), Look(0.1, Requests(), Requests(100, 0.1))
+    idle = Look(0.8, Requests(), Requests())
+    found = over_time(Moved(0, 5), [busy, calm, idle])
+    assert (found.count, found.seconds) == pytest.approx((0.2, 0.1 * 0.020 + 0.1 * 0.001))
+    assert busy.writes.plus(calm.writes).mean_s == pytest.approx(0.2 / 105), "the mean over requests"
+    assert over_time(Moved(5, 0), [busy, calm]) == Requests()
 
 
 # --- what it does to limits --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from elastio.host import share_limits, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
-from elastio.host.sharer import LEAST, TURN_S, Sharer
+from elastio.host.sharer import LEAST, LOOK_S, TURN_S, Sharer
 from tests.fixtures.errors import refused
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
 from tests.fixtures.sysfs_tree import SERIAL, SET_UUID, Tree
@@ -115,6 +115,19 @@ def test_only_the_kind_of_requests_counts_that_the_cgroup_with_the_target_has(
     device.request_ms = 50
     turns(device, sharer, 20)
     assert limits(tree) == {DB: 39, ETL: 19}
+
+
+def test_a_wait_in_half_of_the_time_is_long_however_many_requests_do_not_wait_in_the_other_half(
+    tree: Tree, device: SharedDevice, sharer: Sharer
+) -> None:
+    """Of the requests a tenth waits."""
+    share(device, sharer, SharePlan(58.0, latency=(LatencyTarget("db.service", 10.0),)))
+    many, few = {DB: (36.0, 0.0), ETL: (36.0, 0.0)}, {DB: (4.0, 0.0), ETL: (4.0, 0.0)}
+    for look in range(200):
+        device.loads, device.request_ms = (few, 40) if look % 2 else (many, 1)
+        device.sleep(LOOK_S)
+        sharer.turn()
+    assert sharer._division.lending.level < 1.0
 
 
 def test_new_limits_are_lower_until_what_was_in_flight_before_is_drained(
@@ -325,8 +338,8 @@ def test_a_limit_that_the_kernel_refuses_ends_the_sharing(tree: Tree, device: Sh
 def attached(tree: Tree, device: SharedDevice, host: BcacheHost) -> None:
     """A cache that writes go to, and cgroups that share the device."""
     tree.attached()
-    host.set_shares(PLAN)
     host.sharer._seconds = device.now
+    host.set_shares(PLAN)
     turns(device, host.sharer)
     assert limits(tree)
 
@@ -373,8 +386,8 @@ def test_limits_go_once_requests_are_held_back(tree: Tree, device: SharedDevice,
 def test_a_guard_is_not_dismissed_while_the_device_is_shared(
     tree: Tree, device: SharedDevice, host: BcacheHost
 ) -> None:
-    host.set_shares(PLAN)
     host.sharer._seconds = device.now
+    host.set_shares(PLAN)
     turns(device, host.sharer)
     host.release_cache_disk(SERIAL, 1, None)
     assert limits(tree)
