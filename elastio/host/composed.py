@@ -22,7 +22,7 @@ from elastio.host.locks import try_lock
 from elastio.host.mapper import Linear
 from elastio.host.superblock import bytes_of
 from elastio.host.sysfs import Sysfs, Wait
-from elastio.host.usage import Use, UseKind, described, in_use
+from elastio.host.usage import described, in_use
 from elastio.units import MIB, SECTOR
 
 # Also in 59-elastio-adopted.rules.
@@ -165,7 +165,7 @@ def compose(
             run(["dmsetup", "remove", "--retry", name_of(head)], timeout_s=DMSETUP_S)
             composed = None
     if composed is None:
-        _require_unheld(sysfs, volume)
+        require_unused(sysfs, head, volume)
         lines = ",".join(map(str, wanted))
         concise = f"{name_of(head)},{UUID_PREFIX}{head.uuid},,rw,{lines}"
         run(["dmsetup", "create", "--concise", concise], timeout_s=DMSETUP_S)
@@ -175,15 +175,11 @@ def compose(
 
 
 def require_unused(sysfs: Sysfs, head: Head, volume: str) -> None:
-    """Raises DeviceBusyError if the volume is in use, and not by its composed device."""
+    """Raises DeviceBusyError if the volume is in use, and not by its composed device.
+
+    device-mapper does not: it lets two of its devices share one.
+    """
     found = in_use(sysfs, volume) if find(sysfs, head) is None else ()
-    if found:
-        raise DeviceBusyError(f"/dev/{volume} {described(sysfs, found)}; it was not composed", code="composed.held")
-
-
-def _require_unheld(sysfs: Sysfs, volume: str) -> None:
-    """Raises DeviceBusyError if another device of device-mapper lies on the volume: the kernel lets them share it."""
-    found = tuple(Use(UseKind.HOLDER, name) for name in sysfs.names(f"sys/class/block/{volume}/holders"))
     if found:
         raise DeviceBusyError(f"/dev/{volume} {described(sysfs, found)}; it was not composed", code="composed.held")
 
