@@ -5,7 +5,7 @@ Theory of operation. What a cgroup wants is not visible, only what it uses under
 of its share of a full device. All others are satisfied, and what they use is what they want. The hungry share by weight
 what the satisfied leave (`shares.fill`), and each has just that as its limit. The limit of the satisfied is above what
 they use, and at least their share. With limits in force the device is not full, so nobody is slowed down by the others'
-queues, and the rule is right. Five things can be wrong with it, and each is set right:
+queues, and the rule is right. Four things can be wrong with it, and each is set right:
 
 - *Crowded*: more is used than there is to share. Then somebody is slowed down by the others, and what it uses is not
   what it wants. A satisfied cgroup gets room for twice of what it uses, up to its share, until that is no more than it
@@ -15,10 +15,6 @@ queues, and the rule is right. Five things can be wrong with it, and each is set
   limit. All of their limits go up by a step (STEP), below which who wants no more cannot hide.
 - *Odd*: a limit differs from what it should be, but by too little to rewrite it. All such go down by a step for one
   turn, from where the next turn writes the right ones.
-- *A piece*: buffered writeback reaches the device in requests of many MB. A limit lets one pass as a whole, and before
-  it nothing for the seconds that it takes to allow so much. A cgroup that waits for that would count as one that wants
-  nothing, and lose its limit. So what passes in one piece beyond the limit counts in the turns that follow (`spread`),
-  for as long as the limit needs to allow it: that is as long as the next piece waits.
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
   after PATIENCE turns in a row, of too much or of too little. So does that nobody is hungry and the device far from
   full, where limits end.
@@ -59,8 +55,6 @@ EMPTY = 0.80
 CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
 STEP = 1.0625 * HYSTERESIS
-# What is more than so many times a limit in a turn has passed in one piece; the largest one, in MB/s of one turn.
-PIECE, LARGEST = 2.0, 128.0
 QUEUED_S, DRAIN, DRAIN_TURNS, REFILL = 0.1, 0.3, 12, 0.25
 ROUNDING = 1e-9
 
@@ -72,8 +66,7 @@ class Division:
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
     turns in a row too much has been used, or (negative) too little, that is not yet set right. `lending`: how much of
     what others leave is lent. `spare`: for how many turns in a row limits have had no use. `drains`: for how many turns
-    limits may still be lower; `is_draining`: they are. `hungry`: who was so in the last turn. `owed_mb_s`: what
-    has passed in one piece and does not count yet, as MB/s of one turn.
+    limits may still be lower; `is_draining`: they are. `hungry`: who was so in the last turn.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
@@ -84,7 +77,6 @@ class Division:
     drains: float = DRAIN_TURNS
     is_draining: bool = False
     hungry: frozenset[str] = frozenset()
-    owed_mb_s: Mapping[str, float] = field(default_factory=dict)
 
     def turn(
         self,
@@ -110,9 +102,8 @@ class Division:
         is_draining = bool(in_force_mb_s) and drains >= 1
         if is_draining:
             plan = plan.part(1 - DRAIN)
-        counted, owed = spread(moved_mb_s, in_force_mb_s, self.owed_mb_s)
-        division, limits = self._divided(counted, weights, plan, in_force_mb_s, untouched, waited or {})
-        return replace(division, drains=drains, is_draining=is_draining, owed_mb_s=owed), limits
+        division, limits = self._divided(moved_mb_s, weights, plan, in_force_mb_s, untouched, waited or {})
+        return replace(division, drains=drains, is_draining=is_draining), limits
 
     def _divided(
         self,
@@ -160,19 +151,6 @@ class Division:
         """Who wants more than it has waits for that, and not for others."""
         target_s = {group: plan.target_s(group) or math.inf for group in waited}
         return self.lending.turn({group: each for group, each in waited.items() if group not in hungry}, target_s)
-
-
-def spread(
-    moved_mb_s: Mapping[str, float], limit_mb_s: Mapping[str, float], owed_mb_s: Mapping[str, float]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """What counts in this turn, and what in those that follow: of what passes in one piece all beyond its limit."""
-    counted, owed = dict(moved_mb_s), dict[str, float]()
-    for group, limit in limit_mb_s.items():
-        moved, before = moved_mb_s.get(group, 0.0), owed_mb_s.get(group, 0.0)
-        if before or moved > PIECE * limit:
-            counted[group] = max(min(moved + before, limit), moved + before - LARGEST)
-            owed[group] = moved + before - counted[group]
-    return counted, {group: mb_s for group, mb_s in owed.items() if mb_s > 0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.core.division import DRAIN, DRAIN_TURNS, LARGEST, PATIENCE, QUEUED_S, REFILL, STEP, Division, spread
+from elastio.core.division import DRAIN, DRAIN_TURNS, PATIENCE, QUEUED_S, REFILL, STEP, Division
 from elastio.core.lending import ABSENT, Lending, Requests
 from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 
@@ -92,32 +92,6 @@ def test_they_are_lower_until_the_device_is_not_full_any_more_though_requests_do
         division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
         sums.append(sum(limits.values()))
     assert sums == pytest.approx([42.0, 42.0, 42.0, 60.0, 60.0])
-
-
-def test_what_passes_a_limit_in_one_piece_counts_in_the_turns_in_which_the_next_one_waits() -> None:
-    counted, owed = spread({DB: 20.0, ETL: 68.0}, {DB: 40.0, ETL: 20.0}, {})
-    assert (counted, owed) == ({DB: 20.0, ETL: 20.0}, {ETL: 48.0})
-    counted, owed = spread({DB: 20.0, ETL: 0.0}, {DB: 40.0, ETL: 20.0}, owed)
-    assert (counted, owed) == ({DB: 20.0, ETL: 20.0}, {ETL: 28.0})
-    assert spread({ETL: 0.0}, {ETL: 20.0}, {ETL: 12.0}) == ({ETL: 12.0}, {})
-
-
-def test_no_more_is_owed_than_the_largest_piece_and_nothing_without_a_limit_or_of_small_ones() -> None:
-    assert spread({ETL: 200.0}, {ETL: 20.0}, {}) == ({ETL: 200.0 - LARGEST}, {ETL: LARGEST})
-    assert spread({ETL: 200.0}, {}, {ETL: 5.0}) == ({ETL: 200.0}, {})
-    assert spread({ETL: 39.0}, {ETL: 20.0}, {}) == ({ETL: 39.0}, {})
-
-
-def test_who_waits_for_one_large_request_keeps_its_limit_and_wants_more() -> None:
-    """It writes 31 MB at a time, and is allowed 6 of 60 MB/s, so one passes every 21 turns; the other uses little."""
-    plan = SharePlan(60.0, (Reserved("db.service", 54.0),), (LatencyTarget("db.service", 5.0),))
-    division, limits, allowed = Division(lending=Lending(0.0)), {DB: 54.0, ETL: 6.0}, 31.0
-    for _ in range(200):
-        allowed += limits[ETL] / 4
-        piece, allowed = (31.0, allowed - 31.0) if allowed >= 31.0 else (0.0, allowed)
-        moved, waited = {DB: 3.0, ETL: 4 * piece}, {DB: Requests(4, 4.0)}
-        division, limits = division.turn(moved, WEIGHTS, plan, limits, waited=waited)
-        assert limits[ETL] == pytest.approx(6.0)
 
 
 def test_a_reservation_is_the_same_part_of_limits_that_are_lower() -> None:
