@@ -179,11 +179,10 @@ class Sharer:
         """
         if self._plan is None:
             return
-        self._look()
-        if self._seconds() < self._turned_at + TURN_S:
-            return
         try:
-            self._turn(self._plan)
+            self._look()
+            if self._seconds() >= self._turned_at + TURN_S:
+                self._turn(self._plan)
         except HostError as error:
             _log.warning("the device is not shared any more: %s", error)
             self._give_up()

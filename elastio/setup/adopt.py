@@ -166,8 +166,9 @@ class Adopter:
         """
         # Others must not have to wait for a volume that does not come.
         # Each change of the volume starts the unit: a boost must not wait for its looks at every disk.
-        if (shown := self._running(uuid)) is not None:
-            return shown
+        if (running := self._running(uuid)) is not None:
+            self._note_disks(uuid)
+            return running
         self.wait(partial(self._is_there, uuid), APPEAR_S)
         with composed.locked(self.sysfs, self.wait, LOCK_S):
             record = records.load(self.sysfs, uuid)
@@ -183,21 +184,26 @@ class Adopter:
         record = records.load(self.sysfs, uuid)
         if record is None or record.step is not Step.COMPOSED or recompose.is_suspended(self.sysfs, record.head):
             return None
-        adaptive = composed.adaptive_of(self.sysfs, record.head)
-        volume = self._below(record) if adaptive is not None and record.head.volume.mapped else None
-        shown = "+".join(serials(self.sysfs, volume)) if volume else ""
-        there = {disk.serial for disk in blockdev.disks(self.sysfs)}
-        if shown not in ("", record.head.volume.serial) and there.issuperset(record.head.volume.serial.split("+")):
-            self._note_disks(uuid, shown)
-        return adaptive
+        return composed.adaptive_of(self.sysfs, record.head)
 
-    def _note_disks(self, uuid: str, serial: str) -> None:
-        """A logical volume that is composed was moved to another disk, or extended onto one: it is the same volume."""
+    def _note_disks(self, uuid: str) -> None:
+        """A logical volume that is composed may be moved to another disk, or extended onto one: it is the same volume.
+
+        A disk that is only missing stays noted.
+        """
+        record = records.load(self.sysfs, uuid)
+        volume = self._below(record) if record is not None and record.head.volume.mapped else None
+        shown = "+".join(serials(self.sysfs, volume)) if volume else ""
+        if record is None or shown in ("", record.head.volume.serial):
+            return
+        there = {disk.serial for disk in blockdev.disks(self.sysfs)}
+        if not there.issuperset(record.head.volume.serial.split("+")):
+            return
         with composed.locked(self.sysfs, self.wait, LOCK_S):
             record = records.load(self.sysfs, uuid)
             if record is not None:
-                volume = replace(record.head.volume, serial=serial)
-                records.save(self.sysfs, replace(record, head=replace(record.head, volume=volume)))
+                volume_now = replace(record.head.volume, serial=shown)
+                records.save(self.sysfs, replace(record, head=replace(record.head, volume=volume_now)))
 
     def _below(self, record: Record) -> str | None:
         """The volume by the table of the composed device, wherever its disks are, and whatever is on it now."""
