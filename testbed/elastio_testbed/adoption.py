@@ -22,7 +22,7 @@ from elastio_testbed.machine import DATA, PROGRAMS
 from elastio_testbed.options import guest_options, json_option, seed_option
 from elastio_testbed.scratch import scratch_folder
 
-# The lengths of what a tombstone covers: by these cases, one after the other, the power is cut and the agent killed.
+# Their tombstones differ in length; the faults strike them in turn.
 CUT_CASES = ("disk/ext4", "luks/ext4", "disk/btrfs")
 FILES = "/usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base"
 SUMS = f"cd {DATA} && find . -type f ! -name new -print0 | sort -z | xargs -0 sha256sum | sha256sum"
