@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import inhibition, recovery
+from elastio.core import recovery
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import BackingView, CacheState, HostView, VolumeState
@@ -186,8 +186,7 @@ def _may_be_ours(state: AgentState) -> bool:
 
 def _why_inhibited(state: AgentState) -> str:
     """Why the cache has to be released whatever the load; empty: it does not."""
-    current = state.inhibition
-    return f"held clean ({current.reason}):" if current is not None and current.flush else ""
+    return f"held clean ({state.inhibition.reason}):" if state.inhibition is not None and state.wants_flush else ""
 
 
 def in_idle(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
@@ -279,7 +278,7 @@ def may_boost_again(state: AgentState, obs: Observation) -> bool:
     """A cache that is being flushed may take writes again."""
     backing = obs.backing
     is_bypassed = backing is not None and backing.is_bypassed
-    return not is_bypassed and not state.is_cache_stale and not inhibition.wants_flush(state)
+    return not is_bypassed and not state.is_cache_stale and not state.wants_flush
 
 
 def _has_left(cycle: Cycle, obs: Observation) -> bool:

@@ -50,7 +50,6 @@ from dataclasses import replace
 from elastio.core import (
     boosting,
     detection,
-    inhibition,
     invariants,
     missing_cache,
     polling,
@@ -115,7 +114,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         seen += _if_faulted(before, recovered[0])
         state, reason = _without_backoffs(recovered[0]), recovered[1]
     if state.recovered:
-        state, inhibited = inhibition.update(state, obs, policy)
+        state, inhibited = requests.hold_for_notice(state, obs, policy)
     memory, wish = review(state.memory, boosting.situation_of(state, obs, policy))
     state = update.with_wish(state, memory, obs, wish)
     if not state.recovered:
@@ -266,7 +265,7 @@ def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> Ag
     if state.cycle is None:
         return state
     is_filled = detected.event is Event.FILLED_UP
-    is_forced = detected.is_ordered or is_filled or detected.capped is not None or inhibition.wants_flush(state)
+    is_forced = detected.is_ordered or is_filled or detected.capped is not None or state.wants_flush
     cycle = _stamped(state.cycle, detected, obs, is_forced=is_forced)
     memory = replace(state.memory, has_filled=True) if is_filled else state.memory
     return replace(state, cycle=cycle, memory=memory)

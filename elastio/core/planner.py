@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import actions, boosting, bought_for, capacity, governor, inhibition, release
+from elastio.core import actions, boosting, bought_for, capacity, governor, release
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Observation
@@ -285,7 +285,7 @@ def _flush_mb_s(state: AgentState, cycle: Cycle, policy: Policy) -> float:
 
 def _is_awaited(state: AgentState, cycle: Cycle) -> bool:
     """Somebody waits for the end of the flush."""
-    return cycle.forced or state.paused or inhibition.wants_flush(state) or state.is_cache_stale
+    return cycle.forced or state.paused or state.wants_flush or state.is_cache_stale
 
 
 def must_end(state: AgentState, cycle: Cycle, now: float, policy: Policy) -> bool:

@@ -67,18 +67,43 @@ class InhibitionReason(StrEnum):
     SHUTDOWN = "shutdown"
     NOTICE = "notice of the cloud"
 
+    @property
+    def remedy(self) -> str:
+        """How an operator ends such an inhibition: a phrase; empty: it ends by itself only."""
+        return _REMEDIES.get(self, "")
+
+
+_REMEDIES = {
+    InhibitionReason.SNAPSHOT: "`elastio unquiesce` ends it",
+    InhibitionReason.SHUTDOWN: "`elastio shutdown --cancel` ends it",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Inhibition:
     """No boost begins before `until` (CLOCK_BOOTTIME); with `flush`, an attached cache is flushed and released.
 
-    `under` is an earlier inhibition, which is in force again when this one ends.
+    A state, not a command: in every phase the agent works towards it. `under` is an earlier inhibition, which is in
+    force again when this one ends.
     """
 
     reason: InhibitionReason
     until: float
     flush: bool = True
     under: Inhibition | None = None
+
+    def of(self, reason: InhibitionReason) -> Inhibition | None:
+        """The inhibition for this reason, in force or under another one; None: there is none."""
+        return self if self.reason is reason else self.under and self.under.of(reason)
+
+    def without(self, reason: InhibitionReason) -> Inhibition | None:
+        """What remains once the one for this reason is ended; None: nothing."""
+        rest = self.under and self.under.without(reason)
+        return rest if self.reason is reason else replace(self, under=rest)
+
+    def left_at(self, now: float) -> Inhibition | None:
+        """The inhibition that is in force once this one is over; None: none."""
+        return self.under if self.under is None or now < self.under.until else self.under.left_at(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +188,19 @@ class AgentState:
     def with_backoff(self, action: Action | str, backoff: Backoff) -> AgentState:
         """The state with the backoff of this kind of action replaced."""
         return replace(self, backoffs={**self.backoffs, verb(action): backoff})
+
+    @property
+    def wants_flush(self) -> bool:
+        """An attached cache is to be flushed and released, whatever the load."""
+        return self.inhibition is not None and self.inhibition.flush
+
+    @property
+    def snapshot_hold(self) -> Inhibition | None:
+        """The inhibition for a snapshot; None: there is none.
+
+        It lasts beyond a stop, a shutdown and a notice: a volume that is being copied must stay consistent.
+        """
+        return self.inhibition and self.inhibition.of(InhibitionReason.SNAPSHOT)
 
     @property
     def is_stopped(self) -> bool:
