@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import actions, boosting, bought_for, capacity, governor, release
+from elastio.core import actions, boosting, capacity, governor, release
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Observation
@@ -35,9 +35,15 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     plan = _next_action(state, obs, policy)
     plan = _or_read(plan, _depth_step(state, obs))
     plan = _or_read(plan, capacity.share_step(state, obs, policy))
-    plan = _or_read(plan, bought_for.listing(state, obs))
+    plan = _or_read(plan, _list_for_backing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
     return _or_read(plan, ask(state, actions.PollNotice(), obs, "")) if asks else plan
+
+
+def _list_for_backing(state: AgentState, obs: Observation) -> NextAction:
+    """While a cache is missing, the volumes that any machine bought for this device, see `missing_cache`."""
+    is_needed = obs.backing is not None and not state.is_stopped and state.lacks_cache(obs.backing)
+    return ask(state, actions.ListForBacking(), obs, "") if is_needed else NextAction()
 
 
 def _may_concern(state: AgentState) -> bool:

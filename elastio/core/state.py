@@ -145,8 +145,8 @@ class AgentState:
     cloud recently created a volume, and `appear_s` are the last times from a decision until the disk of the cache
     appeared. `others` are volumes that this machine bought for another backing device.
 
-    `for_backing` is the last list of volumes that any machine bought for this backing device, see `bought_for`; None:
-    the cloud has not answered since a cache is missing.
+    `for_backing` is the last list of volumes that any machine bought for this backing device, see `missing_cache`;
+    None: the cloud has not answered since a cache is missing.
 
     `failed_clean_set` is a cache set that failed while it was clean, so that the device runs without it, while the
     device's superblock still names it; empty: none. It must not be attached again.
@@ -232,6 +232,12 @@ class AgentState:
         is_back = self.is_cache_stale and self.cycle is not None and self.cycle.may_be_attached
         may_lack_data = self.cycle is not None and self.cycle.may_lack_data
         return is_awaited and backing.state is CacheState.CLEAN and not may_lack_data and not is_back
+
+    def lacks_cache(self, backing: BackingView) -> bool:
+        """The device needs a cache that is not there, or may lack what one holds: an operator may give it up."""
+        is_inconsistent = backing.state is CacheState.INCONSISTENT
+        may_lack_data = self.cycle is not None and (self.cycle.may_lack_data or is_inconsistent)
+        return self.phase is Phase.FAULTED and (backing.waits_for_cache or may_lack_data)
 
     def is_kept(self, volume: Volume) -> bool:
         """The volume is not tagged clean, or an operator gave it up: only an operator may delete it."""
