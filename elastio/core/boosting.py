@@ -20,8 +20,7 @@ from elastio.core.model import BackingView, CacheState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
-from elastio.strategy.situation import CycleView, DeviceView, Situation
-from elastio.strategy.wish import BoostPlan
+from elastio.strategy.situation import BoostPlan, CycleView, DeviceView, Situation
 from elastio.units import MB, MIB
 
 

@@ -14,7 +14,7 @@ from elastio.core.polling import VISIBLE_WITHIN_S
 from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.strategy.memory import Capped
-from elastio.strategy.wish import BoostPlan, Decline, Wish
+from elastio.strategy.situation import BoostPlan, Decline, Wish
 from elastio.units import format_duration
 
 MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more

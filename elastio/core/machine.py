@@ -66,7 +66,7 @@ from elastio.core.recovery import cycle_of, recover
 from elastio.core.state import AgentState, Answer, Decision, Fault, Phase, Transition, course_of
 from elastio.errors import InvariantError
 from elastio.strategy.review import review
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,

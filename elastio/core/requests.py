@@ -17,7 +17,7 @@ from elastio.core.model import CacheState, Request, RequestKind
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, StopPolicy
 from elastio.core.state import AgentState, Answer, Inhibition, InhibitionReason, Phase
-from elastio.strategy.wish import Reply
+from elastio.strategy.situation import Reply
 from elastio.units import format_duration
 
 Answered = tuple[AgentState, Answer]

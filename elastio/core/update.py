@@ -16,7 +16,7 @@ from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, VISIBLE_WITHIN_S, 
 from elastio.core.recovery import remember_failed_clean
 from elastio.core.state import AgentState, Listed, Phase
 from elastio.strategy.memory import Memory
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 from elastio.units import MB
 
 SLOWER, EARLIER = 1.25, 0.75

@@ -15,8 +15,7 @@ from elastio.strategy.hindsight import PastLoad
 from elastio.strategy.learning import next_size, size_for
 from elastio.strategy.load import is_load_high
 from elastio.strategy.memory import Choice, Memory, Unended
-from elastio.strategy.situation import Situation
-from elastio.strategy.wish import BoostPlan, Decline, Reply
+from elastio.strategy.situation import BoostPlan, Decline, Reply, Situation
 from elastio.strategy.worth import Advice, Market
 from elastio.units import MB, format_duration, format_size
 

@@ -10,8 +10,7 @@ from elastio.core.policy import Policy
 from elastio.strategy import ahead, backing_credits, buying, caps, filling, holding, learning, money, waste
 from elastio.strategy.load import is_load_high, is_quiet, watch_load
 from elastio.strategy.memory import NO_BOOST, LoadWatch, Memory
-from elastio.strategy.situation import CycleView, Situation
-from elastio.strategy.wish import Decline, Release, Reply, Wish
+from elastio.strategy.situation import CycleView, Decline, Release, Reply, Situation, Wish
 
 OUTGROWN = "full under a load that goes on: a larger cache is worth what it costs to give up this one"
 

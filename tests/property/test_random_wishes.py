@@ -14,8 +14,7 @@ from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
 from elastio.strategy import review
 from elastio.strategy.memory import Memory
-from elastio.strategy.situation import Situation
-from elastio.strategy.wish import BoostPlan, Release, Wish
+from elastio.strategy.situation import BoostPlan, Release, Situation, Wish
 from elastio.units import GIB
 
 from .campaign import storm_with_ledger

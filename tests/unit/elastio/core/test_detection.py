@@ -19,7 +19,7 @@ from elastio.core.requests import quiesce
 from elastio.core.state import AgentState, Decision, FaultKind, Phase
 from elastio.core.update import fold
 from elastio.errors import InvariantError
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 from elastio.units import GIB
 from tests.values import (
     BOOSTED,

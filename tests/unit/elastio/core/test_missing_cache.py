@@ -17,7 +17,7 @@ from elastio.core.planner import next_action
 from elastio.core.recovery import recover
 from elastio.core.state import AgentState, Answer, Decision, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 from tests.values import (
     FORMATTED,
     NOW,

@@ -13,7 +13,7 @@ from elastio.core.model import Notice, Request, RequestKind
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Answer, Fault, FaultKind, Inhibition, InhibitionReason, Phase
-from elastio.strategy.wish import Reply
+from elastio.strategy.situation import Reply
 from tests.values import HIGH, NOW, POLICY, WALL, busy_sample, cached, cycle, host, present, seen, state
 
 SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)

@@ -16,7 +16,7 @@ from elastio.core.policy import Policy
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
 from elastio.core.state import AgentState, Listed, Phase
 from elastio.core.update import adopt, fold, with_wish
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 from elastio.units import MB
 from tests.values import (
     BOOSTED,

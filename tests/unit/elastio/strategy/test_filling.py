@@ -21,8 +21,8 @@ from elastio.strategy import buying, filling
 from elastio.strategy.memory import Choice, Filling, LoadWatch, Unended
 from elastio.strategy.money import late_s, next_plan
 from elastio.strategy.review import release
+from elastio.strategy.situation import Wish
 from elastio.strategy.tariff import Tariff
-from elastio.strategy.wish import Wish
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, by_money
 from tests.values import (

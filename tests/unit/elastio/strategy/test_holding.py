@@ -18,8 +18,8 @@ from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.strategy import holding
 from elastio.strategy.memory import Choice, LoadWatch
 from elastio.strategy.review import release
+from elastio.strategy.situation import Wish
 from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S, Caps
-from elastio.strategy.wish import Wish
 from elastio.strategy.worth import Advice, OwnedCache
 from elastio.units import GIB, MB
 from tests.simulated import by_money
