@@ -17,9 +17,8 @@ from statistics import median
 from elastio.core import governor
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.model import BackingView, CacheState
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 from elastio.strategy.situation import BoostPlan, CycleView, DeviceView, Situation
 from elastio.units import MB, MIB
 

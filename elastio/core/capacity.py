@@ -16,11 +16,10 @@ from elastio.core import governor
 from elastio.core.actions import Outcome, OutcomeKind, SetShares
 from elastio.core.cycle import NO_BACKOFF, Backoff
 from elastio.core.model import BackingView, Sample
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import NextAction, ask, ask_after, next_backoff
 from elastio.core.shares import HYSTERESIS, SharePlan
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 
 # Shares of a volume's bandwidth that applications can have. Measured on Linux 6.1: of a cache volume, bcache's index
 # and journal use 6 %. The rest is a margin: a queue that is to form in the VM must not form at the volume.

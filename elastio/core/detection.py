@@ -9,9 +9,8 @@ from elastio.core import recovery
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import BackingView, CacheState, HostView, VolumeState
-from elastio.core.observation import Observation
 from elastio.core.polling import VISIBLE_WITHIN_S
-from elastio.core.state import AgentState, FaultKind, Phase
+from elastio.core.state import AgentState, FaultKind, Observation, Phase
 from elastio.errors import InvariantError
 from elastio.strategy.memory import Capped
 from elastio.strategy.situation import BoostPlan, Decline, Wish

@@ -59,11 +59,10 @@ from elastio.core import (
 from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind
 from elastio.core.detection import Detection, Event
 from elastio.core.model import RequestKind, VolumeState
-from elastio.core.observation import Observation
 from elastio.core.planner import next_action
 from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
-from elastio.core.state import AgentState, Answer, Decision, Fault, Phase, Transition, course_of
+from elastio.core.state import AgentState, Answer, Decision, Fault, Observation, Phase, Transition, course_of
 from elastio.errors import InvariantError
 from elastio.strategy.review import review
 from elastio.strategy.situation import Wish

@@ -53,10 +53,9 @@ from dataclasses import replace
 from elastio.core.actions import ListForBacking, Outcome, OutcomeKind, TakeOverVolume
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle, Trigger
 from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeId, VolumeState, VolumeTag
-from elastio.core.observation import Observation
 from elastio.core.polling import next_backoff
 from elastio.core.recovery import cycle_of
-from elastio.core.state import AgentState, Answer, Phase, TakeOver
+from elastio.core.state import AgentState, Answer, Observation, Phase, TakeOver
 from elastio.units import format_duration, format_size
 
 

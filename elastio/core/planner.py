@@ -10,11 +10,10 @@ from dataclasses import replace
 from elastio.core import actions, boosting, capacity, governor, release
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import NextAction, ask, ask_after, first, poll_volume, tag_volume
 from elastio.core.release import detaching
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 from elastio.errors import InvariantError
 from elastio.units import MB, format_size
 

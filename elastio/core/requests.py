@@ -14,9 +14,8 @@ from elastio.core import boosting, detection, missing_cache
 from elastio.core.cycle import NO_BACKOFF
 from elastio.core.detection import Detection, Event
 from elastio.core.model import CacheState, Request, RequestKind
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy, StopPolicy
-from elastio.core.state import AgentState, Answer, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Answer, Inhibition, InhibitionReason, Observation, Phase
 from elastio.strategy.situation import Reply
 from elastio.units import format_duration
 

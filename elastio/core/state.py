@@ -1,4 +1,4 @@
-"""What the agent remembers between two decisions, and the output of one. Frozen; every change makes a new value.
+"""What a decision is given, what the agent remembers between two of them, and what one answers. Frozen values.
 
 One bought volume is a `cycle.Cycle`.
 """
@@ -10,15 +10,19 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from elastio.codec import Kept
-from elastio.core.actions import Action
+from elastio.core.actions import Action, Outcome, Worker
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle, verb
 from elastio.core.model import (
     BackingView,
     CacheState,
+    Forecast,
+    HostView,
     Identity,
     Notice,
     Request,
     RequestKind,
+    Sample,
+    Spend,
     Volume,
     VolumeId,
     VolumeState,
@@ -26,7 +30,40 @@ from elastio.core.model import (
 )
 from elastio.core.phase import Phase as Phase  # noqa: PLC0414  re-exported
 from elastio.core.shares import NOT_SHARED, SharePlan
-from elastio.strategy.memory import Memory
+from elastio.strategy.memory import BurstLesson, Memory
+from elastio.strategy.worth import Advice
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that is known at `now` (CLOCK_BOOTTIME) and `wall` (seconds since the epoch).
+
+    `host` is None while the kernel's state is unknown: not scanned yet, too old, or a host action has run since the
+    scan. `sample` is set only when there is a new one. `busy`: workers that run an action. `jitter` is uniform in
+    [0, 1), because the core uses no random numbers of its own. `forecast` None: no burst is expected, or there is no
+    forecaster. `advice` None: no burst is known, or nothing is decided by money. `can_record` False: the last write to
+    the journal failed. `spend_at` is when `spend` was last known. `burst`: the last boosted burst that has ended.
+    """
+
+    now: float
+    wall: float
+    host: HostView | None = None
+    sample: Sample | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    requests: tuple[Request, ...] = ()
+    busy: frozenset[Worker] = frozenset()
+    spend: Spend = field(default_factory=Spend)
+    spend_at: float = float("-inf")
+    jitter: float = 0.0
+    forecast: Forecast | None = None
+    advice: Advice | None = None
+    can_record: bool = True
+    burst: BurstLesson | None = None
+
+    @property
+    def backing(self) -> BackingView | None:
+        """The backing device; None: the kernel's state is not known, or it does not show the device."""
+        return self.host.backing if self.host else None
 
 
 class FaultKind(StrEnum):

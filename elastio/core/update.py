@@ -10,11 +10,10 @@ from typing import assert_never
 
 from elastio.core import actions, capacity, governor, model
 from elastio.core.cycle import Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger, verb
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, VISIBLE_WITHIN_S, next_backoff, with_next_poll
 from elastio.core.recovery import remember_failed_clean
-from elastio.core.state import AgentState, Listed, Phase
+from elastio.core.state import AgentState, Listed, Observation, Phase
 from elastio.strategy.memory import Memory
 from elastio.strategy.situation import Wish
 from elastio.units import MB

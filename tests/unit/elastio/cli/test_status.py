@@ -33,9 +33,8 @@ from elastio.core.model import (
     VolumeSpec,
     VolumeState,
 )
-from elastio.core.observation import Observation
 from elastio.core.shares import BoostRights
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Observation, Phase
 from elastio.errors import ControlError
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket

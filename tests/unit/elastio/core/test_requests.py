@@ -10,9 +10,8 @@ from elastio.core import requests
 from elastio.core.detection import Detection
 from elastio.core.machine import decide
 from elastio.core.model import Notice, Request, RequestKind
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Answer, Fault, FaultKind, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Answer, Fault, FaultKind, Inhibition, InhibitionReason, Observation, Phase
 from elastio.strategy.situation import Reply
 from tests.values import HIGH, NOW, POLICY, WALL, busy_sample, cached, cycle, host, present, seen, state
 

@@ -11,10 +11,9 @@ from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.governor import NOTHING
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, Rates, Sample, VolumeState
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
-from elastio.core.state import AgentState, Listed, Phase
+from elastio.core.state import AgentState, Listed, Observation, Phase
 from elastio.core.update import adopt, fold, with_wish
 from elastio.strategy.situation import Wish
 from elastio.units import MB

@@ -10,10 +10,10 @@ import pytest
 from elastio.core.boosting import cycle_view, situation_of
 from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.model import Others, Period, Quote, Spend, Spent, VolumeSpec
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.state import (
     AgentState,
+    Observation,
     Phase,
 )
 from elastio.strategy.caps import (

@@ -14,9 +14,8 @@ from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, RequestKind, Spend
-from elastio.core.observation import Observation
 from elastio.core.policy import Model, Policy
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Observation, Phase
 from elastio.strategy import buying, filling
 from elastio.strategy.memory import Choice, Filling, LoadWatch, Unended
 from elastio.strategy.money import late_s, next_plan

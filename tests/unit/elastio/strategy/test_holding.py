@@ -12,9 +12,8 @@ from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheState, Quote, RequestKind, Spend, Spent, VolumeSpec
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Observation, Phase
 from elastio.strategy import holding
 from elastio.strategy.memory import Choice, LoadWatch
 from elastio.strategy.review import release
