@@ -9,11 +9,12 @@ from elastio.control import status as document
 from elastio.core.boosting import situation_of
 from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import Cycle
-from elastio.core.model import BackingView, HostView, Identity, Others, Rates, Sample, Spend, Volume, VolumeState
+from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Volume, VolumeState
 from elastio.core.policy import Model, Policy
 from elastio.core.shares import NOT_SHARED
 from elastio.core.state import AgentState, Observation, Phase
 from elastio.strategy import caps, holding, learning, waste
+from elastio.strategy.spending import Others, Spend
 
 
 @dataclass(frozen=True, slots=True)

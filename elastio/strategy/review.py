@@ -7,7 +7,7 @@ from dataclasses import replace
 from elastio.core.model import Request, RequestKind
 from elastio.core.phase import FailureKind, Phase, Trigger
 from elastio.core.policy import Policy
-from elastio.strategy import ahead, backing_credits, buying, caps, filling, holding, learning, money, waste
+from elastio.strategy import ahead, backing_credits, buying, caps, filling, governor, holding, learning, money, waste
 from elastio.strategy.load import is_load_high, is_quiet, watch_load
 from elastio.strategy.memory import NO_BOOST, LoadWatch, Memory
 from elastio.strategy.situation import CycleView, Decline, Release, Reply, Situation, Wish
@@ -24,9 +24,10 @@ def review(memory: Memory, at: Situation) -> tuple[Memory, Wish]:
     configured = learning.in_force(at.settings, memory)
     policy = money.in_force(configured, at.choice)
     memory = backing_credits.update(_with_load(memory, at, policy), at, policy)
-    limit = backing_credits.flush_limit_mb_s(memory, at, policy)
+    rate = governor.flush_mb_s(at, policy, backing_credits.flush_limit_mb_s(memory, at, policy))
+    forced = governor.forced_mb_s(at, policy)
     if not at.phase_known:
-        return memory, Wish(policy, flush_limit_mb_s=limit, learned=learned)
+        return memory, Wish(policy, flush_mb_s=rate, forced_mb_s=forced, learned=learned)
     memory, choice, note = holding.noted(filling.noted(ahead.update(memory, at, policy), at, policy), at, policy)
     at = at.with_choice(choice)
     why, again = release(memory, at, policy), _again(memory, at, policy)
@@ -41,7 +42,7 @@ def review(memory: Memory, at: Situation) -> tuple[Memory, Wish]:
         memory = replace(memory, unended=outgrown)
     ending = at.cycle if at.phase is Phase.DETACHING else None
     released = None if ending is None else _released(memory, at, ending, policy)
-    wish = Wish(policy, why, boost, again, limit, note, learned, released=released, choice=choice)
+    wish = Wish(policy, why, boost, again, rate, forced, note, learned, released=released, choice=choice)
     return _with_requests(memory, at, wish) if at.requests else (memory, wish)
 
 

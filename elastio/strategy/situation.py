@@ -165,8 +165,9 @@ class Wish:
     """`policy` has the bandwidths that hold now, of the device and of the cache that is there.
 
     `release` None: the cache is kept. `boost` None: nothing asks for one. `again`: why a cache that is being flushed is
-    to take writes again; empty: it is not. A flush takes no more than `flush_limit_mb_s` (None: no limit). `note` is a
-    sentence for people, or empty, and `learned` one for every reason of this decision. `replies` has one for each
+    to take writes again; empty: it is not. `flush_mb_s` is the writeback rate that the sample asks
+    for (0: no flushing, None: no limit), and `forced_mb_s` what it shows to be flushed at applications' expense. `note`
+    is a sentence for people, or empty, and `learned` one for every reason of this decision. `replies` has one for each
     request, in their order. `released` is the memory if the volume of this cycle is gone now; None: it cannot be.
     `choice` is what was decided by money for the cache that is there, as it is known now; None: as it was.
     """
@@ -175,7 +176,8 @@ class Wish:
     release: Release | None = None
     boost: BoostPlan | Decline | None = None
     again: str = ""
-    flush_limit_mb_s: float | None = None
+    flush_mb_s: float | None = 0.0
+    forced_mb_s: float = 0.0
     note: str = ""
     learned: str = ""
     replies: tuple[Reply, ...] = ()

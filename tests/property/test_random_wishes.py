@@ -37,6 +37,7 @@ class Whim:
     def review(self, memory: Memory, at: Situation) -> tuple[Memory, Wish]:
         memory, wish = review.review(memory, replace(at, may_buy=False))  # its memory goes on
         dice = Random(f"{at.now} {at.sample}")
+        wish = replace(wish, flush_mb_s=dice.choice((None, 0.0, 3.0, 1e3)))
         if at.cycle is None:
             return memory, replace(wish, boost=self._boost(memory, wish.policy, dice) if at.may_buy else None)
         if dice.random() > RELEASES:

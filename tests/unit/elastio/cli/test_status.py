@@ -20,14 +20,10 @@ from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.model import (
     CacheSetUuid,
     HostView,
-    Others,
-    Period,
     Quote,
     Rates,
     Sample,
     Serial,
-    Spend,
-    Spent,
     Volume,
     VolumeId,
     VolumeSpec,
@@ -39,7 +35,7 @@ from elastio.errors import ControlError
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.strategy.memory import Capped, LearnedBandwidth, LoadWatch, Memory, UselessBoost, Waste
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Others, Period, Spend, Spent
 from elastio.units import GIB, MIB
 from tests.fixtures.errors import refused
 
