@@ -291,7 +291,6 @@ class HostView:
     boot_id: str
     backing: BackingView | None
     disks: tuple[DiskView, ...] = ()
-    cache_sets: tuple[CacheSetUuid, ...] = ()  # every registered set, ours or not
     unregistered_backing: str = ""
     dead_bcache_device: str = ""
     duplicates: tuple[str, ...] = ()
