@@ -40,7 +40,7 @@ def figures() -> tuple[Figure, ...]:
     return (
         Figure("calls from mechanism to strategy", len(list(calls())), 1),
         Figure("floors of the core", _floors("elastio.core"), 8),
-        Figure("floors of the strategy", _floors(STRATEGY), 8),
+        Figure("floors of the strategy", _floors(STRATEGY), 7),
         Figure("fields of AgentState", len(fields(AgentState)), 28),
         Figure("fields of Cycle", len(fields(Cycle)), 33),
         Figure("fields that the strategy sees", len(seen()), 41),
