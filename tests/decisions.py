@@ -25,9 +25,8 @@ from typing import Any
 from elastio.agent import loop
 from elastio.codec import encode
 from elastio.core.machine import decide
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Decision
+from elastio.core.state import AgentState, Decision, Observation
 
 from .crash.crashes import FAST, CrashPoint, Run
 from .crash.scenarios import SCENARIOS

@@ -27,10 +27,9 @@ from elastio.core.model import (
     VolumeState,
     VolumeTag,
 )
-from elastio.core.observation import Observation
 from elastio.core.planner import LAST_S
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Fault, FaultKind, Listed, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Listed, Observation, Phase
 from elastio.strategy.memory import Boost, LoadWatch, Memory
 from elastio.strategy.situation import Situation
 from elastio.units import GIB, MB

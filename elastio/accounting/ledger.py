@@ -16,7 +16,7 @@ from typing import Self
 from elastio.accounting import rows
 from elastio.accounting.database import LedgerFile
 from elastio.core.cycle import Cycle, FailureKind, Trigger
-from elastio.core.model import Spend, Spent
+from elastio.strategy.spending import Spend, Spent
 
 # Observations of a device this close together are one span: a missed minute, a restart, a reboot.
 GAP_S = 300.0

@@ -24,7 +24,7 @@ from elastio.accounting.burst_accounts import NO_BURSTS, BurstAccounts
 from elastio.accounting.group_costs import GroupCost, Moves, boost_costs, total_costs
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow, DeviceSpan
-from elastio.core.model import Period
+from elastio.strategy.spending import Period
 from elastio.units import agbs
 
 Rows = Sequence[CycleRow]

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.model import Spend, Spent
-from elastio.strategy.spending import Billing
+from elastio.strategy.spending import Billing, Spend, Spent
 from elastio.units import agbs
 
 

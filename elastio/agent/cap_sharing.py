@@ -12,12 +12,11 @@ from dataclasses import replace
 from elastio.accounting.shared_caps import Change, SharedCaps
 from elastio.core.boosting import cycle_view
 from elastio.core.cycle import Cycle
-from elastio.core.model import Others, Spend, Spent
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import LedgerError
 from elastio.strategy import caps, learning, money
-from elastio.strategy.spending import Reservation, Statement, total
+from elastio.strategy.spending import Others, Reservation, Spend, Spent, Statement, total
 from elastio.units import agbs
 
 LOOK_EVERY_S = 5.0

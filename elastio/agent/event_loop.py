@@ -13,9 +13,8 @@ from typing import Any, Protocol
 
 from elastio.agent.loop import Agent
 from elastio.agent.worker import ForkWorker
-from elastio.core.inhibition import stop_reason
-from elastio.core.model import Request, RequestKind
-from elastio.core.state import Answer, InhibitionReason
+from elastio.core.model import HostView, Request, RequestKind
+from elastio.core.state import AgentState, Answer, InhibitionReason
 from elastio.host.machine import SystemClock
 from elastio.host.systemd import Notifier
 from elastio.ports import Clock
@@ -172,3 +171,16 @@ class EventLoop:
             self._stop = True
         else:
             self._notifier.send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}")
+
+
+def stop_reason(state: AgentState, host: HostView | None, now: float) -> str:
+    """Why the agent may end now; empty while it works towards its inhibition."""
+    inhibition = state.inhibition
+    if inhibition is None or not inhibition.flush:
+        return "the device keeps its state"
+    if state.fault:
+        return "the agent is faulted and changes nothing"
+    backing = host.backing if host else None
+    if state.recovered and state.cycle is None and not (backing is not None and backing.may_lose_tombstone):
+        return "no cache is left"
+    return "the time to flush is over; what is left stays on its volume" if now >= inhibition.until else ""

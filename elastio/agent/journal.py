@@ -20,7 +20,6 @@ from typing import Any
 
 from elastio.codec import encode, encode_kept
 from elastio.core.actions import Action, Outcome
-from elastio.core.inhibition import snapshot_of
 from elastio.core.state import KEPT_FAULTS, NO_COURSE, AgentState, Course, Phase
 from elastio.errors import JournalError
 from elastio.whole_file import sync_directory
@@ -180,7 +179,7 @@ def _code(error: OSError) -> str:
 
 def _remembered(state: AgentState) -> dict[str, Any]:
     is_kept = state.fault is not None and state.fault.kind in KEPT_FAULTS
-    kept = replace(state, inhibition=snapshot_of(state.inhibition), fault=state.fault if is_kept else None)
+    kept = replace(state, inhibition=state.snapshot_hold, fault=state.fault if is_kept else None)
     return dict(encode_kept(kept))
 
 

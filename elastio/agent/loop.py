@@ -19,9 +19,8 @@ from elastio.core.actions import Action, Outcome, OutcomeKind, PollNotice, Worke
 from elastio.core.cycle import verb
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Answer, Course, Decision, Fault, FaultKind, Phase, Transition
+from elastio.core.state import AgentState, Answer, Course, Decision, Fault, FaultKind, Observation, Phase, Transition
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.strategy.load import as_load
 from elastio.strategy.memory import BurstLesson

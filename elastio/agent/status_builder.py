@@ -9,13 +9,12 @@ from elastio.control import status as document
 from elastio.core.boosting import situation_of
 from elastio.core.capacity import Unknown, capacity
 from elastio.core.cycle import Cycle
-from elastio.core.inhibition import is_safe_to_copy
-from elastio.core.model import BackingView, HostView, Identity, Others, Rates, Sample, Spend, Volume, VolumeState
-from elastio.core.observation import Observation
+from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Volume, VolumeState
 from elastio.core.policy import Model, Policy
 from elastio.core.shares import NOT_SHARED
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 from elastio.strategy import caps, holding, learning, waste
+from elastio.strategy.spending import Others, Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,3 +278,18 @@ def _volume(volume: Volume, state: AgentState, policy: Policy) -> document.Volum
     kept = not of_cycle and is_kept
     backing_uuid = volume.backing_uuid if is_other else ""
     return document.VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.tag.value, kept, backing_uuid)
+
+
+def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
+    """The backing volume is consistent without a cache, and durably so.
+
+    A clean cache that is still attached is not enough: the superblock of a copy would name it, and the copy would wait
+    for it for ever. Releasing the cache disk makes the superblock's "no cache" durable. Of an adopted volume with its
+    tombstone a copy lacks its first sectors.
+    """
+    backing = host.backing if host else None
+    if backing is None or backing.cache_set is not None or not backing.running:
+        return False
+    if backing.waits_for_cache or backing.lost_clean_cache or backing.has_tombstone:
+        return False
+    return cycle is None or cycle.cache_set is None or cycle.times.released is not None

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio import codec
-from elastio.core.model import Others, Spend, Spent
 from elastio.core.shares import ALL_MAY, LatencyTarget, Reserved
 from elastio.errors import ControlError
+from elastio.strategy.spending import Others, Spend, Spent
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,11 @@ import hashlib
 import math
 from statistics import median
 
-from elastio.core import governor
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.model import BackingView, CacheState
-from elastio.core.observation import Observation
-from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
-from elastio.strategy.situation import CycleView, DeviceView, Situation
-from elastio.strategy.wish import BoostPlan
+from elastio.core.policy import NEARLY_FULL, Policy
+from elastio.core.state import AgentState, Observation, Phase
+from elastio.strategy.situation import BoostPlan, CycleView, DeviceView, Situation
 from elastio.units import MB, MIB
 
 
@@ -88,8 +85,16 @@ def _device_view(seen_at: float, backing: BackingView, cycle: Cycle | None, poli
         dirty_bytes=backing.dirty_bytes,
         has_cache=backing.cache_set is not None,
         is_served=is_its_own and not backing.is_bypassed,
-        is_nearly_full=governor.is_nearly_full(backing, policy),
+        is_nearly_full=_is_nearly_full(backing, policy),
     )
+
+
+def _is_nearly_full(backing: BackingView, policy: Policy) -> bool:
+    """Buckets in use are close to the cutoff, above which writes are no longer absorbed."""
+    if backing.available_percent is None:
+        return False
+    cutoff = policy.cutoff * 100 if backing.cutoff_percent is None else backing.cutoff_percent
+    return 100 - backing.available_percent >= NEARLY_FULL * cutoff
 
 
 def cycle_view(cycle: Cycle) -> CycleView:

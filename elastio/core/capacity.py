@@ -12,21 +12,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import governor
 from elastio.core.actions import Outcome, OutcomeKind, SetShares
 from elastio.core.cycle import NO_BACKOFF, Backoff
 from elastio.core.model import BackingView, Sample
-from elastio.core.observation import Observation
-from elastio.core.policy import Policy
+from elastio.core.policy import LIMITED, Policy
 from elastio.core.polling import NextAction, ask, ask_after, next_backoff
 from elastio.core.shares import HYSTERESIS, SharePlan
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 
 # Shares of a volume's bandwidth that applications can have. Measured on Linux 6.1: of a cache volume, bcache's index
 # and journal use 6 %. The rest is a margin: a queue that is to form in the VM must not form at the volume.
 OF_BACKING, OF_CACHE = 0.97, 0.91
 # What applications keep of it beside any flush: the scheduler of the disk serves both.
-LEAST = governor.LIMITED
+LEAST = LIMITED
 
 
 class LimitedBy(StrEnum):
@@ -116,7 +114,7 @@ def _missed(sample: Sample | None) -> float:
     """
     if sample is None or sample.adaptive.total_mb_s <= 0:
         return 0.0
-    written = max(0.0, sample.backing.write_mb_s - governor.flushed_mb_s(sample))
+    written = max(0.0, sample.backing.write_mb_s - sample.flushed_mb_s)
     return min(1.0, (sample.backing.read_mb_s + written) / sample.adaptive.total_mb_s)
 
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import inhibition, recovery
+from elastio.core import recovery
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import BackingView, CacheState, HostView, VolumeState
-from elastio.core.observation import Observation
 from elastio.core.polling import VISIBLE_WITHIN_S
-from elastio.core.state import AgentState, FaultKind, Phase
+from elastio.core.state import AgentState, FaultKind, Observation, Phase
 from elastio.errors import InvariantError
 from elastio.strategy.memory import Capped
-from elastio.strategy.wish import BoostPlan, Decline, Wish
+from elastio.strategy.situation import BoostPlan, Decline, Wish
 from elastio.units import format_duration
 
 MOST_DIRTIED = 10  # so often a release begins again because its cache is not drained any more
 
 
 class Event(StrEnum):
-    """What ends a phase, or leaves it; the names of `machine.TRANSITIONS` and of the reference page."""
+    """What ends a phase, or leaves it: docs/reference/state-machine.md says what shows each."""
 
     BOOST_WANTED = "boost wanted"
     BOOST_CAPPED = "boost capped"
@@ -41,49 +40,6 @@ class Event(StrEnum):
     RELEASED = "released"
     ENDANGERED = "endangered"
     REPAIRED = "repaired"
-
-    @property
-    def meaning(self) -> str:
-        """What shows the event: one sentence of the reference page."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    Event.BOOST_WANTED: "Utilization was at or above the threshold for the trigger delay, the lead time of an "
-    "expected burst has come, or an operator asked; no cap forbids the boost.",
-    Event.BOOST_CAPPED: "The same, but a cap forbids the boost, or another device has used up a shared one.",
-    Event.BOOST_DECLINED: "The same, but as far as past bursts show, the bill would be above the value of the "
-    'time that is saved (only with `policy.model = "money"`, and not for an operator).',
-    Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
-    Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
-    Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
-    Event.BOOST_ABANDONED: "The attach timeout passed, the volume failed, or its disk is not what was bought. "
-    "Something was, or may have been, bought.",
-    Event.BOOST_WITHDRAWN: "The load, or the time of the expected burst, was over before the cache was attached, an "
-    "operator asked to flush or pause, an inhibition began, or a cap would be passed.",
-    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay, or, with "
-    '`policy.model = "money"`, for as long as the cache is paid for or worth holding, and no burst is '
-    "expected any more; a cap ended the hold, an operator asked, an inhibition began, or somebody else made writes "
-    "bypass the cache.",
-    Event.CAP_REACHED: "A cap on AGBs or cost would be passed by what the cache costs until it is released, or a cap "
-    "limits the cost and the price of the cache is not known.",
-    Event.FILLED_UP: "The load goes on, its cache is full, and keeping it has cost as much as giving it up, or "
-    'a larger one is worth that (only with `policy.model = "money"`, and not for an operator).',
-    Event.LOAD_RETURNED: "Utilization is at or above the threshold again, or the lead time of an expected burst has "
-    "come; nobody asked for the flush, and writes do not bypass the cache yet; or an operator asked for a boost.",
-    Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
-    Event.DRAINED: "The cache is clean, and the cache mode is `none`.",
-    Event.DIRTIED: "The cache set is attached and is no longer drained.",
-    Event.RELEASED: "The cloud shows that the volume is deleted, or that none was bought.",
-    Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a cache set is "
-    "attached that is not this agent's, two devices carry one backing UUID, the volume is attached to another "
-    "instance, the kernel shows no cache although the journal records one that took writes or was dirty, or the cloud "
-    "lists a volume of this device that may hold data, that no cycle knows and that was not given up, or somebody has "
-    "set another cache mode again and again during a release.",
-    Event.REPAIRED: "The missing cache is back, no volume that may hold data is left without a cycle, an operator "
-    "accepted the loss of what this cache holds and the device "
-    "runs without it, or an operator resumed and the danger is over.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +142,7 @@ def _may_be_ours(state: AgentState) -> bool:
 
 def _why_inhibited(state: AgentState) -> str:
     """Why the cache has to be released whatever the load; empty: it does not."""
-    current = state.inhibition
-    return f"held clean ({current.reason}):" if current is not None and current.flush else ""
+    return f"held clean ({state.inhibition.reason}):" if state.inhibition is not None and state.wants_flush else ""
 
 
 def in_idle(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
@@ -279,7 +234,7 @@ def may_boost_again(state: AgentState, obs: Observation) -> bool:
     """A cache that is being flushed may take writes again."""
     backing = obs.backing
     is_bypassed = backing is not None and backing.is_bypassed
-    return not is_bypassed and not state.is_cache_stale and not inhibition.wants_flush(state)
+    return not is_bypassed and not state.is_cache_stale and not state.wants_flush
 
 
 def _has_left(cycle: Cycle, obs: Observation) -> bool:

@@ -14,9 +14,8 @@ from typing import assert_never
 from elastio.core import actions
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeTag
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Decision, Phase
+from elastio.core.state import AgentState, Decision, Observation, Phase
 from elastio.errors import InvariantError
 from elastio.units import MB
 

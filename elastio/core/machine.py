@@ -50,7 +50,6 @@ from dataclasses import replace
 from elastio.core import (
     boosting,
     detection,
-    inhibition,
     invariants,
     missing_cache,
     polling,
@@ -60,14 +59,13 @@ from elastio.core import (
 from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind
 from elastio.core.detection import Detection, Event
 from elastio.core.model import RequestKind, VolumeState
-from elastio.core.observation import Observation
 from elastio.core.planner import next_action
 from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
-from elastio.core.state import AgentState, Answer, Decision, Fault, Phase, Transition, course_of
+from elastio.core.state import AgentState, Answer, Decision, Fault, Observation, Phase, Transition, course_of
 from elastio.errors import InvariantError
 from elastio.strategy.review import review
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,
@@ -115,7 +113,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         seen += _if_faulted(before, recovered[0])
         state, reason = _without_backoffs(recovered[0]), recovered[1]
     if state.recovered:
-        state, inhibited = inhibition.update(state, obs, policy)
+        state, inhibited = requests.hold_for_notice(state, obs, policy)
     memory, wish = review(state.memory, boosting.situation_of(state, obs, policy))
     state = update.with_wish(state, memory, obs, wish)
     if not state.recovered:
@@ -266,7 +264,7 @@ def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> Ag
     if state.cycle is None:
         return state
     is_filled = detected.event is Event.FILLED_UP
-    is_forced = detected.is_ordered or is_filled or detected.capped is not None or inhibition.wants_flush(state)
+    is_forced = detected.is_ordered or is_filled or detected.capped is not None or state.wants_flush
     cycle = _stamped(state.cycle, detected, obs, is_forced=is_forced)
     memory = replace(state.memory, has_filled=True) if is_filled else state.memory
     return replace(state, cycle=cycle, memory=memory)

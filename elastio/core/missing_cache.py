@@ -14,13 +14,19 @@ starts it alone. It looks for the cache, and waits.
   been written to since, so its cache may be older. It is attached again only by name, and by whoever accepts that
   (`operator_confirmed`): reads of what it has missed return older data, which is a loss like any other.
 - *Give the data up.* The operator is shown how much was dirty on the volume when it was last seen, and names the
-  volume, unless it is provably gone, and no machine's volume for this device is left that may be it (`bought_for`). The
-  order covers this one volume (`loss_accepted_for`): if another cache is missing later, it does not apply. It ends when
-  it was carried out, or when the cache came back.
+  volume, unless it is provably gone, and no machine's volume for this device is left that may be it. The order covers
+  this one volume (`loss_accepted_for`): if another cache is missing later, it does not apply. It ends when it was
+  carried out, or when the cache came back.
 
 A volume that was given up stays with the operator (`given_up`): the agent neither attaches nor deletes it, and shows it
 until the cloud no longer lists it. A start by force leaves bcache's state "inconsistent" on the device; that state
 counts as accepted until the next cache.
+
+A list of this agent's own volumes says nothing of the cache of a machine that is gone: it has another owner. Whoever
+gives up a missing cache without naming it says that it no longer exists. So while a cache is missing, the cloud is also
+asked for every volume whose tag names this backing device, whoever its owner is, and such an order is refused until it
+has answered, and while one of them is not clean. An order that names a volume is not: whoever names it has seen it.
+Machines of one image have one backing UUID: the list may show caches of the others, and a name decides then, too.
 
 The cache of a machine that is gone: a machine died while its cache was dirty, and its backing volume is now here. The
 device waits for a cache set on a volume that another machine owns (`CACHE_MISSING`), or somebody attached that volume
@@ -44,14 +50,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import bought_for
-from elastio.core.actions import Outcome, OutcomeKind, TakeOverVolume
-from elastio.core.cycle import UNKNOWN_VOLUME, Cycle, Trigger
+from elastio.core.actions import ListForBacking, Outcome, OutcomeKind, TakeOverVolume
+from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle, Trigger
 from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeId, VolumeState, VolumeTag
-from elastio.core.observation import Observation
 from elastio.core.polling import next_backoff
 from elastio.core.recovery import cycle_of
-from elastio.core.state import AgentState, Answer, Phase, TakeOver
+from elastio.core.state import AgentState, Answer, Observation, Phase, TakeOver
 from elastio.units import format_duration, format_size
 
 
@@ -83,10 +87,7 @@ def _why_not(state: AgentState, backing: BackingView | None, request: Request) -
     if state.is_stopped:
         return "agent.faulted", f"the agent is faulted: {state.fault}"
     if backing is None:
-        return (
-            "device.unknown",
-            "the backing device is not registered with bcache, or the kernel does not answer",
-        )
+        return "device.unknown", "the backing device is not registered with bcache, or the kernel does not answer"
     if state.cycle is not None and not is_replaceable(state):
         text = f"this agent has a cache of its own, volume {state.cycle.volume_id} ({state.phase}): flush it first"
         return "agent.busy", text
@@ -122,7 +123,7 @@ def needed_set(backing: BackingView) -> str | None:
     return backing.cache_set or backing.superblock_set
 
 
-def settle_take_over(state: AgentState, obs: Observation) -> AgentState:
+def _settle_take_over(state: AgentState, obs: Observation) -> AgentState:
     """The state after what came of the order, or without it once the danger is over."""
     for outcome in obs.outcomes:
         order = state.take_over
@@ -146,6 +147,8 @@ def _settled(state: AgentState, order: TakeOver, outcome: Outcome, obs: Observat
 
 UNSEEN = "the kernel's state is not known yet (if `dmesg` shows that bcache hangs, only a reset helps)"
 _GONE = (VolumeState.GONE, VolumeState.DELETING)
+# An older list may lack a volume that somebody restored, or show one that was deleted.
+LIST_EVERY_S = 60.0
 
 
 def answer(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
@@ -158,7 +161,7 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
         return _without_backing(state, request, obs)
     if state.phase is Phase.FAULTED and (unclaimed := state.unclaimed(backing)) and not state.is_stopped:
         return _give_up_unclaimed(state, request, unclaimed)
-    if not bought_for.lacks_cache(state, backing):
+    if not state.lacks_cache(backing):
         return state, Answer(request, False, _nothing_to_recover(state), "recover.nothing")
     if request.accepts_loss and not request.brings_back:
         return _accept(state, request, backing, obs)
@@ -213,7 +216,7 @@ def settle(state: AgentState, obs: Observation) -> AgentState:
 
     That is: given-up volumes that are gone, and an accepted inconsistency.
     """
-    state = bought_for.settle(settle_take_over(state, obs), obs)
+    state = _settle_listing(_settle_take_over(state, obs), obs)
     backing = obs.backing
     is_anything_given_up = state.given_up or state.is_stale_accepted
     if not is_anything_given_up or not state.recovered or state.phase is Phase.FAULTED or backing is None:
@@ -222,6 +225,20 @@ def settle(state: AgentState, obs: Observation) -> AgentState:
     left = state.given_up if state.owned is None else tuple(v for v in state.given_up if v in there)
     marked = state.is_stale_accepted and backing.state is CacheState.INCONSISTENT
     return replace(state, given_up=left, is_stale_accepted=marked)
+
+
+def _settle_listing(state: AgentState, obs: Observation) -> AgentState:
+    """The state with the newest list; without one after a failure, and once no cache can be missing."""
+    for outcome in obs.outcomes:
+        if isinstance(outcome.action, ListForBacking):
+            is_done = outcome.kind is OutcomeKind.DONE and isinstance(outcome.value, tuple)
+            found = outcome.value if is_done and isinstance(outcome.value, tuple) else None
+            backoff = next_backoff(state.backoff_of("ListForBacking"), outcome, obs)
+            backoff = Backoff(0, obs.now + LIST_EVERY_S * (0.75 + 0.5 * obs.jitter)) if is_done else backoff
+            state = replace(state.with_backoff(outcome.action, backoff), for_backing=found)
+    if state.phase is Phase.FAULTED or (state.for_backing, state.backoff_of("ListForBacking")) == (None, NO_BACKOFF):
+        return state
+    return replace(state.with_backoff("ListForBacking", NO_BACKOFF), for_backing=None)
 
 
 # --- bring it back ---------------------------------------------------------------------------------------
@@ -289,7 +306,7 @@ def _accept(
     refused = _why_not_accepted(state, request, backing)
     if refused:
         return state, Answer(request, False, f"{refused}; nothing was changed", "recover.accepts_loss")
-    code, refused = ("", "") if request.volume_id else bought_for.why_not_nameless(state, obs)
+    code, refused = ("", "") if request.volume_id else _why_not_nameless(state, obs)
     if refused:
         return state, Answer(request, False, f"{refused}; nothing was changed", code)
     name = (state.cycle.volume_id if state.cycle else request.volume_id) or UNKNOWN_VOLUME
@@ -322,7 +339,7 @@ def _why_not_accepted(state: AgentState, request: Request, backing: BackingView 
     if state.owned is None:
         return "the cloud has not listed this agent's volumes yet, so the cache may still exist"
     there = candidates(state)
-    if there and request.volume_id not in {v.id for v in (*there, *bought_for.not_clean(state))}:
+    if there and request.volume_id not in {v.id for v in (*there, *_not_clean(state))}:
         return f"{_not_exactly_one(list(there))}, or bring it back without --accept-data-loss"
     return ""
 
@@ -340,3 +357,35 @@ def _why_not_named(cycle: Cycle, named: str | None, backing: BackingView | None)
         f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "
         f"`elastio recover`, or give it up by name with --volume {cycle.volume_id}"
     )
+
+
+def _not_clean(state: AgentState) -> tuple[Volume, ...]:
+    """What any machine bought for this device, and that exists, is not tagged clean and was not given up."""
+    there = (v for v in state.for_backing or () if v.state not in _GONE and v.tag is not VolumeTag.CLEAN)
+    return tuple(v for v in there if v.id not in state.given_up)
+
+
+def _why_not_nameless(state: AgentState, obs: Observation) -> tuple[str, str]:
+    """Why a missing cache cannot be given up without its name: a code and a sentence; both empty: it can."""
+    if state.for_backing is None:
+        error = state.backoff_of("ListForBacking").error
+        text = "the cloud has not listed the volumes of this backing device yet, whoever owns them, so the cache may "
+        text += f"still exist{f' ({error})' if error else ''}: ask again in a moment, or name the volume with --volume"
+        return "cloud.unlisted", text
+    there = _not_clean(state)
+    if not there:
+        return "", ""
+    text = "; ".join(_described(v, state, obs) for v in there)
+    return "recover.volume_id", (
+        f"what was bought for this backing device and is not clean may be the missing cache: {text}. Give one up by "
+        "its name alone, with --volume"
+    )
+
+
+def _described(volume: Volume, state: AgentState, obs: Observation) -> str:
+    age = format_duration(max(0.0, obs.wall - volume.created_wall))
+    is_own = volume.id in {v.id for v in state.owned or ()}
+    remedy = "bring it back: `elastio recover --volume" if is_own else "take it over: `elastio recover --foreign"
+    whose = "" if is_own else " of another machine"
+    seen = f"{format_size(volume.size_bytes)}, {age} old, {volume.tag}"
+    return f"volume {volume.id}{whose} ({seen}; {remedy} {volume.id}`)"

@@ -10,12 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
-from elastio.strategy.spending import NO_OTHERS as NO_OTHERS  # noqa: PLC0414  re-exported
 from elastio.strategy.spending import Billing
-from elastio.strategy.spending import Others as Others  # noqa: PLC0414  re-exported
-from elastio.strategy.spending import Period as Period  # noqa: PLC0414  re-exported
 from elastio.strategy.spending import Spend as Spend  # noqa: PLC0414  re-exported
-from elastio.strategy.spending import Spent as Spent  # noqa: PLC0414  re-exported
 
 VolumeId = NewType("VolumeId", str)
 Serial = NewType("Serial", str)
@@ -295,7 +291,6 @@ class HostView:
     boot_id: str
     backing: BackingView | None
     disks: tuple[DiskView, ...] = ()
-    cache_sets: tuple[CacheSetUuid, ...] = ()  # every registered set, ours or not
     unregistered_backing: str = ""
     dead_bcache_device: str = ""
     duplicates: tuple[str, ...] = ()
@@ -335,6 +330,11 @@ class Sample:
     cache: Rates = field(default_factory=Rates)
     is_late: bool = False
     counted: Rates | None = None
+
+    @property
+    def flushed_mb_s(self) -> float:
+        """What was flushed: read from the cache volume and written to the backing volume."""
+        return min(self.cache.read_mb_s, self.backing.write_mb_s)
 
     @property
     def load(self) -> Rates:

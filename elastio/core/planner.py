@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import actions, boosting, bought_for, capacity, governor, inhibition, release
+from elastio.core import actions, boosting, capacity, release
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
-from elastio.core.observation import Observation
-from elastio.core.policy import Policy
+from elastio.core.policy import LIMITED, NOTHING, Policy, is_change
 from elastio.core.polling import NextAction, ask, ask_after, first, poll_volume, tag_volume
 from elastio.core.release import detaching
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 from elastio.errors import InvariantError
 from elastio.units import MB, format_size
 
@@ -35,9 +34,15 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     plan = _next_action(state, obs, policy)
     plan = _or_read(plan, _depth_step(state, obs))
     plan = _or_read(plan, capacity.share_step(state, obs, policy))
-    plan = _or_read(plan, bought_for.listing(state, obs))
+    plan = _or_read(plan, _list_for_backing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
     return _or_read(plan, ask(state, actions.PollNotice(), obs, "")) if asks else plan
+
+
+def _list_for_backing(state: AgentState, obs: Observation) -> NextAction:
+    """While a cache is missing, the volumes that any machine bought for this device, see `missing_cache`."""
+    is_needed = obs.backing is not None and not state.is_stopped and state.lacks_cache(obs.backing)
+    return ask(state, actions.ListForBacking(), obs, "") if is_needed else NextAction()
 
 
 def _may_concern(state: AgentState) -> bool:
@@ -197,7 +202,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return tag
     if stone.waiting_for:
         return stone
-    install = actions.InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
+    install = actions.InstallCache(cycle.serial, cycle.provisioned.size_bytes, policy.first_writeback_mb_s)
     return ask(cycle, install, obs, f"disk {disk.name} to be attached as a cache")
 
 
@@ -238,8 +243,8 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     wanted = state.flush_mb_s
     if backing.flush_full_speed:
         return ask(cycle, actions.EnterPhase1(wanted), obs, "phase 1 settings")
-    in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
-    if governor.is_change(wanted, in_force, policy):
+    in_force = backing.flush_limit_mb_s if backing.writeback_running else NOTHING
+    if is_change(wanted, in_force, policy):
         return ask(cycle, actions.SetFlush(wanted), obs, "the writeback rate to be set")
     waiting = GONE if _is_disk_gone(cycle, obs) else "the load to end"
     return replace(tag_volume(cycle, VolumeTag.DIRTY, obs, policy), waiting_for=waiting)
@@ -271,7 +276,7 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     poll = NextAction(wake_at=obs.now + min(1.0, max(POLL_S, left_s - LAST_S)), waiting_for=waiting)
     may_limit = not is_gone and backing.write_limit_mb_s is None and obs.can_record
     if may_limit and must_end(state, cycle, obs.now, policy):
-        limit = actions.LimitWrites(governor.LIMITED * policy.backing_bandwidth_mb_s)
+        limit = actions.LimitWrites(LIMITED * policy.backing_bandwidth_mb_s)
         return first(ask(cycle, limit, obs, "applications' writes to be limited"), poll)
     return poll
 
@@ -281,8 +286,8 @@ def _flush_settings(state: AgentState, cycle: Cycle, backing: BackingView, polic
     limit = _credit_limit(state, cycle)
     if limit is None:
         return None if backing.flush_full_speed and backing.writeback_running else actions.EnterPhase2()
-    in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
-    return actions.SetFlush(limit) if governor.is_change(limit, in_force, policy) else None
+    in_force = backing.flush_limit_mb_s if backing.writeback_running else NOTHING
+    return actions.SetFlush(limit) if is_change(limit, in_force, policy) else None
 
 
 def _credit_limit(state: AgentState, cycle: Cycle) -> float | None:
@@ -298,7 +303,7 @@ def _flush_mb_s(state: AgentState, cycle: Cycle, policy: Policy) -> float:
 
 def _is_awaited(state: AgentState, cycle: Cycle) -> bool:
     """Somebody waits for the end of the flush."""
-    return cycle.forced or state.paused or inhibition.wants_flush(state) or state.is_cache_stale
+    return cycle.forced or state.paused or state.wants_flush or state.is_cache_stale
 
 
 def must_end(state: AgentState, cycle: Cycle, now: float, policy: Policy) -> bool:

@@ -12,6 +12,15 @@ from elastio.strategy.spending import NO_CAPS, Caps
 from elastio.strategy.worth import Market
 from elastio.units import GIB
 
+# Share of the cutoff above which the cache counts as nearly full.
+NEARLY_FULL = 0.93
+# Share of the backing volume's bandwidth to which applications' writes are limited while a flush has to finish.
+LIMITED = 0.5
+# Share of the backing volume's bandwidth; a smaller difference is not worth a change of the kernel's settings.
+LEAST = 0.10
+# The writeback rate at which nothing is flushed.
+NOTHING = 0.0
+
 
 class Model(StrEnum):
     """How size, speed, hold and worth of a cache are decided."""
@@ -115,6 +124,12 @@ class Policy:
         return self.cache_bandwidth_mb_s + self.drain_bandwidth_mb_s
 
     @property
+    def first_writeback_mb_s(self) -> float:
+        """The writeback rate from the attachment on, when no sample yet shows that the backing volume is free."""
+        drain = min(self.drain_bandwidth_mb_s, self.backing_bandwidth_mb_s)
+        return drain if drain >= LEAST * self.backing_bandwidth_mb_s else NOTHING
+
+    @property
     def least_boost_s(self) -> float:
         """Seconds for which the volume of a boost exists at the least, before any of it was measured.
 
@@ -127,3 +142,10 @@ def in_steps(wanted_bytes: float, policy: Policy) -> int:
     """`wanted_bytes` rounded up to a whole step, within the bounds."""
     steps = -(-int(wanted_bytes) // policy.size_step_bytes)
     return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
+
+
+def is_change(wanted: float | None, in_force: float | None, policy: Policy) -> bool:
+    """The writeback rate in force differs enough from the wanted one to be set again."""
+    if wanted is None or in_force is None or NOTHING in (wanted, in_force):
+        return wanted != in_force
+    return abs(wanted - in_force) > LEAST * policy.backing_bandwidth_mb_s

@@ -14,8 +14,8 @@ from typing import Protocol
 from elastio.core import actions
 from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState, VolumeTag
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
+from elastio.core.state import Observation
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,7 @@ from elastio.core.model import (
     VolumeId,
     VolumeSpec,
 )
-from elastio.core.observation import Observation
-from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Observation, Phase
 from elastio.units import format_size
 
 MIXED = (

@@ -19,10 +19,9 @@ from typing import assert_never
 from elastio.core import actions
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 
 
 def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:

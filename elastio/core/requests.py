@@ -10,20 +10,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from elastio.core import boosting, detection, inhibition, missing_cache
+from elastio.core import boosting, detection, missing_cache
 from elastio.core.cycle import NO_BACKOFF
 from elastio.core.detection import Detection, Event
-from elastio.core.inhibition import NOTICE_GRACE_S
 from elastio.core.model import CacheState, Request, RequestKind
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy, StopPolicy
-from elastio.core.state import AgentState, Answer, Inhibition, InhibitionReason, Phase
-from elastio.strategy.wish import Reply
+from elastio.core.state import AgentState, Answer, Inhibition, InhibitionReason, Observation, Phase
+from elastio.strategy.situation import Reply
 from elastio.units import format_duration
 
 Answered = tuple[AgentState, Answer]
 # The code of every answer of a faulted agent.
 FAULTED = "agent.faulted"
+# The machine is taken away some time after the announced moment; the inhibition must last until then.
+NOTICE_GRACE_S = 600.0
 InhibitionKind = Literal[RequestKind.QUIESCE, RequestKind.UNQUIESCE, RequestKind.STOP, RequestKind.SHUTDOWN]
 # Returns the state after an event. Raises InvariantError for an event that the table does not have.
 Move = Callable[[AgentState, Detection], AgentState]
@@ -136,8 +136,7 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
         return state, Answer(request, True, "boosts start by themselves again")
     reason, left_s = state.inhibition.reason, state.inhibition.until - obs.now
     text = f"the agent is not paused, but no boost begins yet: {reason}, for another {format_duration(left_s)}"
-    remedy = inhibition.remedy(reason)
-    return state, Answer(request, True, f"{text} ({remedy})" if remedy else text)
+    return state, Answer(request, True, f"{text} ({reason.remedy})" if reason.remedy else text)
 
 
 def _why_not_accepted(state: AgentState, request: Request, obs: Observation) -> str:
@@ -170,6 +169,30 @@ def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
 # --- times without boosts --------------------------------------------------------------------------------
 
 
+def hold_for_notice(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
+    """Begin an inhibition for a notice; end one whose time is over or whose notice was withdrawn.
+
+    Returns the new state and a sentence that says what changed; an empty one if nothing did.
+    """
+    current = state.inhibition
+    if state.notice is not None:
+        if current is not None and current.reason is InhibitionReason.NOTICE:
+            return state, ""
+        left_s = max(0.0, state.notice.at_wall - obs.wall)
+        flush = policy.notice_flush or state.wants_flush  # a notice does not cancel a flush that was ordered
+        what = "flushing" if flush else "the cache stays attached; no boost begins"
+        current = Inhibition(InhibitionReason.NOTICE, obs.now + left_s + NOTICE_GRACE_S, flush, under=current)
+        text = f"the cloud will {state.notice.action} this machine in {format_duration(left_s)}: {what}"
+        return replace(state, inhibition=current), text
+    if current is None:
+        return state, ""
+    if current.reason is InhibitionReason.NOTICE:
+        return replace(state, inhibition=current.left_at(obs.now)), "the cloud has withdrawn its notice"
+    if obs.now >= current.until:
+        return replace(state, inhibition=current.left_at(obs.now)), f"the hold ({current.reason}) has ended"
+    return state, ""
+
+
 def quiesce(state: AgentState, request: Request, obs: Observation) -> Answered:
     """Flush and release the cache, and begin no boost for `seconds`: the backing volume is consistent by itself."""
     if state.fault:
@@ -188,17 +211,17 @@ def quiesce(state: AgentState, request: Request, obs: Observation) -> Answered:
 
 def unquiesce(state: AgentState, request: Request) -> Answered:
     """End the hold of `quiesce`. Refused if there is none: a script has to learn that its hold ended too early."""
-    if inhibition.snapshot_of(state.inhibition) is None:
+    if state.inhibition is None or state.snapshot_hold is None:
         text = "there is no hold: it has ended, or none was begun; what was copied since may be inconsistent"
         return state, Answer(request, False, text, "hold.none")
-    rest = inhibition.without(state.inhibition, InhibitionReason.SNAPSHOT)
+    rest = state.inhibition.without(InhibitionReason.SNAPSHOT)
     text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
     return replace(state, inhibition=rest), Answer(request, True, text)
 
 
 def end(state: AgentState, request: Request, reason: InhibitionReason, how: StopPolicy, obs: Observation) -> Answered:
     """The agent or the machine is about to stop: flush for a limited time, or leave the cache attached."""
-    begun = Inhibition(reason, obs.now + how.limit_s, how.flush, under=inhibition.snapshot_of(state.inhibition))
+    begun = Inhibition(reason, obs.now + how.limit_s, how.flush, under=state.snapshot_hold)
     if not how.flush:
         # No boost begins in the time that is left.
         begun = replace(begun, until=obs.now + NOTICE_GRACE_S)
@@ -218,9 +241,9 @@ def cancel_shutdown(state: AgentState, request: Request) -> Answered:
 
     A flush that it began goes on to its end.
     """
-    if inhibition.of_reason(state.inhibition, InhibitionReason.SHUTDOWN) is None:
+    if state.inhibition is None or state.inhibition.of(InhibitionReason.SHUTDOWN) is None:
         return state, Answer(request, False, "no boost is held because of a shutdown", "hold.none")
-    rest = inhibition.without(state.inhibition, InhibitionReason.SHUTDOWN)
+    rest = state.inhibition.without(InhibitionReason.SHUTDOWN)
     text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
     if state.paused:
         text = "the hold has ended; the agent is paused (`elastio resume`)"

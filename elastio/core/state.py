@@ -1,4 +1,4 @@
-"""What the agent remembers between two decisions, and the output of one. Frozen; every change makes a new value.
+"""What a decision is given, what the agent remembers between two of them, and what one answers. Frozen values.
 
 One bought volume is a `cycle.Cycle`.
 """
@@ -10,15 +10,19 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from elastio.codec import Kept
-from elastio.core.actions import Action
+from elastio.core.actions import Action, Outcome, Worker
 from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle, verb
 from elastio.core.model import (
     BackingView,
     CacheState,
+    Forecast,
+    HostView,
     Identity,
     Notice,
     Request,
     RequestKind,
+    Sample,
+    Spend,
     Volume,
     VolumeId,
     VolumeState,
@@ -26,7 +30,40 @@ from elastio.core.model import (
 )
 from elastio.core.phase import Phase as Phase  # noqa: PLC0414  re-exported
 from elastio.core.shares import NOT_SHARED, SharePlan
-from elastio.strategy.memory import Memory
+from elastio.strategy.memory import BurstLesson, Memory
+from elastio.strategy.worth import Advice
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that is known at `now` (CLOCK_BOOTTIME) and `wall` (seconds since the epoch).
+
+    `host` is None while the kernel's state is unknown: not scanned yet, too old, or a host action has run since the
+    scan. `sample` is set only when there is a new one. `busy`: workers that run an action. `jitter` is uniform in
+    [0, 1), because the core uses no random numbers of its own. `forecast` None: no burst is expected, or there is no
+    forecaster. `advice` None: no burst is known, or nothing is decided by money. `can_record` False: the last write to
+    the journal failed. `spend_at` is when `spend` was last known. `burst`: the last boosted burst that has ended.
+    """
+
+    now: float
+    wall: float
+    host: HostView | None = None
+    sample: Sample | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    requests: tuple[Request, ...] = ()
+    busy: frozenset[Worker] = frozenset()
+    spend: Spend = field(default_factory=Spend)
+    spend_at: float = float("-inf")
+    jitter: float = 0.0
+    forecast: Forecast | None = None
+    advice: Advice | None = None
+    can_record: bool = True
+    burst: BurstLesson | None = None
+
+    @property
+    def backing(self) -> BackingView | None:
+        """The backing device; None: the kernel's state is not known, or it does not show the device."""
+        return self.host.backing if self.host else None
 
 
 class FaultKind(StrEnum):
@@ -67,18 +104,43 @@ class InhibitionReason(StrEnum):
     SHUTDOWN = "shutdown"
     NOTICE = "notice of the cloud"
 
+    @property
+    def remedy(self) -> str:
+        """How an operator ends such an inhibition: a phrase; empty: it ends by itself only."""
+        return _REMEDIES.get(self, "")
+
+
+_REMEDIES = {
+    InhibitionReason.SNAPSHOT: "`elastio unquiesce` ends it",
+    InhibitionReason.SHUTDOWN: "`elastio shutdown --cancel` ends it",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Inhibition:
     """No boost begins before `until` (CLOCK_BOOTTIME); with `flush`, an attached cache is flushed and released.
 
-    `under` is an earlier inhibition, which is in force again when this one ends.
+    A state, not a command: in every phase the agent works towards it. `under` is an earlier inhibition, which is in
+    force again when this one ends.
     """
 
     reason: InhibitionReason
     until: float
     flush: bool = True
     under: Inhibition | None = None
+
+    def of(self, reason: InhibitionReason) -> Inhibition | None:
+        """The inhibition for this reason, in force or under another one; None: there is none."""
+        return self if self.reason is reason else self.under and self.under.of(reason)
+
+    def without(self, reason: InhibitionReason) -> Inhibition | None:
+        """What remains once the one for this reason is ended; None: nothing."""
+        rest = self.under and self.under.without(reason)
+        return rest if self.reason is reason else replace(self, under=rest)
+
+    def left_at(self, now: float) -> Inhibition | None:
+        """The inhibition that is in force once this one is over; None: none."""
+        return self.under if self.under is None or now < self.under.until else self.under.left_at(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +182,8 @@ class AgentState:
     cloud recently created a volume, and `appear_s` are the last times from a decision until the disk of the cache
     appeared. `others` are volumes that this machine bought for another backing device.
 
-    `for_backing` is the last list of volumes that any machine bought for this backing device, see `bought_for`; None:
-    the cloud has not answered since a cache is missing.
+    `for_backing` is the last list of volumes that any machine bought for this backing device, see `missing_cache`;
+    None: the cloud has not answered since a cache is missing.
 
     `failed_clean_set` is a cache set that failed while it was clean, so that the device runs without it, while the
     device's superblock still names it; empty: none. It must not be attached again.
@@ -165,6 +227,19 @@ class AgentState:
         return replace(self, backoffs={**self.backoffs, verb(action): backoff})
 
     @property
+    def wants_flush(self) -> bool:
+        """An attached cache is to be flushed and released, whatever the load."""
+        return self.inhibition is not None and self.inhibition.flush
+
+    @property
+    def snapshot_hold(self) -> Inhibition | None:
+        """The inhibition for a snapshot; None: there is none.
+
+        It lasts beyond a stop, a shutdown and a notice: a volume that is being copied must stay consistent.
+        """
+        return self.inhibition and self.inhibition.of(InhibitionReason.SNAPSHOT)
+
+    @property
     def is_stopped(self) -> bool:
         """A decision would have broken a safety rule: nothing is done until an operator resumes."""
         return self.fault is not None and self.fault.kind is FaultKind.RULE_BROKEN
@@ -194,6 +269,12 @@ class AgentState:
         is_back = self.is_cache_stale and self.cycle is not None and self.cycle.may_be_attached
         may_lack_data = self.cycle is not None and self.cycle.may_lack_data
         return is_awaited and backing.state is CacheState.CLEAN and not may_lack_data and not is_back
+
+    def lacks_cache(self, backing: BackingView) -> bool:
+        """The device needs a cache that is not there, or may lack what one holds: an operator may give it up."""
+        is_inconsistent = backing.state is CacheState.INCONSISTENT
+        may_lack_data = self.cycle is not None and (self.cycle.may_lack_data or is_inconsistent)
+        return self.phase is Phase.FAULTED and (backing.waits_for_cache or may_lack_data)
 
     def is_kept(self, volume: Volume) -> bool:
         """The volume is not tagged clean, or an operator gave it up: only an operator may delete it."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from elastio.core import actions, capacity, governor, model
+from elastio.core import actions, capacity, model
 from elastio.core.cycle import Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger, verb
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, VISIBLE_WITHIN_S, next_backoff, with_next_poll
 from elastio.core.recovery import remember_failed_clean
-from elastio.core.state import AgentState, Listed, Phase
+from elastio.core.state import AgentState, Listed, Observation, Phase
 from elastio.strategy.memory import Memory
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 from elastio.units import MB
 
 SLOWER, EARLIER = 1.25, 0.75
@@ -44,28 +43,17 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
 
 def with_wish(state: AgentState, memory: Memory, obs: Observation, wish: Wish) -> AgentState:
     """The state after `review`, with the writeback rate, and with what was flushed at applications' expense."""
-    sample, cycle, policy, backing = obs.sample, state.cycle, wish.policy, obs.backing
+    sample, cycle = obs.sample, state.cycle
     if cycle is not None and wish.choice not in (None, cycle.choice):
         cycle = replace(cycle, choice=wish.choice)
     if sample is None:
         is_same = memory is state.memory and cycle is state.cycle
         return state if is_same else replace(state, memory=memory, cycle=cycle)
-    if _shows_no_cache_yet(state, sample):
-        rate: float | None = governor.first_writeback_rate(policy)
-    else:
-        rate = governor.writeback_rate(sample, backing, policy)
-        forced = governor.forced_writeback_mb_s(sample, backing, policy)
-        if cycle is not None and state.phase is Phase.BOOSTING and forced > 0:
-            more = int(forced * sample.seconds * MB)
-            use = replace(cycle.use, forced_writeback_bytes=cycle.use.forced_writeback_bytes + more)
-            cycle = replace(cycle, use=use)
-    return replace(state, memory=memory, cycle=cycle, flush_mb_s=governor.slower(rate, wish.flush_limit_mb_s))
-
-
-def _shows_no_cache_yet(state: AgentState, sample: model.Sample) -> bool:
-    """The sample begins before the cache was attached: what it shows of the backing volume no longer applies."""
-    boosted = state.cycle.times.boosted if state.cycle else None
-    return state.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
+    if cycle is not None and wish.forced_mb_s > 0:
+        more = int(wish.forced_mb_s * sample.seconds * MB)
+        use = replace(cycle.use, forced_writeback_bytes=cycle.use.forced_writeback_bytes + more)
+        cycle = replace(cycle, use=use)
+    return replace(state, memory=memory, cycle=cycle, flush_mb_s=wish.flush_mb_s)
 
 
 def intended(state: AgentState, action: actions.Action, now: float) -> AgentState:

@@ -141,14 +141,13 @@ def scan(
         recompose.mend_all(sysfs)
     seen = seen or Seen()
     seen.is_disk_awaited = bool(serials)
-    sets = tuple(CacheSetUuid(n) for n in sysfs.names(SETS) if len(n) == 36)
     found = _find_again(sysfs, uuid, seen)
     view = _backing_view(sysfs, found[0], seen, now) if len(found) == 1 else None
     wanted = view.cache_set if view else None
     duplicates = tuple(b.device for b in found) if len(found) > 1 else ()
     unsupported = seen.why_released(sysfs, view.disk_name) if view else ""
     disks = _disks(sysfs, serials, wanted)
-    return HostView(now, boot_id, view, disks, sets, duplicates=duplicates, unsupported=unsupported)
+    return HostView(now, boot_id, view, disks, duplicates=duplicates, unsupported=unsupported)
 
 
 def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen, now: float) -> BackingView:

@@ -17,10 +17,9 @@ from elastio.accounting.group_costs import Moves, boost_costs
 from elastio.accounting.history import PAST_S, CycleLoad
 from elastio.accounting.rows import CycleRow, spend_since
 from elastio.core.cycle import FailureKind, Trigger
-from elastio.core.model import NO_OTHERS, Others, Period, Spend, Spent
 from elastio.metrics.catalogue import Value
 from elastio.strategy.account import COMPUTING, PARTS
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import NO_OTHERS, Caps, Others, Period, Spend, Spent
 
 LAG_S = 60.0
 # Kinds of failed cycles that are no failed boosts: what was bought, or would have been, was not wanted or not allowed.

@@ -152,13 +152,11 @@ class SimHost:
         shown = (
             d for d in kernel.disks.values() if d.serial in serials or (linked is not None and d.superblock == linked)
         )
-        sets = tuple(d.superblock for d in kernel.disks.values() if d.registered and d.superblock is not None)
         return HostView(
             at=kernel.clock.now(),
             boot_id=kernel.boot_id,
             backing=self._backing() if kernel.registered else None,
             disks=tuple(self._disk(d) for d in shown),
-            cache_sets=sets,
             unregistered_backing="" if kernel.registered else "vdb",
         )
 

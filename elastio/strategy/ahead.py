@@ -21,8 +21,7 @@ from elastio.core.model import Forecast, Request
 from elastio.core.phase import Phase
 from elastio.core.policy import Ahead, Policy
 from elastio.strategy.memory import Memory
-from elastio.strategy.situation import Situation
-from elastio.strategy.wish import Reply
+from elastio.strategy.situation import Reply, Situation
 from elastio.units import MB, format_duration, format_size
 
 # Bursts that may be announced at the same time.

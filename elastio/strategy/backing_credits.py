@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import governor
 from elastio.core.model import Sample
 from elastio.core.phase import Phase
 from elastio.core.policy import Policy
@@ -71,5 +70,5 @@ def _after(before: CreditBalance | None, sample: Sample, bucket: CreditBucket, p
 def _limit(credits: CreditBalance, sample: Sample, device: DeviceView | None, bucket: CreditBucket) -> float | None:
     if device is None or not device.has_cache:
         return None
-    applications = max(0.0, sample.backing.total_mb_s - governor.flushed_mb_s(sample))
+    applications = max(0.0, sample.backing.total_mb_s - sample.flushed_mb_s)
     return bucket.flush_limit_mb_s(credits.balance_bytes, device.dirty_bytes, applications)

@@ -33,12 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from elastio.core.governor import LIMITED
-from elastio.core.model import Period, Quote, Spend, Spent
-from elastio.core.policy import Policy
+from elastio.core.model import Quote
+from elastio.core.policy import LIMITED, Policy
 from elastio.strategy.memory import Capped, Memory
 from elastio.strategy.situation import CycleView, Situation
-from elastio.strategy.spending import Bill, Caps, OfPeriod
+from elastio.strategy.spending import Bill, Caps, OfPeriod, Period, Spend, Spent
 from elastio.units import GIB, MB, agbs, format_duration, format_size
 
 # Measured times to release that are kept, and what is added to a prediction: the next one may take longer.

@@ -5,7 +5,7 @@ application gets the bandwidth b of the backing volume, with the cache or withou
 second, buys nothing until the load ends, and nobody knows when that is. To give it up costs something too: its D bytes
 of dirty data have to be flushed now, and applications wait for that,
 
-    c_g = (v + c_h) D/b        v, c_h: see `worth`. A flush under load takes 2 D/b instead of D/b (`governor.LIMITED`)
+    c_g = (v + c_h) D/b        v, c_h: see `worth`. A flush under load takes 2 D/b instead of D/b (`policy.LIMITED`)
 
 That is the ski rental problem again (see `hold`): keep the full cache until the rent has reached that price,
 
@@ -28,9 +28,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import governor
 from elastio.core.phase import Phase, Trigger
-from elastio.core.policy import Policy
+from elastio.core.policy import LIMITED, Policy
 from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
 from elastio.strategy.memory import Filling, Memory, Unended
@@ -116,5 +115,5 @@ def _until(cycle: CycleView, since: float, policy: Policy) -> float:
         return float("inf")
     kept_s = (1 + market.waiting_per_s / hold_per_s) * flush_s
     age_s = 0.0 if cycle.opened_wall is None else max(0.0, cycle.wall_at(since) - cycle.opened_wall)
-    release_s = choice.billing.release_s + flush_s / governor.LIMITED
+    release_s = choice.billing.release_s + flush_s / LIMITED
     return since + release_in_s(choice.billing, age_s, release_s, kept_s)

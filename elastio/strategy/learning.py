@@ -33,8 +33,7 @@ from elastio.core.policy import Policy, in_steps
 from elastio.strategy import backing_credits, bandwidth
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.memory import LearnedBandwidth, Lesson, Memory
-from elastio.strategy.situation import CycleView, Situation
-from elastio.strategy.wish import Reply
+from elastio.strategy.situation import CycleView, Reply, Situation
 from elastio.units import MB, format_size
 
 KEPT = 8

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from elastio.codec import Kept
-from elastio.core.model import Forecast, Period
+from elastio.core.model import Forecast
 from elastio.strategy.credits import CreditBalance
-from elastio.strategy.spending import Billing
+from elastio.strategy.spending import Billing, Period
 
 # What is added to the longest of the last times to attach: another one may take longer.
 LEAD_MARGIN, LEAD_MARGIN_S = 1.1, 1.0

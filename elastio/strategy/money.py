@@ -21,10 +21,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from elastio.core import governor
 from elastio.core.model import VolumeSpec
 from elastio.core.phase import Trigger
-from elastio.core.policy import Policy
+from elastio.core.policy import NEARLY_FULL, Policy
 from elastio.strategy import learned, speed
 from elastio.strategy.forecast import Burst
 from elastio.strategy.hindsight import SIZES_MB, PastLoad, Pause, first_plan, gaps_s, plan_cost, plan_for, slow_cost
@@ -72,7 +71,7 @@ def measured(policy: Policy, memory: Memory) -> Policy:
 
 def usable_share(policy: Policy) -> float:
     """The share of a cache that is worth paying for: above it applications pay for the flush, see `governor`."""
-    return governor.NEARLY_FULL * policy.cutoff
+    return NEARLY_FULL * policy.cutoff
 
 
 def terms_of(market: Market, policy: Policy, late_s: float, met_ahead: float = 0.0) -> Terms:

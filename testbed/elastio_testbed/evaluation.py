@@ -68,7 +68,7 @@ class Evaluation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """`setups` are those of the repetition `shown`; the percentages beside it are medians over all."""
+        """The repetition `shown` is the one in the middle; the percentages beside it are medians over all."""
         compared = [r.comparison() for r in self.repetitions]
         medians = {k: s.median if (s := spread_of(c[k] for c in compared)) else None for k in (compared or [{}])[0]}
         plan = self.plan
@@ -88,7 +88,6 @@ class Evaluation:
             **self.cold(),
             "shown": self.shown,
             "disturbed": list(self.disturbed),
-            "setups": self.repetitions[self.shown].to_json()["setups"] if self.repetitions else {},
             "summary": self.summary(),
             "simulated": {setup.value: asdict(model) for setup, model in self.simulated.items()},
             "repetitions": [r.to_json() for r in self.repetitions],

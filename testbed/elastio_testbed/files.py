@@ -11,6 +11,8 @@ import click
 
 from elastio import whole_file
 
+WIDTH = 120
+
 
 def write_text(path: Path, text: str) -> None:
     """Replace the file atomically. Missing folders are made. Raises OSError."""
@@ -19,26 +21,36 @@ def write_text(path: Path, text: str) -> None:
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    """The document with a line for each key, and for each member of what these keys hold."""
-    parts = (f"{json.dumps(key)}: {_members(value)}" for key, value in document.items())
-    return _between("{", parts, "}") + "\n"
+    """The document in lines of `WIDTH`; what is longer, a record of a run, has a line of its own."""
+    lines = [""]
+    for piece in _between("{", (_keyed(key, _members(value)) for key, value in document.items()), "}"):
+        if lines[-1] and len(lines[-1]) + 1 + len(piece) > WIDTH:
+            lines.append("")
+        lines[-1] += f" {piece}" if lines[-1] else piece
+    return "\n".join(lines) + "\n"
 
 
-def _members(value: Any) -> str:
-    """A list of records, or a table of them, has a line for each; anything else is one line."""
+def _members(value: Any) -> list[str]:
+    """The pieces of a line: each record of a list or of a table, or the whole value."""
     if isinstance(value, Mapping) and all(isinstance(each, Mapping | list) for each in value.values()):
-        return _between("{", (f"{json.dumps(key)}: {_line(each)}" for key, each in value.items()), "}")
+        return _between("{", (_keyed(key, [_text(each)]) for key, each in value.items()), "}")
     if isinstance(value, list) and all(isinstance(each, Mapping | list) for each in value):
-        return _between("[", map(_line, value), "]")
-    return _line(value)
+        return _between("[", ([_text(each)] for each in value), "]")
+    return [_text(value)]
 
 
-def _between(begin: str, lines: Iterable[str], end: str) -> str:
-    inside = ",\n".join(lines)
-    return f"{begin}\n{inside}\n{end}" if inside else begin + end
+def _keyed(key: str, pieces: list[str]) -> list[str]:
+    return [f"{json.dumps(key)}:{pieces[0]}", *pieces[1:]]
 
 
-def _line(value: Any) -> str:
+def _between(begin: str, parts: Iterable[list[str]], end: str) -> list[str]:
+    """The pieces of all parts, with commas between the parts; the brackets are in the first and the last."""
+    first, *rest = [piece for part in parts for piece in (*part[:-1], f"{part[-1]},")] or [""]
+    pieces = [begin + first, *rest]
+    return [*pieces[:-1], pieces[-1].removesuffix(",") + end]
+
+
+def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -75,6 +87,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise click.ClickException(f"{path} is not a result: it is not a JSON object")
     return document
+
+
+def shown_setups(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The set-ups of the repetition that stands for all: the one whose picture is drawn."""
+    found: dict[str, Any] = document["repetitions"][document["shown"]]["setups"]
+    return found
 
 
 def read_result(path: Path) -> dict[str, Any]:

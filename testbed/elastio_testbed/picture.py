@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from elastio.cli.charts import caption
+from elastio_testbed.files import shown_setups
 from elastio_testbed.rates import APPLICATION, BACKING, CACHE
 from elastio_testbed.series import Series, from_json
 from elastio_testbed.tables import hypervisor_of
@@ -49,7 +50,7 @@ def draw(document: Mapping[str, Any]) -> Figure:
     panels = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
     for panel, run in zip(panels, runs, strict=False):
         _throughput(panel, run)
-        completion_s = document["setups"][run.setup]["completion_s"]
+        completion_s = shown_setups(document)[run.setup]["completion_s"]
         _name(panel, f"{run.setup}, completed in {completion_s:.0f} s")
     for panel, run in zip(panels[len(runs) :], bought, strict=True):
         _cache_size(panel, run)

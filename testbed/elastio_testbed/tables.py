@@ -9,6 +9,7 @@ from typing import Any
 from elastio.units import GB
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.experiment import Scaled
+from elastio_testbed.files import shown_setups
 from elastio_testbed.lower_bound import DIRTY_SHARE, Bandwidths, least_agbs, naive_agbs, ratio
 from elastio_testbed.reference_results import SOURCE, reference
 from elastio_testbed.result import own_share_s
@@ -155,7 +156,7 @@ def credits(document: Document) -> Table:
     if "least_credit_share" not in document:
         return Table("Cold volume", heads, ())
     rows = []
-    for setup in document["setups"]:
+    for setup in shown_setups(document):
         runs = [repetition["setups"] for repetition in document["repetitions"]]
         shares = [_share_of_fast(run, setup) for run in runs]
         balances = (_percent(run[setup]["least_credit_share"]) for run in runs)
@@ -177,7 +178,7 @@ def _share_of_fast(run: Mapping[str, Any], setup: str) -> float | None:
 def _boosts(document: Document) -> list[tuple[str, int, Mapping[str, Any]]]:
     """(set-up, number within its VM, boost) of the shown repetition."""
     found = []
-    for setup, figures in document["setups"].items():
+    for setup, figures in shown_setups(document).items():
         seen: dict[str, int] = {}
         for boost in figures["phases"]:
             seen[boost["vm"]] = seen.get(boost["vm"], 0) + 1
@@ -199,7 +200,7 @@ def caches(document: Document) -> Table:
         costs = [number(value, 0) for value in (boost["cache_agbs"], *bounds)]
         cells = (*sizes, number(boost["attached_s"]), *costs)
         rows.append((_name(n, boost, document), *cells, number(ratio(boost["cache_agbs"], bounds[1]), 2)))
-    for setup, figures in document["setups"].items():
+    for setup, figures in shown_setups(document).items():
         if figures["phases"]:
             rows += _sums(setup, [repetition["setups"][setup] for repetition in document["repetitions"]], speed)
     heads = (

@@ -207,7 +207,7 @@ BEYOND = (
     by_test(
         "a dead machine's cache is overlooked",
         "no loss is accepted without a name while a volume of this device, whoever owns it, is not clean",
-        Patch("elastio/core/bought_for.py", "    if not there:", "    if True:"),
+        Patch("elastio/core/missing_cache.py", "    if not there:", "    if True:"),
         "tests/scenario/test_takeover.py"
         "::test_cache_is_not_given_up_by_who_does_not_know_why_the_superblock_says_clean",
         ONE_MACHINE,

@@ -40,7 +40,7 @@ ON_THE_WAY = (
     on_the_way(
         "the same load fills the next cache",
         "no other cache is bought for the load that filled one",
-        "elastio/strategy/buying.py",
+        "elastio/strategy/review.py",
         "if trigger is Trigger.LOAD and memory.has_filled and not has_outgrown:",
         "if False:",
         first=FILLED,

@@ -14,8 +14,7 @@ from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
 from elastio.strategy import review
 from elastio.strategy.memory import Memory
-from elastio.strategy.situation import Situation
-from elastio.strategy.wish import BoostPlan, Release, Wish
+from elastio.strategy.situation import BoostPlan, Release, Situation, Wish
 from elastio.units import GIB
 
 from .campaign import storm_with_ledger
@@ -38,6 +37,7 @@ class Whim:
     def review(self, memory: Memory, at: Situation) -> tuple[Memory, Wish]:
         memory, wish = review.review(memory, replace(at, may_buy=False))  # its memory goes on
         dice = Random(f"{at.now} {at.sample}")
+        wish = replace(wish, flush_mb_s=dice.choice((None, 0.0, 3.0, 1e3)))
         if at.cycle is None:
             return memory, replace(wish, boost=self._boost(memory, wish.policy, dice) if at.may_buy else None)
         if dice.random() > RELEASES:

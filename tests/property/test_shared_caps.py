@@ -15,14 +15,14 @@ import pytest
 from hypothesis import settings
 
 from elastio.accounting.shared_caps import SharedCaps
-from elastio.core.model import Others, VolumeSpec
+from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.sim.prices import TARIFF
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.strategy.spending import Caps, Reservation
+from elastio.strategy.spending import Caps, Others, Reservation
 from elastio.units import GIB, MIB, agbs
 from tests.beside import join
 from tests.simulated import KERNEL, POLICY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from elastio.core import inhibition
+from elastio.agent.status_builder import is_safe_to_copy
 from elastio.core.model import CacheState, RequestKind, VolumeState
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
@@ -20,7 +20,7 @@ def adopted(load: tuple[Segment, ...] = STEADY, faults: str = "nothing") -> Simu
 
 
 def is_safe(sim: Simulation) -> bool:
-    return inhibition.is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
+    return is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
 
 
 def test_a_snapshot_of_a_boosting_one_has_the_tombstone_and_a_quiesced_one_is_a_plain_filesystem() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.agent.event_loop import GracefulShutdown
-from elastio.core import inhibition
+from elastio.agent.status_builder import is_safe_to_copy
 from elastio.core.model import Notice, RequestKind
 from elastio.core.policy import StopPolicy
 from elastio.core.state import InhibitionReason, Phase
@@ -22,7 +22,7 @@ def quiesce(sim: Simulation, seconds: float = 600.0) -> None:
 
 
 def is_safe(sim: Simulation) -> bool:
-    return inhibition.is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
+    return is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
 
 
 def test_resume_says_which_hold_still_prevents_boosts() -> None:

@@ -43,7 +43,7 @@ def test_the_safe_cycle_is_what_the_machine_imports_of_the_core(
     for name, text in texts.items():
         (tmp_path / "core" / f"{name}.py").write_text(text)
     monkeypatch.setattr(rooms, "CORE", tmp_path / "core")
-    assert sorted(path.stem for path in rooms.of_cycle()) == ["machine", "one", "situation", "two", "wish"]
+    assert sorted(path.stem for path in rooms.of_cycle()) == ["machine", "one", "situation", "two"]
 
 
 def test_the_strategy_is_shown_nothing_that_it_does_not_read() -> None:

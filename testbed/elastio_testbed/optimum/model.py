@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from elastio.core.governor import TARGET
 from elastio.sim.kernel import KernelSettings
+from elastio.strategy.governor import TARGET
 from elastio.units import MB
 from elastio_adviser.replay import Demand
 

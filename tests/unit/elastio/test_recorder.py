@@ -19,15 +19,7 @@ from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_record
 from elastio.accounting.report import day_start
 from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import Failure, FailureKind, Trigger
-from elastio.core.model import (
-    Quote,
-    Rates,
-    RequestKind,
-    Sample,
-    Spent,
-    VolumeSpec,
-    VolumeState,
-)
+from elastio.core.model import Quote, Rates, RequestKind, Sample, VolumeSpec, VolumeState
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.errors import LedgerError
@@ -37,7 +29,7 @@ from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from elastio.strategy.caps import spending_refusal
 from elastio.strategy.memory import LoadWatch
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Spent
 from elastio.units import GIB, agbs
 from tests.simulated import BURST, KERNEL, POLICY, QUIET, assert_at_rest, bought, in_phase, machine
 from tests.values import changed, present, state

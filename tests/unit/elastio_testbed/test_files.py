@@ -1,4 +1,4 @@
-"""Result files: what is written is what is read, a line for each record."""
+"""Result files: what is written is what is read, in lines that can be compared."""
 
 from __future__ import annotations
 
@@ -22,19 +22,11 @@ def test_the_text_is_the_document(document: dict[str, Any]) -> None:
     assert json.loads(json_text(document)) == document
 
 
-def test_each_record_of_a_list_or_a_table_is_a_line() -> None:
-    document = {"a": 1, "runs": [{"n": 1, "at": [2, 3]}, {"n": 2}], "setups": {"x": {"s": 1}}, "none": [], "at": [4, 5]}
+def test_short_ones_share_a_line_and_a_long_record_has_its_own() -> None:
+    long = {"n": 1, "at": [5] * 50}
+    document = {"a": 1, "runs": [{"n": 1}, long, {"n": 2}], "setups": {"x": {"s": 1}}, "none": [], "at": [4, 5]}
     assert json_text(document).splitlines() == [
-        "{",
-        '"a": 1,',
-        '"runs": [',
-        '{"n":1,"at":[2,3]},',
-        '{"n":2}',
-        "],",
-        '"setups": {',
-        '"x": {"s":1}',
-        "},",
-        '"none": [],',
-        '"at": [4,5]',
-        "}",
+        '{"a":1, "runs":[{"n":1},',
+        f"{json.dumps(long, separators=(',', ':'))},",
+        '{"n":2}], "setups":{"x":{"s":1}}, "none":[], "at":[4,5]}',
     ]

@@ -9,19 +9,20 @@ import socket
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from elastio.agent.event_loop import EventLoop
+from elastio.agent.event_loop import EventLoop, stop_reason
 from elastio.agent.worker import ForkWorker
 from elastio.core.model import Request
 from elastio.core.policy import StopPolicy
-from elastio.core.state import AgentState, Answer, Phase
+from elastio.core.state import AgentState, Answer, Inhibition, InhibitionReason, Phase
 from elastio.host.machine import SystemClock
 from elastio.host.systemd import Notifier
 from elastio.sim.run import Simulation
 from tests.simulated import STEADY, in_phase, machine
-from tests.values import present
+from tests.values import NOW, SET, backing, cycle, host, present, state
 
 from .children import LONG_S, TextWorker, answer, do, let_die
 
@@ -195,3 +196,26 @@ def test_a_child_that_dies_idle_wakes_nobody(make: Callable[..., TextWorker]) ->
 def test_a_hangup_reloads_and_a_termination_stops(make: Callable[..., TextWorker]) -> None:
     hangups = run_script((make(),), lambda driver: [lambda: signal.raise_signal(signal.SIGHUP), lambda: None])
     assert hangups == ["hangup"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "over"),
+    [
+        ({}, True),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60, flush=False), "cycle": cycle()}, True),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "cycle": cycle(cache_set=SET)}, False),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60)}, True),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "recovered": False}, False),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW), "cycle": cycle()}, True),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "cycle": cycle(), "fault": "x"}, True),
+    ],
+)
+def test_the_agent_ends_when_nothing_is_left_or_its_time_is_over(changes: dict[str, Any], over: bool) -> None:
+    assert bool(stop_reason(state(Phase.FLUSHING, **changes), host(backing()), NOW)) is over
+
+
+def test_an_agent_that_has_flushed_does_not_end_before_the_tombstone_is_removed() -> None:
+    idle = state(Phase.IDLE, None, inhibition=Inhibition(InhibitionReason.STOP, NOW + 60))
+    assert not stop_reason(idle, host(backing(has_tombstone=True)), NOW)
+    assert stop_reason(idle, host(backing(has_tombstone=True)), NOW + 60), "at the latest"
+    assert stop_reason(idle, host(backing(has_tombstone=False)), NOW)

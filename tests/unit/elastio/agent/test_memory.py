@@ -14,7 +14,7 @@ from elastio.agent.journal import Journal, Owner, read
 from elastio.agent.memory import Remembered, bought, shift
 from elastio.codec import encode, kept_fields
 from elastio.core.cycle import Timestamps
-from elastio.core.model import Forecast, Period, VolumeId
+from elastio.core.model import Forecast, VolumeId
 from elastio.core.state import (
     AgentState,
     Fault,
@@ -36,6 +36,7 @@ from elastio.strategy.memory import (
     UselessBoost,
     Waste,
 )
+from elastio.strategy.spending import Period
 from tests.values import VOLUME_ID, present
 
 from .journals import BOOST, FULL, OWNER, STATE, decide, recall

@@ -9,9 +9,8 @@ from elastio.agent.narration import KINDS, Moment, narrate
 from elastio.core.detection import Event
 from elastio.core.machine import decide
 from elastio.core.model import RequestKind
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Course, Decision, Phase, Transition
+from elastio.core.state import AgentState, Course, Decision, Observation, Phase, Transition
 from elastio.errors import InvariantError, JournalError
 from elastio.sim.workload import Segment
 from elastio.strategy.spending import Caps

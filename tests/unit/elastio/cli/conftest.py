@@ -20,9 +20,8 @@ from elastio.control.protocol import Message, Reply, accepted, refused
 from elastio.control.server import ControlServer
 from elastio.control.status import Status
 from elastio.core.model import BackingView, CacheState, HostView, Identity, Rates, Sample, Spend
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Observation, Phase
 from elastio.errors import HostError
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.spending import Caps

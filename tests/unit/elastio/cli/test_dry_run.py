@@ -16,10 +16,10 @@ from elastio.cli import dry_run
 from elastio.cli.dry_run import BoostQuote
 from elastio.control.exit_codes import Exit
 from elastio.control.status import OthersPart
-from elastio.core.model import Quote, Spend, Spent, VolumeSpec
+from elastio.core.model import Quote, VolumeSpec
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Spend, Spent
 from elastio.units import GIB
 
 from .conftest import FakeAgent, Golden, Shell, published, standing

@@ -20,27 +20,22 @@ from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.model import (
     CacheSetUuid,
     HostView,
-    Others,
-    Period,
     Quote,
     Rates,
     Sample,
     Serial,
-    Spend,
-    Spent,
     Volume,
     VolumeId,
     VolumeSpec,
     VolumeState,
 )
-from elastio.core.observation import Observation
 from elastio.core.shares import BoostRights
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Observation, Phase
 from elastio.errors import ControlError
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.strategy.memory import Capped, LearnedBandwidth, LoadWatch, Memory, UselessBoost, Waste
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Others, Period, Spend, Spent
 from elastio.units import GIB, MIB
 from tests.fixtures.errors import refused
 

@@ -57,6 +57,43 @@ failure in a row, up to {most_min:.0f} minutes. A successful boost or a restart 
 `elastio boost` does not wait.
 """
 
+EVENTS = {
+    Event.BOOST_WANTED: "Utilization was at or above the threshold for the trigger delay, the lead time of an "
+    "expected burst has come, or an operator asked; no cap forbids the boost.",
+    Event.BOOST_CAPPED: "The same, but a cap forbids the boost, or another device has used up a shared one.",
+    Event.BOOST_DECLINED: "The same, but as far as past bursts show, the bill would be above the value of the "
+    'time that is saved (only with `policy.model = "money"`, and not for an operator).',
+    Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
+    Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
+    Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
+    Event.BOOST_ABANDONED: "The attach timeout passed, the volume failed, or its disk is not what was bought. "
+    "Something was, or may have been, bought.",
+    Event.BOOST_WITHDRAWN: "The load, or the time of the expected burst, was over before the cache was attached, an "
+    "operator asked to flush or pause, an inhibition began, or a cap would be passed.",
+    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay, or, with "
+    '`policy.model = "money"`, for as long as the cache is paid for or worth holding, and no burst is '
+    "expected any more; a cap ended the hold, an operator asked, an inhibition began, or somebody else made writes "
+    "bypass the cache.",
+    Event.CAP_REACHED: "A cap on AGBs or cost would be passed by what the cache costs until it is released, or a cap "
+    "limits the cost and the price of the cache is not known.",
+    Event.FILLED_UP: "The load goes on, its cache is full, and keeping it has cost as much as giving it up, or "
+    'a larger one is worth that (only with `policy.model = "money"`, and not for an operator).',
+    Event.LOAD_RETURNED: "Utilization is at or above the threshold again, or the lead time of an expected burst has "
+    "come; nobody asked for the flush, and writes do not bypass the cache yet; or an operator asked for a boost.",
+    Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
+    Event.DRAINED: "The cache is clean, and the cache mode is `none`.",
+    Event.DIRTIED: "The cache set is attached and is no longer drained.",
+    Event.RELEASED: "The cloud shows that the volume is deleted, or that none was bought.",
+    Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a cache set is "
+    "attached that is not this agent's, two devices carry one backing UUID, the volume is attached to another "
+    "instance, the kernel shows no cache although the journal records one that took writes or was dirty, or the cloud "
+    "lists a volume of this device that may hold data, that no cycle knows and that was not given up, or somebody has "
+    "set another cache mode again and again during a release.",
+    Event.REPAIRED: "The missing cache is back, no volume that may hold data is left without a cycle, an operator "
+    "accepted the loss of what this cache holds and the device "
+    "runs without it, or an operator resumed and the danger is over.",
+}
+
 
 def table(title: str, *rows: tuple[str, ...]) -> str:
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
@@ -72,7 +109,7 @@ def page() -> str:
         HEAD,
         table("Phases", ("phase", "what happens in it"), *((f"`{phase}`", PHASES[phase]) for phase in Phase)),
         table("Transitions", ("phase", "event", "next phase"), *moves),
-        table("Events", ("event", "what shows it"), *((str(event), event.meaning) for event in Event)),
+        table("Events", ("event", "what shows it"), *((str(event), EVENTS[event]) for event in Event)),
         TAIL.format(first_s=FAILED_COOL_DOWN_S, most_min=FAILED_COOL_DOWN_MOST_S / 60),
     )
     return "\n".join(parts)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.agent.status_builder import RuntimeInfo, status_of
-from elastio.core import inhibition
+from elastio.agent.status_builder import RuntimeInfo, is_safe_to_copy, status_of
 from elastio.core.actions import AttachVolume, EnterPhase1, StartWithoutCache, Worker, is_read
 from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_flushing
@@ -20,7 +19,7 @@ from elastio.core.requests import quiesce
 from elastio.core.state import AgentState, Decision, FaultKind, Phase
 from elastio.core.update import fold
 from elastio.errors import InvariantError
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 from elastio.units import GIB
 from tests.values import (
     BOOSTED,
@@ -187,7 +186,7 @@ def test_no_copy_is_made_of_a_device_that_would_wait_for_it() -> None:
     of = state(Phase.IDLE, failed_clean_set=SET)
     _, answer = quiesce(of, Request(RequestKind.QUIESCE, seconds=60), seen(host(FAILED_CLEAN)))
     assert not answer.accepted
-    assert not inhibition.is_safe_to_copy(None, host(FAILED_CLEAN))
+    assert not is_safe_to_copy(None, host(FAILED_CLEAN))
 
 
 def test_nothing_is_shown_as_missing_while_it_starts() -> None:

@@ -20,9 +20,8 @@ from elastio.core.cycle import Timestamps
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Decision, Fault, FaultKind, Phase
+from elastio.core.state import AgentState, Decision, Fault, FaultKind, Observation, Phase
 from elastio.errors import InvariantError
 from elastio.strategy.memory import Choice
 from elastio.strategy.spending import Caps

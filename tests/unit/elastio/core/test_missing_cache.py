@@ -17,7 +17,7 @@ from elastio.core.planner import next_action
 from elastio.core.recovery import recover
 from elastio.core.state import AgentState, Answer, Decision, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 from tests.values import (
     FORMATTED,
     NOW,
@@ -213,6 +213,8 @@ LIST = ListForBacking()
 def test_volumes_of_all_owners_are_listed_each_minute_while_a_cache_is_missing() -> None:
     unlisted = faulted(owned=(), for_backing=None, backoffs={})
     assert next_action(unlisted, seen(WAITS_FOR_DIRTY), POLICY).action == LIST
+    stopped = replace(unlisted, fault=Fault(FaultKind.RULE_BROKEN, "a rule"))
+    assert next_action(stopped, seen(WAITS_FOR_DIRTY), POLICY).action is None
     done = Outcome(LIST, OutcomeKind.DONE, (DIRTY,))
     listed = missing_cache.settle(unlisted, seen(WAITS_FOR_DIRTY, outcomes=(done,)))
     assert listed.for_backing == (DIRTY,)

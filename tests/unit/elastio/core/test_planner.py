@@ -33,11 +33,11 @@ from elastio.core.actions import (
     WakeWriteback,
 )
 from elastio.core.cycle import Backoff, Cycle, Timestamps
-from elastio.core.governor import LIMITED
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Notice, VolumeState, VolumeTag
 from elastio.core.planner import GONE, LAST_S, OVERDUE, POLL_S, SLACK_S, next_action
+from elastio.core.policy import LIMITED
 from elastio.core.state import AgentState, Decision, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.core.update import intended
 from elastio.errors import InvariantError

@@ -7,16 +7,15 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.actions import DeleteVolume, DescribeVolume, ListVolumes, Outcome, OutcomeKind
+from elastio.core.boosting import situation_of
 from elastio.core.cycle import Cycle, Timestamps
-from elastio.core.governor import NOTHING
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, Rates, Sample, VolumeState
-from elastio.core.observation import Observation
-from elastio.core.policy import Policy
+from elastio.core.policy import NOTHING, Policy
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
-from elastio.core.state import AgentState, Listed, Phase
+from elastio.core.state import AgentState, Listed, Observation, Phase
 from elastio.core.update import adopt, fold, with_wish
-from elastio.strategy.wish import Wish
+from elastio.strategy.review import review
 from elastio.units import MB
 from tests.values import (
     BOOSTED,
@@ -48,7 +47,7 @@ from tests.values import (
 def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Phase = Phase.BOOSTING) -> Cycle:
     state = AgentState(phase=phase, cycle=before, recovered=True)
     seen = Observation(now=NOW, wall=NOW, host=host(view, disk()), sample=sample)  # type: ignore[arg-type]
-    return present(with_wish(fold(state, seen, POLICY), state.memory, seen, Wish(POLICY)).cycle)
+    return present(rated(fold(state, seen, POLICY), seen).cycle)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,8 @@ def test_what_is_flushed_while_the_cache_is_nearly_full_was_missing(
 
 
 def rated(state: AgentState, seen: Observation, policy: Policy = POLICY) -> AgentState:
-    return with_wish(state, state.memory, seen, Wish(policy))
+    memory, wish = review(state.memory, situation_of(state, seen, policy))
+    return with_wish(state, memory, seen, wish)
 
 
 def test_the_writeback_rate_follows_the_last_sample() -> None:

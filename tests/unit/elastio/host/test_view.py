@@ -369,12 +369,9 @@ def test_a_serial_of_random_bytes_does_not_spoil_a_scan(tree: Tree) -> None:
     assert [d.name for d in disks(tree, SERIAL)] == ["vdc"]
 
 
-def test_lists_every_registered_set_and_nothing_else(tree: Tree) -> None:
+def test_a_scan_has_its_time_and_its_boot(tree: Tree) -> None:
     tree.attached()
-    tree.cache_disk("vdd", "somebody-elses-disk")
-    tree.registered("vdd", OTHER_SET)
     view = scan(tree.kernel, BACKING_UUID, (), now=7.0, boot_id="boot")
-    assert set(view.cache_sets) == {SET_UUID, OTHER_SET}
     assert (view.at, view.boot_id) == (7.0, "boot")
 
 

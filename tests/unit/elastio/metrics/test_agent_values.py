@@ -9,11 +9,11 @@ import pytest
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.control.status import BackingPart, CapacityPart, CreditsPart, CyclePart, PurchasesPart, Status, VolumePart
 from elastio.core.model import Rates, Sample, VolumeTag
-from elastio.core.observation import Observation
 from elastio.core.state import (
     Inhibition,
     InhibitionReason,
     Listed,
+    Observation,
     Phase,
 )
 from elastio.metrics.document import agent_values

@@ -10,10 +10,9 @@ import pytest
 from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS
 from elastio.accounting.history import CycleLoad
 from elastio.accounting.rows import CycleRow
-from elastio.core.model import Others, Period, Spent
 from elastio.core.moved import Moved
 from elastio.metrics.ledger_values import LAG_S, Bills, ledger_values
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Others, Period, Spent
 
 GB = 10**9
 DAY = Period(1_000_000.0, 1_086_400.0)

@@ -215,11 +215,10 @@ def test_a_backing_device_that_is_not_registered_shows_as_none(machine: Any) -> 
 
 
 def test_looking_lists_only_asked_for_disks_and_the_cache_in_use(machine: Any) -> None:
-    cache_set = machine.boost()
+    machine.boost()
     machine.kernel.plug(SimDisk(Serial("other"), SIZE, 16.0))
     assert [d.serial for d in machine.host.scan(()).disks] == [CACHE]
     assert {d.serial for d in machine.host.scan((Serial("other"),)).disks} == {CACHE, "other"}
-    assert machine.host.scan(()).cache_sets == (cache_set,)
 
 
 @pytest.mark.parametrize(

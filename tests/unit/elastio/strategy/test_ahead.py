@@ -17,7 +17,7 @@ from elastio.strategy.ahead import chance_until, expect, update
 from elastio.strategy.learning import size_for
 from elastio.strategy.memory import Lesson, LoadWatch, Memory
 from elastio.strategy.review import release
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
 from elastio.units import GB, GIB
 from tests import values
 from tests.values import NOW, present

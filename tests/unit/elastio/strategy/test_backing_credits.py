@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from elastio.core import governor
 from elastio.core.actions import Action, BypassCache, EnterPhase2, SetFlush
 from elastio.core.cycle import Cycle
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, Rates, Sample
 from elastio.core.planner import must_end, next_action
 from elastio.core.state import AgentState, Phase
-from elastio.strategy import backing_credits
+from elastio.strategy import backing_credits, governor
 from elastio.strategy.backing_credits import SUSTAINED_S
 from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.strategy.memory import Memory

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastio.core.model import Identity
-from elastio.core.observation import Observation
-from elastio.core.state import AgentState
+from elastio.core.state import AgentState, Observation
 from elastio.strategy import learning
 from elastio.strategy.account import AtCap, Totals
 from elastio.strategy.bandwidth import (

@@ -9,11 +9,11 @@ import pytest
 
 from elastio.core.boosting import cycle_view, situation_of
 from elastio.core.cycle import Cycle, Timestamps
-from elastio.core.model import Others, Period, Quote, Spend, Spent, VolumeSpec
-from elastio.core.observation import Observation
+from elastio.core.model import Quote, VolumeSpec
 from elastio.core.policy import Policy
 from elastio.core.state import (
     AgentState,
+    Observation,
     Phase,
 )
 from elastio.strategy.caps import (
@@ -33,7 +33,7 @@ from elastio.strategy.caps import (
 )
 from elastio.strategy.credits import CreditBalance, CreditBucket
 from elastio.strategy.memory import Capped, Memory
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Others, Period, Spend, Spent
 from elastio.units import GIB, MB, agbs
 from tests.values import NOW, POLICY, WALL, ask, cycle, seen, state
 

@@ -14,15 +14,14 @@ from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, RequestKind, Spend
-from elastio.core.observation import Observation
 from elastio.core.policy import Model, Policy
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
-from elastio.strategy import buying, filling
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Observation, Phase
+from elastio.strategy import filling, review
 from elastio.strategy.memory import Choice, Filling, LoadWatch, Unended
 from elastio.strategy.money import late_s, next_plan
 from elastio.strategy.review import release
+from elastio.strategy.situation import Wish
 from elastio.strategy.tariff import Tariff
-from elastio.strategy.wish import Wish
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, by_money
 from tests.values import (
@@ -191,7 +190,7 @@ def filling_load(
 
 
 def outgrown(before: AgentState, policy: Policy = DEAR_WAITING) -> Unended | None:
-    return ask(buying.outgrown, before, shown(), policy)
+    return ask(review.outgrown, before, shown(), policy)
 
 
 def test_a_full_cache_is_given_up_for_a_larger_one_once_as_much_again_would_pay_for_it() -> None:
@@ -309,7 +308,7 @@ def test_a_cache_is_not_given_up_where_no_other_may_be_bought() -> None:
     assert outgrown(replace(before, inhibition=Inhibition(InhibitionReason.STOP, NOW + 60))) is None
     assert outgrown(before, replace(DEAR_WAITING, buys_nothing="it cannot")) is None
     unable = replace(shown(), host=replace(present(shown().host), unsupported="no contiguous memory"))
-    assert ask(buying.outgrown, before, unable, DEAR_WAITING) is None
+    assert ask(review.outgrown, before, unable, DEAR_WAITING) is None
     assert outgrown(changed(before, waste=replace(before.memory.waste, stopped="too many gained nothing"))) is None
 
 
@@ -340,8 +339,8 @@ def test_no_larger_one_for_an_operator_or_without_prices_or_beyond_a_cap() -> No
     assert outgrown(filling_load(2 * DIRTY_S), replace(DEAR_WAITING, market=None)) is None
     capped = replace(DEAR_WAITING, caps=replace(DEAR_WAITING.caps, max_boosts_per_day=1))
     before = filling_load(2 * DIRTY_S)
-    assert ask(buying.outgrown, before, shown(), capped) is not None
-    assert ask(buying.outgrown, before, replace(shown(), spend=Spend(boosts=1)), capped) is None
+    assert ask(review.outgrown, before, shown(), capped) is not None
+    assert ask(review.outgrown, before, replace(shown(), spend=Spend(boosts=1)), capped) is None
 
 
 def test_the_larger_one_is_bought_for_the_same_load() -> None:

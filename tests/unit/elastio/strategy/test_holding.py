@@ -11,15 +11,14 @@ from elastio.core.boosting import situation_of
 from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
-from elastio.core.model import BackingView, CacheState, Quote, RequestKind, Spend, Spent, VolumeSpec
-from elastio.core.observation import Observation
+from elastio.core.model import BackingView, CacheState, Quote, RequestKind, VolumeSpec
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Observation, Phase
 from elastio.strategy import holding
 from elastio.strategy.memory import Choice, LoadWatch
 from elastio.strategy.review import release
-from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S, Caps
-from elastio.strategy.wish import Wish
+from elastio.strategy.situation import Wish
+from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S, Caps, Spend, Spent
 from elastio.strategy.worth import Advice, OwnedCache
 from elastio.units import GIB, MB
 from tests.simulated import by_money

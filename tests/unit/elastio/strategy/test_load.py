@@ -8,8 +8,7 @@ import pytest
 
 from elastio.core.boosting import situation_of
 from elastio.core.model import BackingView, Rates, Sample
-from elastio.core.observation import Observation
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 from elastio.strategy.load import as_load, is_load_high, is_quiet, utilization, watch_load
 from elastio.strategy.memory import LoadWatch, Memory
 from elastio.strategy.review import review

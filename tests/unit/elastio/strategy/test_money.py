@@ -13,9 +13,8 @@ from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, Rates, RequestKind, Spend
-from elastio.core.observation import Observation
 from elastio.core.policy import Ahead, Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Observation, Phase
 from elastio.strategy import ahead, money
 from elastio.strategy.forecast import Burst
 from elastio.strategy.hindsight import PastLoad, Pause, first_plan

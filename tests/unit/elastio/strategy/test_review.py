@@ -8,12 +8,12 @@ import pytest
 
 from elastio.core import machine
 from elastio.core.machine import decide
-from elastio.core.model import Period, Request, RequestKind, VolumeState
+from elastio.core.model import Request, RequestKind, VolumeState
 from elastio.core.state import AgentState, Decision, Fault, FaultKind, Phase
 from elastio.strategy.memory import NO_BOOST, Boost, Capped, Lesson, Memory, Waste
 from elastio.strategy.review import review
-from elastio.strategy.situation import Situation
-from elastio.strategy.wish import Decline, Wish
+from elastio.strategy.situation import Decline, Situation, Wish
+from elastio.strategy.spending import Period
 from elastio.units import GIB
 from tests.values import BOOSTED, HIGH, NOW, POLICY, RELEASED, WALL, backing, cycle, host, present, seen, state, volume
 

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core import governor
-from elastio.core.model import Rates, Sample
+from elastio.core.boosting import situation_of
+from elastio.core.model import BackingView, Rates, Sample
 from elastio.core.policy import Policy
-from tests.values import POLICY, cached
+from elastio.core.state import AgentState
+from elastio.strategy import governor
+from elastio.strategy.situation import DeviceView
+from tests.values import POLICY, cached, host, present, seen
 
 SMALL = replace(POLICY, backing_bandwidth_mb_s=20.0, cache_bandwidth_mb_s=100.0, utilization_threshold=0.30)
 
@@ -17,6 +20,10 @@ SMALL = replace(POLICY, backing_bandwidth_mb_s=20.0, cache_bandwidth_mb_s=100.0,
 def sample(app: float, *, flush: float = 0.0, miss: float = 0.0, hit: float = 0.0) -> Sample:
     """An application that writes `app` and reads `hit` from the cache and `miss` from the backing volume."""
     return Sample(10.0, 1.0, Rates(hit + miss, app), backing=Rates(miss, flush), cache=Rates(hit + flush, app))
+
+
+def device(view: BackingView, policy: Policy = SMALL) -> DeviceView:
+    return present(situation_of(AgentState(), seen(host(view)), policy).device)
 
 
 def uncounted(app: float) -> Sample:
@@ -49,43 +56,25 @@ RATES: dict[str, tuple[Policy, Sample, float | None]] = {
 
 @pytest.mark.parametrize("case", RATES)
 def test_flushes_with_what_both_volumes_have_left(case: str) -> None:
-    policy, seen, mb_s = RATES[case]
-    assert governor.writeback_rate(seen, cached(available_percent=90), policy) == pytest.approx(mb_s)
+    policy, of, mb_s = RATES[case]
+    assert governor.writeback_rate(of, device(cached(available_percent=90)), policy) == pytest.approx(mb_s)
 
 
 @pytest.mark.parametrize(("available", "mb_s"), [(36, 0.0), (34, 20.0), (0, 20.0), (None, 0.0)])
 def test_flushes_before_the_cache_is_full_even_if_it_costs_the_application(available: int | None, mb_s: float) -> None:
-    backing = cached(available_percent=available, cutoff_percent=70)
-    assert governor.writeback_rate(sample(95.0), backing, SMALL) == mb_s
+    shown = device(cached(available_percent=available, cutoff_percent=70))
+    assert governor.writeback_rate(sample(95.0), shown, SMALL) == mb_s
 
 
 def test_a_kernel_that_shows_no_cutoff_has_the_configured_one() -> None:
-    backing = cached(available_percent=62, cutoff_percent=None)
-    assert governor.writeback_rate(sample(95.0), backing, replace(SMALL, cutoff=0.40)) == 20.0
-    assert governor.writeback_rate(sample(95.0), backing, replace(SMALL, cutoff=0.70)) == 0.0
+    view = cached(available_percent=62, cutoff_percent=None)
+    for cutoff, mb_s in ((0.40, 20.0), (0.70, 0.0)):
+        policy = replace(SMALL, cutoff=cutoff)
+        assert governor.writeback_rate(sample(95.0), device(view, policy), policy) == mb_s
 
 
 @pytest.mark.parametrize(
-    ("wanted", "in_force", "is_change"),
-    [
-        (None, None, False),
-        (None, 0.0, True),
-        (0.0, None, True),
-        (0.0, 0.0, False),
-        (3.0, 0.0, True),
-        (10.0, 11.9, False),
-        (10.0, 12.1, True),
-        (None, 20.0, True),
-    ],
-)
-def test_small_differences_are_not_worth_a_change(
-    wanted: float | None, in_force: float | None, is_change: bool
-) -> None:
-    assert governor.is_change(wanted, in_force, SMALL) is is_change
-
-
-@pytest.mark.parametrize(
-    ("drain", "seen", "pressed"),
+    ("drain", "of", "pressed"),
     [
         (0.0, sample(80.0, flush=15.0), 15.0),
         (20.0, sample(80.0, flush=15.0), 0.0),
@@ -95,9 +84,9 @@ def test_small_differences_are_not_worth_a_change(
     ids=["all of it", "bought for it", "in part", "at rest"],
 )
 def test_what_is_flushed_beyond_the_spare_bandwidth_is_what_a_full_cache_presses_out(
-    drain: float, seen: Sample, pressed: float
+    drain: float, of: Sample, pressed: float
 ) -> None:
     policy = replace(SMALL, drain_bandwidth_mb_s=drain)
-    full = cached(available_percent=31, cutoff_percent=70)
-    assert governor.forced_writeback_mb_s(seen, full, policy) == pytest.approx(pressed)
-    assert governor.forced_writeback_mb_s(seen, cached(available_percent=60, cutoff_percent=70), policy) == 0.0
+    full, free = (device(cached(available_percent=percent, cutoff_percent=70)) for percent in (31, 60))
+    assert governor.forced_writeback_mb_s(of, full, policy) == pytest.approx(pressed)
+    assert governor.forced_writeback_mb_s(of, free, policy) == 0.0

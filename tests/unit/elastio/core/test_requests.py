@@ -1,22 +1,19 @@
-"""Inhibitions: before a snapshot, a stop, a shutdown, or the end that the cloud announced."""
+"""Requests that hold boosts: for a snapshot, a stop, a shutdown; and the end that the cloud announced."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from elastio.core import inhibition, requests
-from elastio.core.cycle import Timestamps
+from elastio.core import requests
 from elastio.core.detection import Detection
 from elastio.core.machine import decide
-from elastio.core.model import CacheState, Notice, Request, RequestKind
-from elastio.core.observation import Observation
+from elastio.core.model import Notice, Request, RequestKind
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Answer, Fault, FaultKind, Inhibition, InhibitionReason, Phase
-from elastio.strategy.wish import Reply
-from tests.values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, present, seen, state
+from elastio.core.state import AgentState, Answer, Fault, FaultKind, Inhibition, InhibitionReason, Observation, Phase
+from elastio.strategy.situation import Reply
+from tests.values import HIGH, NOW, POLICY, WALL, busy_sample, cached, cycle, host, present, seen, state
 
 SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)
 
@@ -29,62 +26,42 @@ def unmoved(before: AgentState, detected: Detection) -> AgentState:
     raise AssertionError(f"{detected.event} in {before.phase}")
 
 
-@pytest.mark.parametrize(
-    ("view", "of", "safe"),
-    [
-        (backing(), None, True),
-        (backing(running=False), None, False),
-        (backing(state=CacheState.CLEAN), None, False),
-        (cached(), cycle(), False),
-        (cached(state=CacheState.CLEAN, dirty_bytes=0), cycle(), False),
-        (backing(), cycle(), False),  # "no cache", but not yet durably so
-        (backing(), cycle(times=Timestamps(released=NOW)), True),
-        (backing(), cycle(cache_set=None), True),
-        (backing(has_tombstone=True), None, False),  # a copy would lack its first block
-        (backing(has_tombstone=False), None, True),
-    ],
-)
-def test_only_a_volume_that_is_durably_without_a_cache_is_safe_to_copy(view: object, of: object, safe: bool) -> None:
-    assert inhibition.is_safe_to_copy(of, host(view)) is safe  # type: ignore[arg-type]
-    assert not inhibition.is_safe_to_copy(of, None)  # type: ignore[arg-type]
-
-
 def test_an_inhibition_ends_when_its_time_is_over_and_not_before() -> None:
     held = state(Phase.IDLE, inhibition=SNAPSHOT)
-    assert inhibition.update(held, seen(), POLICY) == (held, "")
-    ended, why = inhibition.update(held, seen(now=NOW + 60), POLICY)
+    assert requests.hold_for_notice(held, seen(), POLICY) == (held, "")
+    ended, why = requests.hold_for_notice(held, seen(now=NOW + 60), POLICY)
     assert ended.inhibition is None
     assert why
 
 
 def test_a_notice_inhibits_beyond_its_time_and_no_longer_than_it_stands() -> None:
     noticed = state(Phase.BOOSTING, cycle(), notice=Notice("terminate", WALL + 120))
-    held, why = inhibition.update(noticed, seen(), POLICY)
+    held, why = requests.hold_for_notice(noticed, seen(), POLICY)
     assert held.inhibition is not None
     assert (held.inhibition.reason, held.inhibition.flush) == (InhibitionReason.NOTICE, True)
     assert held.inhibition.until > NOW + 120
     assert why
-    assert inhibition.update(held, seen(now=NOW + 1), POLICY) == (held, "")
-    assert inhibition.update(replace(held, notice=None), seen(), POLICY)[0].inhibition is None
+    assert requests.hold_for_notice(held, seen(now=NOW + 1), POLICY) == (held, "")
+    assert requests.hold_for_notice(replace(held, notice=None), seen(), POLICY)[0].inhibition is None
 
 
 def test_a_notice_may_leave_the_cache_where_it_is() -> None:
     noticed = state(Phase.BOOSTING, cycle(), notice=Notice("stop", WALL + 120))
-    held, _ = inhibition.update(noticed, seen(), replace(POLICY, notice_flush=False))
+    held, _ = requests.hold_for_notice(noticed, seen(), replace(POLICY, notice_flush=False))
     assert held.inhibition is not None
-    assert not inhibition.wants_flush(held)
+    assert not held.wants_flush
 
 
 @pytest.mark.parametrize("reason", [InhibitionReason.SNAPSHOT, InhibitionReason.STOP, InhibitionReason.SHUTDOWN])
 def test_a_notice_cancels_no_flush_and_the_inhibition_below_it_returns(reason: InhibitionReason) -> None:
     before = Inhibition(reason, NOW + 60)
     noticed = state(Phase.FLUSHING, cycle(), inhibition=before, notice=Notice("stop", WALL + 120))
-    held, _ = inhibition.update(noticed, seen(), replace(POLICY, notice_flush=False))
+    held, _ = requests.hold_for_notice(noticed, seen(), replace(POLICY, notice_flush=False))
     assert held.inhibition is not None
     assert (held.inhibition.reason, held.inhibition.flush) == (InhibitionReason.NOTICE, True)
     withdrawn = replace(held, notice=None)
-    assert inhibition.update(withdrawn, seen(), POLICY)[0].inhibition == before
-    assert inhibition.update(withdrawn, seen(now=NOW + 60), POLICY)[0].inhibition is None
+    assert requests.hold_for_notice(withdrawn, seen(), POLICY)[0].inhibition == before
+    assert requests.hold_for_notice(withdrawn, seen(now=NOW + 60), POLICY)[0].inhibition is None
 
 
 @pytest.mark.parametrize("kind", [RequestKind.STOP, RequestKind.SHUTDOWN])
@@ -95,7 +72,7 @@ def test_the_inhibition_of_a_snapshot_is_in_force_again_after_a_stop_that_did_no
         held, answer = asked(held, Request(kind), seen(), POLICY)
         assert answer.accepted
         assert present(held.inhibition).under == snapshot
-    assert inhibition.update(held, seen(now=NOW + 8000), POLICY)[0].inhibition == snapshot
+    assert requests.hold_for_notice(held, seen(now=NOW + 8000), POLICY)[0].inhibition == snapshot
 
 
 def test_a_script_can_end_its_inhibition_under_another_one() -> None:
@@ -131,7 +108,7 @@ def test_resume_says_that_no_boost_begins_yet_and_how_to_end_that(reason: Inhibi
     after, answer = asked(held, Request(RequestKind.RESUME), seen(), POLICY)
     assert (answer.accepted, after.paused, after.inhibition) == (True, False, held.inhibition)
     assert str(reason) in answer.text
-    assert inhibition.remedy(reason) in answer.text
+    assert reason.remedy in answer.text
     _, unheld = asked(replace(held, inhibition=None), Request(RequestKind.RESUME), seen(), POLICY)
     assert answer.text != unheld.text
 
@@ -173,26 +150,3 @@ def test_neither_the_load_nor_an_operator_reverses_an_inhibited_flush(asked: tup
     free = state(Phase.FLUSHING, cycle(), load=HIGH)
     assert decide(free, under_load, POLICY).state.phase is Phase.BOOSTING
     assert decide(replace(free, inhibition=SNAPSHOT), under_load, POLICY).state.phase is Phase.FLUSHING
-
-
-@pytest.mark.parametrize(
-    ("changes", "over"),
-    [
-        ({}, True),
-        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60, flush=False), "cycle": cycle()}, True),
-        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "cycle": cycle(cache_set=SET)}, False),
-        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60)}, True),
-        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "recovered": False}, False),
-        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW), "cycle": cycle()}, True),
-        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "cycle": cycle(), "fault": "x"}, True),
-    ],
-)
-def test_the_agent_ends_when_nothing_is_left_or_its_time_is_over(changes: dict[str, Any], over: bool) -> None:
-    assert bool(inhibition.stop_reason(state(Phase.FLUSHING, **changes), host(backing()), NOW)) is over
-
-
-def test_an_agent_that_has_flushed_does_not_end_before_the_tombstone_is_removed() -> None:
-    idle = state(Phase.IDLE, None, inhibition=Inhibition(InhibitionReason.STOP, NOW + 60))
-    assert not inhibition.stop_reason(idle, host(backing(has_tombstone=True)), NOW)
-    assert inhibition.stop_reason(idle, host(backing(has_tombstone=True)), NOW + 60), "at the latest"
-    assert inhibition.stop_reason(idle, host(backing(has_tombstone=False)), NOW)
