@@ -211,6 +211,8 @@ def judged(
     terms, spec = terms_of(market, policy, SEEN_S + late, met_ahead), cycle.provisioned
     held_s = terms.overhead_s + past[-1].written_mb / terms.backing_mb_s
     price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)
+    if best is not None:
+        price = min(price, rebuy_price(terms, best.spec, best.app_mb_s, held_s))
     gaps = gaps_s(terms, pauses, choice.cache_mb_s, choice.drain_mb_s)
     hold = min(MOST_HELD_S, holding_s(gaps, hold_per_s(terms, spec), price))
     owned = Plan(spec, choice.cache_mb_s, choice.drain_mb_s, 0.0, hold if best is None else best.holding_s)
