@@ -76,8 +76,21 @@ class _Volume(NamedTuple):
 
 def supposed(past: Sequence[PastLoad]) -> tuple[PastLoad, ...]:
     """These bursts and one that is larger and faster than all of them: of n + 1 the last one is with 1/(n + 1)."""
-    largest, fastest = max(load.written_mb for load in past), max(load.rate_mb_s for load in past)
-    return (*past, PastLoad(LARGER * largest, FASTER * fastest, math.inf))
+    largest, rates = max(load.written_mb for load in past), [load.rate_mb_s for load in past]
+    return (*past, PastLoad(LARGER * largest, _beyond(rates, FASTER) * max(rates), math.inf))
+
+
+def _beyond(known: Sequence[float], most: float) -> float:
+    """By which factor a value that exceeds all known ones exceeds them: at most `most`, as of a single one.
+
+    The estimate of B. Hill (*Annals of Statistics* 1975) from the larger half, beside one value that nobody knows.
+    """
+    ordered = sorted(known, reverse=True)
+    upper, rest = ordered[: len(ordered) // 2], ordered[len(ordered) // 2]
+    if rest <= 0 or math.isinf(ordered[0]):
+        return most
+    total = math.log(most) + sum(math.log(value / rest) for value in upper)
+    return min(most, math.exp(total / (len(upper) + 1)))
 
 
 def gaps_s(terms: Terms, pauses: Sequence[Pause], app_mb_s: float, drain_mb_s: float) -> tuple[float, ...]:
