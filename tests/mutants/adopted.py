@@ -23,12 +23,11 @@ TAKEN = Patch(HOST, "if self._kernel.has_tombstone is False:", "if False:")
 ADOPTED = (
     Mutant("no tombstone", "no cache without a tombstone", (UNWRITTEN,), first=FIRST),
     Mutant("no tombstone, and nobody asks", "the same", (UNWRITTEN, INSTALLED, TAKEN), first=FIRST),
-    by_test(
+    Mutant(
         "a cache before its tombstone",
         "the tombstone comes first",
-        Patch(PLANNER, "if stone.waiting_for:", "if False:"),
-        "tests/unit/elastio/core/test_tombstone.py::test_no_cache_is_installed_before_the_tombstone_is_there",
-        "it is there long before the disk appears",
+        (Patch(PLANNER, "if stone.waiting_for:", "if False:"),),
+        first=FIRST,
     ),
     Mutant(
         "a tombstone stays",
