@@ -5,7 +5,7 @@ Theory of operation. What a cgroup wants is not visible, only what it uses under
 of its share of a full device. All others are satisfied, and what they use is what they want. The hungry share by weight
 what the satisfied leave (`shares.fill`), and each has just that as its limit. The limit of the satisfied is above what
 they use, and at least their share. With limits in force the device is not full, so nobody is slowed down by the others'
-queues, and the rule is right. Four things can be wrong with it, and each is set right:
+queues, and the rule is right. Five things can be wrong with it, and each is set right:
 
 - *Crowded*: more is used than there is to share. Then somebody is slowed down by the others, and what it uses is not
   what it wants. A satisfied cgroup gets room for twice of what it uses, up to its share, until that is no more than it
@@ -15,6 +15,12 @@ queues, and the rule is right. Four things can be wrong with it, and each is set
   limit. All of their limits go up by a step (STEP), below which who wants no more cannot hide.
 - *Odd*: a limit differs from what it should be, but by too little to rewrite it. All such go down by a step for one
   turn, from where the next turn writes the right ones.
+- *A piece*: buffered writeback reaches the device in requests of many MB. A limit makes each of them wait for as long
+  as it needs to allow all of it, and then lets it pass as a whole. A cgroup that waits for seconds for that would count
+  as one that wants nothing, and lose its limit. So who moves something in such requests counts as using just its limit
+  for as long as that needs to allow one of twice the size (`at_limits`): the next one may wait so long. Measured on
+  Linux 6.1: once a limit was lifted while such a request waited, the one that was set after it had no effect for
+  five seconds.
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
   after PATIENCE turns in a row, of too much or of too little. So does that nobody is hungry and the device far from
   full, where limits end.
@@ -55,6 +61,11 @@ EMPTY = 0.80
 CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
 STEP = 1.0625 * HYSTERESIS
+# A request is a piece if it is more than a limit allows in so many turns, or without a limit more than the whole device
+# moves in so much of one. The next one may be larger by a factor; the largest one, in MB/s of one turn.
+PIECE, FREE_PIECE, LARGER, LARGEST = 2.0, 0.25, 2.0, 128.0
+# Who moves less than this share of what counts waits for the next one.
+QUIET = 0.5
 QUEUED_S, DRAIN, DRAIN_TURNS, REFILL = 0.1, 0.3, 12, 0.25
 ROUNDING = 1e-9
 
@@ -66,7 +77,8 @@ class Division:
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
     turns in a row too much has been used, or (negative) too little, that is not yet set right. `lending`: how much of
     what others leave is lent. `spare`: for how many turns in a row limits have had no use. `drains`: for how many turns
-    limits may still be lower; `is_draining`: they are. `hungry`: who was so in the last turn.
+    limits may still be lower; `is_draining`: they are. `hungry`: who was so in the last turn. `pending_mb_s`:
+    of the piece that may wait what no limit has allowed yet, as MB/s of one turn.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
@@ -77,6 +89,7 @@ class Division:
     drains: float = DRAIN_TURNS
     is_draining: bool = False
     hungry: frozenset[str] = frozenset()
+    pending_mb_s: Mapping[str, float] = field(default_factory=dict)
 
     def turn(
         self,
@@ -87,12 +100,14 @@ class Division:
         untouched: Collection[str] = (),
         waited: Waits | None = None,
         request_s: float = 0.0,
+        requests: Mapping[str, int] | None = None,
     ) -> tuple[Division, dict[str, float]]:
         """The next state, and the limits from now on, in MB/s; those that stay are equal to the ones in force.
 
         `moved_mb_s`: what each cgroup used since the last turn. `untouched`: cgroups that somebody else limits; what
         they use counts. `waited`: the requests of the device of the kind that cgroups with a latency target had.
-        `request_s`: what a request of the device took in this turn, a mean.
+        `request_s`: what a request of the device took in this turn, a mean. `requests`: in how many requests each
+        cgroup used what it did, where that is known.
         """
         is_full = sum(moved_mb_s.values()) >= FULL * plan.capacity_mb_s
         is_queued = request_s > QUEUED_S or (self.is_draining and is_full)
@@ -102,8 +117,11 @@ class Division:
         is_draining = bool(in_force_mb_s) and drains >= 1
         if is_draining:
             plan = plan.part(1 - DRAIN)
-        division, limits = self._divided(moved_mb_s, weights, plan, in_force_mb_s, untouched, waited or {})
-        return replace(division, drains=drains, is_draining=is_draining), limits
+        mean = {group: moved_mb_s[group] / count for group, count in (requests or {}).items() if count}
+        counted, pending = at_limits(moved_mb_s, mean, in_force_mb_s, self.pending_mb_s, plan)
+        is_quiet = _is_quiet(moved_mb_s, counted, plan)
+        division, limits = self._divided(counted, weights, plan, in_force_mb_s, untouched, waited or {}, is_quiet)
+        return replace(division, drains=drains, is_draining=is_draining, pending_mb_s=pending), limits
 
     def _divided(
         self,
@@ -113,13 +131,14 @@ class Division:
         in_force_mb_s: Mapping[str, float],
         untouched: Collection[str],
         waits: Waits,
+        is_quiet: bool,
     ) -> tuple[Division, dict[str, float]]:
         weight = max(SMOOTHING, 1 / (self.turns + 2))
         used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in moved_mb_s.items()}
         there = self.lending.absent.keys() | waits.keys()
         seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there)
         hungry = seen.hungry(self.hungry)
-        lending = self._lending(waits, hungry, plan)
+        lending = self._lending(waits, hungry, plan, is_quiet)
         hungry |= seen.borrowers(lending.level, plan)
         if not hungry:
             return self._without_need(seen, lending)
@@ -147,10 +166,38 @@ class Division:
         limits = {} if spare >= PATIENCE else dict(seen.limit)
         return Division(seen.used, self.turns + 1, 0, lending, spare), limits
 
-    def _lending(self, waited: Waits, hungry: Collection[str], plan: SharePlan) -> Lending:
+    def _lending(self, waited: Waits, hungry: Collection[str], plan: SharePlan, is_quiet: bool) -> Lending:
         """Who wants more than it has waits for that, and not for others."""
         target_s = {group: plan.target_s(group) or math.inf for group in waited}
-        return self.lending.turn({group: each for group, each in waited.items() if group not in hungry}, target_s)
+        waits = {group: each for group, each in waited.items() if group not in hungry}
+        return self.lending.turn(waits, target_s, is_quiet=is_quiet)
+
+
+def at_limits(
+    moved_mb_s: Mapping[str, float],
+    request_mb_s: Mapping[str, float],
+    limit_mb_s: Mapping[str, float],
+    pending_mb_s: Mapping[str, float],
+    plan: SharePlan,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What counts as used in this turn, and what is pending after it.
+
+    `request_mb_s`: a mean request of those that have moved something, as MB/s of one turn. It tells a piece from what a
+    limit lets pass too early because it was rewritten.
+    """
+    least = {group: PIECE * limit_mb_s[group] for group in request_mb_s.keys() & limit_mb_s.keys()}
+    pieces = {g: mb_s for g, mb_s in request_mb_s.items() if mb_s > least.get(g, FREE_PIECE * plan.capacity_mb_s)}
+    next_mb_s = {g: min(LARGEST, LARGER * mb_s) for g, mb_s in pieces.items()}
+    pending = {g: max(next_mb_s.get(g, 0.0), pending_mb_s.get(g, 0.0)) for g in moved_mb_s}
+    counted = {g: limit_mb_s.get(g, mb_s) if pending[g] > 0 else mb_s for g, mb_s in moved_mb_s.items()}
+    left = {group: mb_s - limit_mb_s.get(group, 0.0) for group, mb_s in pending.items()}
+    return counted, {group: mb_s for group, mb_s in left.items() if mb_s > 0}
+
+
+def _is_quiet(moved_mb_s: Mapping[str, float], counted_mb_s: Mapping[str, float], plan: SharePlan) -> bool:
+    """Whether most of what counts of those without a latency target has passed in earlier turns."""
+    others = [group for group in counted_mb_s if plan.target_s(group) is None]
+    return sum(moved_mb_s.get(group, 0.0) for group in others) < QUIET * sum(counted_mb_s[group] for group in others)
 
 
 @dataclass(frozen=True, slots=True)

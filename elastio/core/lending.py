@@ -109,26 +109,32 @@ class Lending:
     hold: int = HOLD
     absent: Mapping[str, int] = field(default_factory=dict)
 
-    def turn(self, waited: Waits, target_s: Mapping[str, float]) -> Lending:
-        """The next state. `waited`: of each cgroup with a target that keeps within its share and uses the device."""
+    def turn(self, waited: Waits, target_s: Mapping[str, float], *, is_quiet: bool = False) -> Lending:
+        """The next state. `waited`: of each cgroup with a target that keeps within its share and uses the device.
+
+        `is_quiet`: those to whom it is lent have moved next to nothing, as their next requests wait for their limits.
+        """
         absent = {group: turns + 1 for group, turns in self.absent.items() if turns + 1 < ABSENT}
         absent |= dict.fromkeys(waited, 0)
         if not absent:
             return ALL_LENT
+        if is_quiet and (_worst(waited, target_s) or 0.0) <= 1:
+            return replace(self, absent=absent)
         waits = {group: self.waits.get(group, NONE).decayed().plus(each) for group, each in waited.items()}
-        worst = max((mean_s / target_s[g] for g, w in waits.items() if (mean_s := w.mean_s) is not None), default=None)
+        worst = _worst(waits, target_s)
         now = replace(self, waits={**self.waits, **waits}, absent=absent)
         if worst is None:
             return now
         calm = 2 if worst <= CALM / 2 else 1 if worst <= CALM else 0
         now = replace(now, run=min(self.run, 0) - 1 if worst > 1 else (max(self.run, 0) + calm) * (calm > 0))
         if now.run <= -PATIENCE:
-            return now._less()
+            return now._less(worst)
         return now._more() if now.run >= PATIENCE_UP else now
 
-    def _less(self) -> Lending:
+    def _less(self, worst: float) -> Lending:
+        """`worst`: the longest wait, in targets. Who waits for others waits in proportion to what they move."""
         calm_at = self.calm_at if self.calm_at < self.level else 0.0
-        level = max(calm_at, self.level / 2)
+        level = max(calm_at, self.level / max(2.0, worst))
         return self._at(level if level >= LEAST_STEP else 0.0, calm_at=calm_at, long_at=self.level)
 
     def _more(self) -> Lending:
@@ -143,6 +149,11 @@ class Lending:
 
     def _at(self, level: float, *, calm_at: float, long_at: float | None) -> Lending:
         return replace(self, level=level, calm_at=calm_at, long_at=long_at, waits={}, run=0)
+
+
+def _worst(waits: Waits, target_s: Mapping[str, float]) -> float | None:
+    """The longest mean wait, in targets; None: nobody has one."""
+    return max((mean_s / target_s[g] for g, w in waits.items() if (mean_s := w.mean_s) is not None), default=None)
 
 
 ALL_LENT = Lending()

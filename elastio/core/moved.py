@@ -7,17 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Bytes that a cgroup, with all below it, has read and written of one device: in all, or in some time."""
+    """Bytes that a cgroup, with all below it, has read and written of one device: in all, or in some time.
+
+    `requests`: in so many requests, where that is known.
+    """
 
     read_bytes: int = 0
     written_bytes: int = 0
+    requests: int = 0
 
     @property
     def total_bytes(self) -> int:
         return self.read_bytes + self.written_bytes
 
     def plus(self, other: Moved) -> Moved:
-        return Moved(self.read_bytes + other.read_bytes, self.written_bytes + other.written_bytes)
+        read, written = self.read_bytes + other.read_bytes, self.written_bytes + other.written_bytes
+        return Moved(read, written, self.requests + other.requests)
 
     def since(self, before: Moved) -> Moved:
         """What was moved since the reading `before`.
@@ -25,7 +30,7 @@ class Moved:
         A counter that has decreased belongs to a new cgroup of the same name, which began at 0.
         """
         read, written = self.read_bytes - before.read_bytes, self.written_bytes - before.written_bytes
-        return self if min(read, written) < 0 else Moved(read, written)
+        return self if min(read, written) < 0 else Moved(read, written, max(0, self.requests - before.requests))
 
 
 # The weight of the last reading in a mix: buffered writes come in bursts, and reads between them.

@@ -103,7 +103,8 @@ def moved(sysfs: Sysfs, group: str, number: str) -> Moved | None:
     counts = by_device(sysfs, group, "io.stat").get(number, {})
     if "rbytes" not in counts or "wbytes" not in counts:
         return None
-    return Moved(int(counts["rbytes"]), int(counts["wbytes"]))
+    requests = int(counts.get("rios", 0)) + int(counts.get("wios", 0))
+    return Moved(int(counts["rbytes"]), int(counts["wbytes"]), requests)
 
 
 def written_bytes(sysfs: Sysfs, group: str, device: str) -> int:

@@ -218,6 +218,7 @@ class Sharer:
             foreign,
             _waited(plan, moved, looks),
             reduce(Requests.plus, (look.reads.plus(look.writes) for look in looks)).mean_s or 0.0,
+            {group: each.requests for group, each in moved.items()},
         )
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.core.division import DRAIN, DRAIN_TURNS, PATIENCE, QUEUED_S, REFILL, STEP, Division
+from elastio.core.division import DRAIN, DRAIN_TURNS, LARGEST, PATIENCE, QUEUED_S, REFILL, STEP, Division, at_limits
 from elastio.core.lending import ABSENT, Lending, Requests
 from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 
@@ -92,6 +92,31 @@ def test_they_are_lower_until_the_device_is_not_full_any_more_though_requests_do
         division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
         sums.append(sum(limits.values()))
     assert sums == pytest.approx([42.0, 42.0, 42.0, 60.0, 60.0])
+
+
+def test_who_moves_large_requests_counts_as_at_its_limit_for_as_long_as_one_of_twice_the_size_may_wait() -> None:
+    counted, pending = at_limits({DB: 20.0, ETL: 45.0}, {DB: 0.1, ETL: 45.0}, SHARES, {}, SharePlan(60.0))
+    assert (counted, pending) == ({DB: 20.0, ETL: 20.0}, {ETL: 70.0})
+    for rest in (50.0, 30.0, 10.0, 0.0):
+        counted, pending = at_limits({DB: 20.0, ETL: 0.0}, {DB: 0.1}, SHARES, pending, SharePlan(60.0))
+        assert (counted, pending.get(ETL, 0.0)) == ({DB: 20.0, ETL: 20.0}, rest)
+    assert at_limits({DB: 20.0, ETL: 0.0}, {DB: 0.1}, SHARES, {}, SharePlan(60.0)) == ({DB: 20.0, ETL: 0.0}, {})
+    assert at_limits({ETL: 200.0}, {ETL: 200.0}, SHARES, {}, SharePlan(60.0)) == ({ETL: 20.0}, {ETL: LARGEST - 20.0})
+
+
+def test_small_requests_that_pass_too_early_count_as_they_are() -> None:
+    for request in (0.1, 39.0):
+        assert at_limits({ETL: 500.0}, {ETL: request}, SHARES, {}, SharePlan(60.0)) == ({ETL: 500.0}, {})
+    assert at_limits({ETL: 500.0}, {}, SHARES, {}, SharePlan(60.0)) == ({ETL: 500.0}, {}), "not known"
+
+
+def test_what_passes_before_there_is_a_limit_counts_as_it_is_and_the_next_one_may_wait() -> None:
+    counted, pending = at_limits({ETL: 30.0}, {ETL: 30.0}, {}, {}, SharePlan(60.0))
+    counted, pending = at_limits({ETL: 16.0}, {ETL: 16.0}, {}, pending, SharePlan(60.0))
+    assert (counted, pending) == ({ETL: 16.0}, {ETL: 60.0})
+    assert at_limits({ETL: 0.0}, {}, SHARES, pending, SharePlan(60.0)) == ({ETL: 20.0}, {ETL: 40.0})
+    assert at_limits({ETL: 14.0}, {ETL: 14.0}, {}, {}, SharePlan(60.0)) == ({ETL: 14.0}, {})
+    assert at_limits({}, {}, {}, pending, SharePlan(60.0)) == ({}, {}), "one that is gone waits for nothing"
 
 
 def test_a_reservation_is_the_same_part_of_limits_that_are_lower() -> None:

@@ -77,6 +77,22 @@ def test_a_turn_in_which_no_request_ends_says_nothing() -> None:
     assert (silent.run, silent.level) == (short.run, 1.0)
 
 
+def test_a_turn_in_which_those_who_may_borrow_wait_themselves_says_only_whether_somebody_still_waits_too_long() -> None:
+    half = after(Lending(), PATIENCE - 1, db=11)
+    for _ in range(HOLD):
+        half = half.turn({DB: Requests(4, 0.004)}, TARGET_S, is_quiet=True)
+    assert (half.level, half.run) == (1.0, 1 - PATIENCE)
+    assert half.turn({DB: Requests(4, 0.044)}, TARGET_S, is_quiet=True).level == 0.5
+    for _ in range(ABSENT):
+        half = half.turn({}, TARGET_S, is_quiet=True)
+    assert half == Lending()
+
+
+def test_the_longer_somebody_waits_the_less_is_lent_at_once() -> None:
+    assert after(Lending(), PATIENCE, db=40).level == 0.25
+    assert after(Lending(calm_at=0.3), PATIENCE, db=40).level == 0.3, "where nobody waited too long"
+
+
 def test_requests_are_those_of_the_kind_that_the_cgroup_had() -> None:
     reads, writes = Requests(1, 0.1), Requests(2, 0.4)
     assert like_its_own(Moved(5, 0), reads, writes) == reads

@@ -14,6 +14,8 @@ from elastio.core.moved import Mix, Moved
         (Moved(3, 5), Moved(3, 9), Moved(0, 4)),
         (Moved(3, 5), Moved(4, 2), Moved(4, 2)),
         (Moved(3, 5), Moved(1, 7), Moved(1, 7)),
+        (Moved(3, 5, 2), Moved(4, 9, 5), Moved(1, 4, 3)),
+        (Moved(3, 5, 2), Moved(1, 9, 5), Moved(1, 9, 5)),
     ],
 )
 def test_a_counter_that_has_decreased_has_begun_at_nothing(before: Moved, after: Moved, since: Moved) -> None:
@@ -21,7 +23,7 @@ def test_a_counter_that_has_decreased_has_begun_at_nothing(before: Moved, after:
 
 
 def test_what_was_moved_adds_up() -> None:
-    assert Moved(1, 2).plus(Moved(10, 20)) == Moved(11, 22)
+    assert Moved(1, 2, 3).plus(Moved(10, 20, 30)) == Moved(11, 22, 33)
     assert Moved(11, 22).total_bytes == 33
 
 

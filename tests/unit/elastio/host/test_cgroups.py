@@ -57,7 +57,7 @@ def test_weights_are_the_kernels_along_each_path(kernel: Kernel) -> None:
         ("", None),
         ("251:16 rbytes=5 wbytes=6", None),
         ("251:0 ", None),
-        ("8:0 rbytes=1 wbytes=1 rios=1 wios=1\n251:0 rbytes=30 wbytes=7 rios=2 wios=3 dbytes=0", Moved(30, 7)),
+        ("8:0 rbytes=1 wbytes=1 rios=1 wios=1\n251:0 rbytes=30 wbytes=7 rios=2 wios=3 dbytes=0", Moved(30, 7, 5)),
         ("7:7 7:6 251:0 rbytes=30 wbytes=7", Moved(30, 7)),
         ("251:0 cost.vrate=100.00 rbytes=30 wbytes=7\n251:16 ", Moved(30, 7)),
     ],

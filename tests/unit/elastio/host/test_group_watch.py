@@ -63,7 +63,7 @@ class Machine:
         self.use(name, used)
 
     def use(self, name: str, used: int) -> None:
-        shown = f"{NUMBER} rbytes=0 wbytes={used} rios=0 wios={used}" if used else ""
+        shown = f"{NUMBER} rbytes=0 wbytes={used} rios=0 wios=0" if used else ""
         self.kernel.lay(f"{CGROUPS}/{name}/io.stat", shown)
 
     def remove(self, name: str) -> None:

@@ -15,7 +15,7 @@ from elastio.host import share_limits, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
-from elastio.host.sharer import LEAST, LOOK_S, TURN_S, Sharer
+from elastio.host.sharer import LEAST, TURN_S, Sharer
 from tests.fixtures.errors import refused
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
 from tests.fixtures.sysfs_tree import SERIAL, SET_UUID, Tree
@@ -120,14 +120,25 @@ def test_only_the_kind_of_requests_counts_that_the_cgroup_with_the_target_has(
 def test_a_wait_in_half_of_the_time_is_long_however_many_requests_do_not_wait_in_the_other_half(
     tree: Tree, device: SharedDevice, sharer: Sharer
 ) -> None:
-    """Of the requests a tenth waits."""
+    """Of the requests a tenth waits, each time for no longer than those behind a large request. A look costs time."""
     share(device, sharer, SharePlan(58.0, latency=(LatencyTarget("db.service", 10.0),)))
     many, few = {DB: (36.0, 0.0), ETL: (36.0, 0.0)}, {DB: (4.0, 0.0), ETL: (4.0, 0.0)}
-    for look in range(200):
-        device.loads, device.request_ms = (few, 40) if look % 2 else (many, 1)
-        device.sleep(LOOK_S)
-        sharer.turn()
+    for step in range(200):
+        device.loads, device.request_ms = (few, 40) if step % 2 else (many, 1)
+        device.sleep(1 / 16)
+        if not sharer.wait_s():
+            sharer.turn()
     assert sharer._division.lending.level < 1.0
+    assert (sharer.wait_s() or 0.0) >= 0.04
+
+
+def test_who_waits_for_one_large_request_keeps_its_limit(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
+    device.loads, device.request_ms, device.piece_mb = {DB: (3.0, 0.0), ETL: (0.0, 60.0)}, 40, {ETL: 31.0}
+    share(device, sharer, SharePlan(58.0, (Reserved(DB, 52.0),), (LatencyTarget(DB, 10.0),)))
+    turns(device, sharer, 60)
+    for _ in range(100):
+        turns(device, sharer, 1)
+        assert limits(tree) == {DB: 52, ETL: 6}
 
 
 def test_new_limits_are_lower_until_what_was_in_flight_before_is_drained(
@@ -286,8 +297,7 @@ def test_a_process_that_only_has_the_id_of_the_one_that_shared_does_not_share(
     tree.kernel.lay(stat, "1 (a (b) S" + " 0" * 18 + " 4712 0")
     found = share_limits.in_force(tree.kernel)
     assert found is not None
-    assert (found.capacity_mb_s, found.target_s) == (0.0, None)
-    assert found.groups, "whose limits are to be lifted"
+    assert (found.capacity_mb_s, found.target_s, set(found.groups)) == (0.0, None, {DB, ETL}), "they are to be lifted"
 
 
 def test_nothing_is_written_once_another_process_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
@@ -347,12 +357,7 @@ def attached(tree: Tree, device: SharedDevice, host: BcacheHost) -> None:
 def test_no_limit_stays_over_a_bypass(tree: Tree, device: SharedDevice, host: BcacheHost) -> None:
     attached(tree, device, host)
     seen: list[dict[str, float]] = []
-
-    def before_read(name: str) -> None:
-        if name.endswith("/inflight"):
-            seen.append(limits(tree))
-
-    tree.kernel.before_read = before_read
+    tree.kernel.before_read = lambda name: seen.extend([limits(tree)] if name.endswith("/inflight") else [])
     host.bypass_cache()
     assert seen
     assert not any(seen)
