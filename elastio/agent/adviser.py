@@ -158,10 +158,12 @@ class HindsightAdviser:
 
 
 def _offered_mb_s(sample: Sample, state: AgentState, policy: Policy) -> float:
-    """What a cache offered to applications throughout this sample; 0: there was none all the time."""
+    """What a cache offered to applications throughout this sample; 0: there was none all the time, or no room."""
     cycle = state.cycle
     boosted = None if cycle is None else cycle.times.boosted
     if state.phase is not Phase.BOOSTING or cycle is None or boosted is None or sample.at - sample.seconds < boosted:
+        return 0.0
+    if state.memory.full_since is not None:
         return 0.0
     return money.in_force(policy, cycle.choice).cache_bandwidth_mb_s
 

@@ -166,6 +166,10 @@ class EnterPhase2:
     """Flush at full speed; writes still go to the cache. Can be reversed by `EnterPhase1`."""
 
 
+# A limit that holds all writes back: as good as nothing, for the kernel knows no limit of zero.
+HELD_MB_S = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class LimitWrites:
     """Limit applications' writes to `mb_s` MB/s; None lifts the limit.

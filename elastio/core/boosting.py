@@ -151,8 +151,10 @@ IN_FLIGHT_BYTES = 24 * MIB
 MOST_S = 2.0
 # Measured times that are kept.
 KEPT_TIMES = 8
-# As good as nothing: the kernel knows no limit of zero.
-HELD_MB_S = 0.0
+# Once the disk is there, writes stay held back for two tries: the second one finds drained what the first waited for.
+ATTACH_S = 10.0
+# A disk that is so late may take any time.
+PACED_S = 30.0
 
 
 def drain_window(state: AgentState, policy: Policy) -> tuple[float, float] | None:
@@ -166,6 +168,12 @@ def drain_window(state: AgentState, policy: Policy) -> tuple[float, float] | Non
         return None
     expected, drain_s = decided + median(state.appear_s), IN_FLIGHT_BYTES / (policy.backing_bandwidth_mb_s * MB)
     return expected - min(MOST_S, drain_s), expected + min(MOST_S, drain_s)
+
+
+def is_being_attached(state: AgentState, obs: Observation) -> bool:
+    """The disk has just appeared: if writes passed now, all that was held back would be in flight at the attach."""
+    appeared = state.cycle.times.appeared if state.cycle is not None else None
+    return state.phase is Phase.ATTACHING and appeared is not None and obs.now <= appeared + ATTACH_S
 
 
 def with_appear_time(appear_s: tuple[float, ...], cycle: Cycle) -> tuple[float, ...]:

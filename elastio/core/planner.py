@@ -70,11 +70,10 @@ def _or_read(plan: NextAction, read: NextAction) -> NextAction:
 
 def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     backing = obs.backing
-    # Applications are not limited by an agent that cannot follow the flush, or cannot write its journal.
-    is_limited = backing is not None and backing.write_limit_mb_s is not None
-    is_wanted = state.phase is Phase.FLUSHING or _is_held_for_disk(state, obs, policy)
-    free = is_limited and (not is_wanted or state.is_stopped or not obs.can_record)
-    lift = ask(state, actions.LimitWrites(None), obs, "the write limit to be lifted") if free else NextAction()
+    in_force = backing.write_limit_mb_s if backing is not None else None
+    wanted = None if in_force is None else _left_limit_mb_s(in_force, state, obs, policy)
+    free = wanted != in_force
+    lift = ask(state, actions.LimitWrites(wanted), obs, "the write limit to be lifted") if free else NextAction()
     if state.is_stopped:
         return replace(lift, waiting_for="an operator")
     # Without a cache of this agent, somebody may have stopped the device on purpose, and it is left alone.
@@ -89,10 +88,22 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     return first(lift, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
 
 
-def _is_held_for_disk(state: AgentState, obs: Observation, policy: Policy) -> bool:
-    """Writes are held back now so that none is in flight when the cache's disk appears."""
+def _left_limit_mb_s(in_force: float, state: AgentState, obs: Observation, policy: Policy) -> float | None:
+    """What a limit on writes that is in force is to be now; None: it ends.
+
+    Applications are not limited by an agent that cannot follow the flush, or cannot write its journal. What is held
+    back for a disk stays so until it is attached. If the disk is late, writes go on at the backing volume's pace: all
+    that was held back would be in flight at once, and the attach would wait for it.
+    """
+    if state.is_stopped or not obs.can_record:
+        return None
     window = boosting.drain_window(state, policy)
-    return window is not None and window[0] <= obs.now <= window[1]
+    is_awaited = window is not None and window[0] <= obs.now <= window[1]
+    if state.phase is Phase.FLUSHING or is_awaited or boosting.is_being_attached(state, obs):
+        return in_force
+    is_late = window is not None and window[1] < obs.now <= window[1] + boosting.PACED_S
+    pace_mb_s = policy.backing_bandwidth_mb_s
+    return None if not is_late else in_force if in_force > pace_mb_s / 2 else pace_mb_s
 
 
 def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -184,7 +195,9 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     disk = host.disk(cycle.serial)
     if disk is None:
         is_on_its_way = tag.action is not None and cycle.times.asked is not None
-        return first(tag if is_on_its_way else _awaiting_disk(state, cycle, obs, policy), stone)
+        step = tag if is_on_its_way else _awaiting_disk(state, cycle, obs, policy)
+        # Writes are held back for it. It comes with the disk, or while they are held back for that one anyway.
+        return first(step, stone) if host.backing.write_limit_mb_s is not None else step
     if tag.waiting_for:
         return tag
     if stone.waiting_for:
@@ -205,7 +218,7 @@ def _held_back(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return NextAction()
     if obs.now < window[0] or backing.write_limit_mb_s is not None:
         return NextAction(wake_at=window[0] if obs.now < window[0] else window[1])
-    return ask(cycle, actions.LimitWrites(boosting.HELD_MB_S), obs, "applications' writes to be held back")
+    return ask(cycle, actions.LimitWrites(actions.HELD_MB_S), obs, "applications' writes to be held back")
 
 
 def _towards_attached(cycle: Cycle, obs: Observation) -> NextAction:

@@ -105,7 +105,7 @@ def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
 
 
 def tombstone_written(cycle: Cycle, backing: BackingView, obs: Observation) -> NextAction:
-    """Before a cache is installed, while its disk is awaited; nothing where it is there, or none is needed."""
+    """Before a cache is installed, for which writes stay held back; nothing where it is there, or none is needed."""
     if backing.has_tombstone is not False:
         return NextAction()
     return ask(cycle, actions.WriteTombstone(), obs, "the tombstone of the adopted volume")

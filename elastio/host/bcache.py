@@ -123,16 +123,17 @@ class BcacheHost:
         tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing), depth)
 
     def write_tombstone(self) -> None:
-        self._move_first_block(recompose.write_tombstone)
+        """Without a write in flight: to suspend a device takes as long as those. They stay held back for the attach."""
+        backing = self._backing()
+        if backing.adaptive is not None:
+            throttle.settle(self.guard, self.sysfs, backing.adaptive, self.sharer.leave, self._wait)
+        recompose.write_tombstone(self.sysfs, backing.device, self._wait)
 
     def remove_tombstone(self) -> None:
-        self._move_first_block(recompose.remove_tombstone)
-
-    def _move_first_block(self, move: Callable[[Sysfs, str, Wait], None]) -> None:
-        """While no write is in flight: what is suspended waits for all of them, and could wait for too long."""
+        """As `write_tombstone`, but nothing follows."""
         backing = self._backing()
         with self._drained(backing.adaptive, throttle.NO_WRITES) if backing.adaptive else nullcontext():
-            move(self.sysfs, backing.device, self._wait)
+            recompose.remove_tombstone(self.sysfs, backing.device, self._wait)
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
         backing = self._require_attached()

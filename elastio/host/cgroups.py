@@ -106,6 +106,12 @@ def moved(sysfs: Sysfs, group: str, number: str) -> Moved | None:
     return Moved(int(counts["rbytes"]), int(counts["wbytes"]))
 
 
+def written_bytes(sysfs: Sysfs, group: str, device: str) -> int:
+    """What the cgroup has written to this device of the kernel; 0 if that is not counted."""
+    found = moved(sysfs, group, sysfs.read(f"sys/block/{device}/dev"))
+    return found.written_bytes if found else 0
+
+
 def all_moved(sysfs: Sysfs, groups: Iterable[str], number: str) -> dict[str, Moved]:
     """`moved` by cgroup; without those that have moved nothing, or are gone."""
     return {group: found for group in groups if (found := moved(sysfs, group, number)) is not None}

@@ -16,7 +16,14 @@ The first two proceed only after the kernel has counted no request in flight; ot
 again. Requests that cannot be held back only make that instant rarer: those of a cgroup on which an administrator has
 set a limit, those of the kernel's own threads (the root cgroup cannot be limited), and all where there is no io
 controller. dm-crypt and md submit requests from kernel threads. So requests are held back where processes submit them,
-on every device above, too.
+on every device above, too, and what these have in flight is waited for. It has to pass the devices below, so the limit
+comes to the devices on top first. But dm-crypt takes all that is dirty at once, which is seconds of the slow volume.
+Where its writes count below for the cgroup that they are made for, a limit there holds them back, and nothing above has
+to be waited for.
+
+What is held back is not less than before: the kernel goes on to write what is dirty, and all of it is in flight as soon
+as the limit ends. It takes the slow volume as long as it has seconds of dirty data, and no moment without a write comes
+before. So a limit that is needed again soon stays.
 
 The limits of one agent look like those of another. So before an agent sets one it claims the numbers of its devices in
 a file of its own below /run, and what an agent removes are all limits of this kind but those that another agent has
@@ -34,10 +41,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
+from dataclasses import dataclass
+from enum import IntEnum
 
+from elastio.core.actions import HELD_MB_S
 from elastio.errors import DeviceBusyError, HostError
-from elastio.host import usage
+from elastio.host import cgroups, usage
 from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
 from elastio.host.share_limits import claim, claimed_by_others, is_share, release_shares
@@ -56,9 +65,12 @@ MOST_S = 2.0
 # For what was in flight when requests were held back: the disk's queue, and one request of a MiB or more of each
 # application. It costs applications nothing: the slow volume takes that long for these requests in any case.
 SETTLE_S = 5.0
+# What the bytes of two devices may differ by and be the same writes.
+COUNTED = 0.01
+NO_GROUPS = "limit.none"
 
 
-class Reach(Enum):
+class Reach(IntEnum):
     """Which cgroups accepted a limit."""
 
     NOBODY = 0
@@ -81,7 +93,7 @@ def hold_back(watch: Guard, sysfs: Sysfs, disk: str, is_done: Callable[[], bool]
     """
     with limited(watch, sysfs, stacked(sysfs, disk), TRICKLE) as reach:
         if reach is Reach.NOBODY:
-            raise HostError("no cgroup below the root has io.max: requests cannot be held back", code="limit.none")
+            raise HostError("no cgroup below the root has io.max: requests cannot be held back", code=NO_GROUPS)
         return wait(is_done, MOST_S)
 
 
@@ -103,10 +115,10 @@ def drained(
     Yields whether all such requests are held back. If not, the next one may come at any time: do at once what needs
     the moment. Raises DeviceBusyError when `disk` was not drained in SETTLE_S, or somebody has removed the limit since.
     """
-    devices = stacked(sysfs, disk)
+    held = _Held.of(sysfs, disk, limit)
 
     def is_drained() -> bool:
-        return is_ready() and all(_is_drained(sysfs, d, limit) for d in devices)
+        return is_ready() and held.are_drained()
 
     def is_prepared() -> bool:
         if not is_drained():
@@ -114,19 +126,100 @@ def drained(
         prepare()
         return is_drained()
 
-    with limited(watch, sysfs, devices, limit) as reach:
+    with limited(watch, sysfs, held.first, limit) as held.reach:
+        _let_pass(sysfs, held.left)
         if not wait(is_prepared, SETTLE_S):
-            text = f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}"
-            raise DeviceBusyError(text, code="device.not_drained")
-        if _reach(sysfs, devices) is not reach:
+            raise _not_drained(disk, held.reach)
+        if _reach(sysfs, held.devices) is not held.reach:
             raise DeviceBusyError(f"requests to {disk} are not held back any more", code="device.not_drained")
-        yield reach is Reach.ALL
+        yield held.reach is Reach.ALL
+
+
+@dataclass(slots=True)
+class _Held:
+    """Devices that are limited `first`, those that are `left` until nothing comes from these, and what is `watched`."""
+
+    sysfs: Sysfs
+    limit: str
+    devices: tuple[str, ...]
+    first: tuple[str, ...]
+    watched: tuple[str, ...]
+    reach: Reach = Reach.NOBODY
+
+    @classmethod
+    def of(cls, sysfs: Sysfs, disk: str, limit: str) -> _Held:
+        devices = stacked(sysfs, disk)
+        top = topmost(sysfs, devices)
+        if limit == NO_WRITES and len(devices) > 1 and _is_counted_below(sysfs, top, disk):
+            return cls(sysfs, limit, devices, devices, (disk,))
+        return cls(sysfs, limit, devices, top, devices)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        return tuple(device for device in self.devices if device not in self.first)
+
+    def are_drained(self) -> bool:
+        if not all(_is_drained(self.sysfs, device, self.limit) for device in self.first if device in self.watched):
+            return False
+        if self.left:
+            self.reach = min(self.reach, _put(self.sysfs, self.left, self.limit))
+            self.first = self.devices
+        return all(_is_drained(self.sysfs, device, self.limit) for device in self.watched)
+
+
+def _is_counted_below(sysfs: Sysfs, top: tuple[str, ...], disk: str) -> bool:
+    """Whether what cgroups write to the devices on top counts for them on `disk`, too, so that a limit there holds it.
+
+    dm-crypt's threads write in the name of whom they write for. Shown by the bytes so far; in doubt it is not.
+    """
+    above, below = (
+        sum(cgroups.written_bytes(sysfs, group, device) for group in _groups(sysfs) for device in devices)
+        for devices in (top, (disk,))
+    )
+    return above > 0 and abs(above - below) <= COUNTED * above
+
+
+def settle(watch: Guard, sysfs: Sysfs, disk: str, meanwhile: Callable[[], object], wait: Wait) -> None:
+    """Hold all writes back until `release`, and wait until none is in flight. Raises DeviceBusyError.
+
+    They stay so also where it raises: the next try has less to wait for. `meanwhile` is called as soon as they are.
+    """
+    watch.begin_lease()
+    try:
+        limit_writes(sysfs, disk, HELD_MB_S)
+    except HostError as error:
+        if error.code != NO_GROUPS:
+            raise
+    meanwhile()
+    held = _Held.of(sysfs, disk, NO_WRITES)
+    if not wait(lambda: all(_is_drained(sysfs, device, NO_WRITES) for device in held.watched), SETTLE_S):
+        raise _not_drained(disk, _reach(sysfs, held.first))
+
+
+def _not_drained(disk: str, reach: Reach) -> DeviceBusyError:
+    text = f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}"
+    return DeviceBusyError(text, code="device.not_drained")
 
 
 def stacked(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
     """The disk and every device above it (dm, md), each once, without partitions: those have no limits of their own."""
     above = (name for name in usage.tree(sysfs, disk) if name != disk)
     return (disk, *(name for name in above if sysfs.exists(f"sys/block/{name}/dev")))
+
+
+def topmost(sysfs: Sysfs, devices: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the devices on which no other of them is stacked."""
+    return tuple(each for each in devices if set(devices) & usage.tree(sysfs, each).keys() == {each})
+
+
+def _let_pass(sysfs: Sysfs, devices: tuple[str, ...]) -> None:
+    """What comes from the devices above must not wait for a limit on all writes that is in force."""
+    numbers = {device: sysfs.read(f"sys/block/{device}/dev") for device in devices}
+    for group in _groups(sysfs) if devices else ():
+        shown = limits_of(sysfs, group)
+        for device, number in numbers.items():
+            if is_ours(found := shown.get(number, "")) and not is_share(found):
+                _limit(sysfs, group, device, FREE)
 
 
 def _is_drained(sysfs: Sysfs, disk: str, limit: str) -> bool:
@@ -204,14 +297,20 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
 
 
 def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
-    """Limit writes until `release`; the caller has begun a lease. Raises HostError where no cgroup can be limited."""
-    if _put(sysfs, stacked(sysfs, disk), f"wbps={max(1, round(mb_s * MB / 1000))}111") is Reach.NOBODY:
-        raise HostError("no cgroup below the root has io.max: writes cannot be limited", code="limit.none")
+    """Limit writes until `release`; the caller has begun a lease. Raises HostError where no cgroup can be limited.
+
+    With 0 MB/s all are held back, as by `drained`.
+    """
+    devices = stacked(sysfs, disk) if mb_s else _Held.of(sysfs, disk, NO_WRITES).first
+    if _put(sysfs, devices, f"wbps={max(1, round(mb_s * MB / 1000))}111") is Reach.NOBODY:
+        raise HostError("no cgroup below the root has io.max: writes cannot be limited", code=NO_GROUPS)
 
 
-def write_limit_mb_s(sysfs: Sysfs, number: str) -> float | None:
+def write_limit_mb_s(sysfs: Sysfs, disk: str) -> float | None:
     """The limit that `limit_writes` set, or None."""
-    shown = (LASTING.fullmatch(limits_of(sysfs, group).get(number, "")) for group in _groups(sysfs))
+    numbers = [sysfs.read(f"sys/block/{device}/dev") for device in topmost(sysfs, stacked(sysfs, disk))]
+    limits = [limits_of(sysfs, group) for group in _groups(sysfs)]
+    shown = (LASTING.fullmatch(each.get(number, "")) for each in limits for number in numbers)
     return next((int(found[1]) * 1000 / MB for found in shown if found), None)
 
 

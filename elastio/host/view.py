@@ -216,8 +216,7 @@ def _write_limit_mb_s(sysfs: Sysfs, backing: Backing, seen: Seen) -> float | Non
     """Only before an attach and in a flush at full speed one is set. Other scans need not read every cgroup, once the
     limit was seen gone.
     """
-    number = sysfs.read_or(f"sys/block/{backing.adaptive}/dev", "") if backing.adaptive else ""
-    limit = throttle.write_limit_mb_s(sysfs, number) if number else None
+    limit = throttle.write_limit_mb_s(sysfs, backing.adaptive) if backing.adaptive else None
     seen.may_be_limited = limit is not None
     return limit
 

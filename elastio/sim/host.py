@@ -18,8 +18,6 @@ from elastio.units import MB
 
 # A bypass holds requests back for this long, so that the last dirty data can be flushed.
 HOLD_S = 2.0
-# device-mapper keeps requests waiting for this long.
-MOVE_S = 0.05
 HOST_ERRORS: dict[FaultMode, tuple[type[ElastioError], str]] = {
     FaultMode.REFUSE: (HostError, "the kernel refused a write to sysfs"),
     FaultMode.BUSY: (DeviceBusyError, "device or resource busy"),
@@ -234,10 +232,10 @@ class SimHost:
             raise NotOursError("the backing device is no adopted volume", code="tombstone.none")
         if not to_head and (bcache.state is not CacheState.NO_CACHE or bcache.cache_set or bcache.sb_set):
             raise DeviceBusyError("the device has a cache: its tombstone stays", code="tombstone.cache")
-        kernel.hold(MOVE_S, reads=True)
-        if kernel.in_flight[0] and not kernel.settings.holds_back:
+        self.calls.seconds = max(self.calls.seconds, kernel.wait_for_writes())
+        if kernel.in_flight[0] and (kernel.is_flooded or not kernel.settings.holds_back):
             raise DeviceBusyError("the device had writes in flight", code="device.not_drained")
-        kernel.has_tombstone = to_head
+        kernel.move_first_block(to_head=to_head)
 
     def _register_backing(self) -> Effect:
         if self._kernel.registered:
@@ -257,6 +255,9 @@ class SimHost:
             bcache.writeback_mode = WritebackMode.IDLE
             self._kernel.set_mode(CacheMode.WRITEBACK)
         self._require_absorbing(bcache)
+        self.calls.seconds = max(self.calls.seconds, self._kernel.wait_for_writes())
+        if self._kernel.is_flooded:
+            raise DeviceBusyError("the device had writes in flight", code="device.not_drained")
         self._lift_limits()
         self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))
         bcache.tuned = True  # the attach still waits for what is queued already
@@ -308,9 +309,8 @@ class SimHost:
         bcache.sb_dirty = True
 
     def _limit_writes(self, mb_s: float | None) -> None:
-        bcache = self._backing_device()
+        self._kernel.limit_writes(mb_s if self._backing_device().running else None)
         self._kernel.shares.end()
-        bcache.write_limit_mb_s = mb_s if bcache.running else None
 
     def _set_shares(self, plan: SharePlan | None) -> None:
         shares = self._kernel.shares

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
+from elastio.core.actions import HELD_MB_S
 from elastio.core.model import CacheMode, CacheSetUuid, Serial
 from elastio.errors import HostError
 from elastio.sim.bcache import Bcache
@@ -71,6 +72,10 @@ SATURATED = 0.8
 SMOOTHING_S = 0.5
 # An attach waits this long for writes in flight, and checks this often whether they are done.
 SETTLE_S, ATTACH_AGAIN_S = 5.0, 0.05
+# device-mapper keeps requests waiting for this long.
+MOVE_S = 0.05
+# What the kernel goes on to write while it is held back: all that is dirty, so many seconds of the backing disk.
+FLOOD_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ class Link:
         self.was_swapped_unseen = False
         self.has_tombstone = False if settings.is_adopted else None
         self._superblock = SuperblockOnDisk(seed)
-        self._held_back_until = self._writes_held_until = self._reads_held_until = 0.0
+        self._held_back_until = self._writes_held_until = self._reads_held_until = self._flooded_until = 0.0
         self.boots = 0
         self.boot_id = self.new_uuid()
         self._backing_use = 0.0
@@ -195,6 +200,36 @@ class Link:
         if self.settings.holds_back:
             self._writes_held_until = self.clock.elapsed() + seconds
             self._reads_held_until = self._writes_held_until if reads else 0.0
+
+    def limit_writes(self, mb_s: float | None) -> None:
+        """None lifts the limit, and with it what was held back passes."""
+        if mb_s is None and self.bcache.write_limit_mb_s == HELD_MB_S:
+            self._let_pass()
+        self.bcache.write_limit_mb_s = mb_s
+
+    def _let_pass(self) -> None:
+        """All that was held back is in flight at once, if applications still write."""
+        self._flooded_until = self.clock.elapsed() + FLOOD_S
+
+    def move_first_block(self, *, to_head: bool) -> None:
+        """Of an adopted volume, to its head or back. Writes stay held back for the attach that follows."""
+        self.has_tombstone = to_head
+        if not to_head:
+            self._let_pass()
+        elif self.settings.holds_back:
+            self.limit_writes(HELD_MB_S)
+        self.hold(MOVE_S, reads=True)
+
+    def wait_for_writes(self) -> float:
+        """Hold writes back for as long as they may be in flight; the seconds."""
+        if self.is_flooded:
+            self.hold(SETTLE_S)
+        return SETTLE_S if self.is_flooded else 0.0
+
+    @property
+    def is_flooded(self) -> bool:
+        """No moment without a write in flight comes while writes are held back."""
+        return self.clock.elapsed() < self._flooded_until and not self._write.is_idle
 
     def resume_requests(self) -> None:
         """Stop holding requests back."""

@@ -27,8 +27,8 @@ QUIET_S = 2.0
 KEPT, REPLAYED = 65, 16
 # An application that used less than this share of what the device offered wrote at its own rate.
 OWN_RATE = 0.8
-# Fastest samples on a cache that are kept of a burst; fewer say nothing.
-KEPT_RATES = 3
+# Fewer samples on a cache say nothing; the last of them are kept.
+LEAST_RATES, KEPT_RATES = 3, 60
 # Samples of a steady load differ by less.
 STEADY = 0.9
 # A volume that gives this share of its bandwidth throughout is the limit. Samples under load take a second.
@@ -61,7 +61,7 @@ class LoadRun:
 class PastBurst:
     """One burst that ended. `peak_mb_s`: of its fastest sample, writes only.
 
-    `cached_mb_s`: of its fastest samples on its last cache, which offered `offered_mb_s`; descending.
+    `cached_mb_s`: of its last samples on its last cache, which offered `offered_mb_s`; oldest first.
     """
 
     begun_wall: float
@@ -108,7 +108,7 @@ def with_run(
     current = replace(current, ended_wall=run.ended_wall, written_mb=written, peak_mb_s=peak)
     if run.offered_mb_s and rate:
         before = current.cached_mb_s if current.offered_mb_s == run.offered_mb_s else ()
-        cached = tuple(sorted((*before, rate), reverse=True)[:KEPT_RATES])
+        cached = (*before, rate)[-KEPT_RATES:]
         current = replace(current, cached_mb_s=cached, offered_mb_s=run.offered_mb_s)
     return replace(watch, current=current)
 
@@ -151,14 +151,17 @@ def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) ->
     def rate_of(burst: PastBurst, rate: float | None) -> float:
         if rate is not None:
             return rate
-        if _is_limited(burst):
+        shown = _shown_mb_s(burst)
+        if shown is not None and _is_limited(burst):
             faster = [
                 found
                 for found, other in zip(known, kept, strict=True)
                 if found is not None and other.offered_mb_s > burst.offered_mb_s
             ]
-            return max(*faster, burst.cached_mb_s[1] / OWN_RATE) if faster else math.inf
+            return max(*faster, shown / OWN_RATE) if faster else math.inf
         seen = own_rate(burst.peak_mb_s, backing_mb_s, burst.offered_mb_s or cache_mb_s)
+        if seen > backing_mb_s and (burst.offered_mb_s or _is_short(burst)):
+            seen = math.inf
         least = backing_mb_s / OWN_RATE if _is_saturated(burst, backing_mb_s) else min(burst.peak_mb_s, backing_mb_s)
         return min(seen, max(usual, least))
 
@@ -168,19 +171,40 @@ def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) ->
 def _known_rate(burst: PastBurst, backing_mb_s: float) -> float | None:
     """The application's own rate, as it showed on a cache. None: the cache was the limit, or the burst had hardly one.
 
-    The fastest sample is left out: an application that was late catches up. Less than the burst wrote without a cache
-    is no rate either, but its end.
+    Less than the burst wrote without a cache is no rate either, but its end.
     """
-    if len(burst.cached_mb_s) < KEPT_RATES or _is_limited(burst):
+    rate = _shown_mb_s(burst)
+    if rate is None or _is_limited(burst):
         return None
-    rate = burst.cached_mb_s[1]
     return rate if rate >= STEADY * min(burst.peak_mb_s, backing_mb_s) else None
+
+
+def _shown_mb_s(burst: PastBurst) -> float | None:
+    """The rate that shows on the burst's cache: of the fastest sample but one. None: nothing shows.
+
+    An application that was late catches up first. So the later half of the samples speaks alone, if all that was
+    written fits into the time of the burst at the rate that it shows. Of few samples some are of parts of a second.
+    """
+    rates = burst.cached_mb_s
+    if len(rates) < LEAST_RATES:
+        return None
+    fastest, second, third = sorted(rates, reverse=True)[:LEAST_RATES]
+    if len(rates) < 2 * LEAST_RATES:
+        return second if third >= STEADY * fastest else None
+    _, settled, other = sorted(rates[len(rates) // 2 :], reverse=True)[:LEAST_RATES]
+    fits = settled * (burst.ended_wall - burst.begun_wall) >= STEADY * burst.written_mb
+    return settled if fits and other >= STEADY * settled else second
 
 
 def _is_limited(burst: PastBurst) -> bool:
     """The application used what its cache offered."""
-    rates = burst.cached_mb_s
-    return len(rates) == KEPT_RATES and rates[1] >= OWN_RATE * burst.offered_mb_s
+    rate = _shown_mb_s(burst)
+    return rate is not None and rate >= OWN_RATE * burst.offered_mb_s
+
+
+def _is_short(burst: PastBurst) -> bool:
+    """Each of its samples may be of a part of a second."""
+    return burst.ended_wall - burst.begun_wall <= LEAST_RATES * SAMPLE_S
 
 
 def _is_saturated(burst: PastBurst, backing_mb_s: float) -> bool:

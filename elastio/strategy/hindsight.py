@@ -21,8 +21,10 @@ waiting and the caches that an owner would pay for it, in proportion to the best
 
     r(plan, s) = cost(plan, s) / least cost(s)        the plan of the least mean r is the first guess
 
-Its bursts are replayed as those of the past are: BURSTS of one size, PAUSE_S apart. So room that is cheap is bought for
-bursts that may come, and where room is dear hardly any. To buy nothing is judged in the same way.
+Its bursts are replayed as those of the past are: BURSTS of one size, PAUSE_S apart. After the first of them its size is
+known, and the others get the best cache for it, where that is cheaper with its own bill. So room that is cheap is
+bought for bursts that may come, and where room is dear, as by the hour, what may be wrong is small. To buy nothing is
+judged in the same way.
 """
 
 from __future__ import annotations
@@ -76,8 +78,21 @@ class _Volume(NamedTuple):
 
 def supposed(past: Sequence[PastLoad]) -> tuple[PastLoad, ...]:
     """These bursts and one that is larger and faster than all of them: of n + 1 the last one is with 1/(n + 1)."""
-    largest, fastest = max(load.written_mb for load in past), max(load.rate_mb_s for load in past)
-    return (*past, PastLoad(LARGER * largest, FASTER * fastest, math.inf))
+    largest, rates = max(load.written_mb for load in past), [load.rate_mb_s for load in past]
+    return (*past, PastLoad(LARGER * largest, _beyond(rates, FASTER) * max(rates), math.inf))
+
+
+def _beyond(known: Sequence[float], most: float) -> float:
+    """By which factor a value that exceeds all known ones exceeds them: at most `most`, as of a single one.
+
+    The estimate of B. Hill (*Annals of Statistics* 1975) from the larger half, beside one value that nobody knows.
+    """
+    ordered = sorted(known, reverse=True)
+    upper, rest = ordered[: len(ordered) // 2], ordered[len(ordered) // 2]
+    if rest <= 0 or math.isinf(ordered[0]):
+        return most
+    total = math.log(most) + sum(math.log(value / rest) for value in upper)
+    return min(most, math.exp(total / (len(upper) + 1)))
 
 
 def gaps_s(terms: Terms, pauses: Sequence[Pause], app_mb_s: float, drain_mb_s: float) -> tuple[float, ...]:
@@ -232,7 +247,7 @@ BURSTS, PAUSE_S = 4, 300.0
 def first_plan(terms: Terms, offer: Offer, bounds: Bounds = UNBOUNDED) -> Plan | None:
     """The plan that is bought before any burst is known; its cost is its mean ratio.
 
-    Takes some milliseconds.
+    Takes some tens of milliseconds.
     """
     return plan_for(terms, offer, [_loads(size_mb) for size_mb in SIZES_MB], bounds)
 
@@ -240,20 +255,27 @@ def first_plan(terms: Terms, offer: Offer, bounds: Bounds = UNBOUNDED) -> Plan |
 def plan_for(
     terms: Terms, offer: Offer, supposed: Sequence[Sequence[PastLoad]], bounds: Bounds = UNBOUNDED
 ) -> Plan | None:
-    """The plan of the least mean ratio over these loads. None: to buy nothing has a smaller one."""
+    """The plan of the least mean ratio over these loads, for their first bursts at the least. None: to buy nothing."""
     tried = [plan for past in supposed for plan in candidates(terms, offer, past[:1], bounds, late_shares=())]
-    nothing = [slow_cost(terms, past) for past in supposed]
-    costs = [[plan_cost(terms, plan, past) for past in supposed] for plan in tried]
-    least = [min(of_size) for of_size in zip(nothing, *costs, strict=True)]
 
-    def ratio(of: list[float]) -> float:
-        return sum(cost / best if best > 0 else 1.0 for cost, best in zip(of, least, strict=True)) / len(least)
+    def costs_of(loads: Sequence[Sequence[PastLoad]]) -> list[list[float]]:
+        nothing = [slow_cost(terms, past) for past in loads]
+        return [nothing, *([plan_cost(terms, plan, past) for past in loads] for plan in tried)]
 
-    best = min(range(len(tried)), key=lambda index: ratio(costs[index]), default=None)
-    if best is None or ratio(costs[best]) >= ratio(nothing):
-        return None
-    found = tried[best]
-    return Plan(found.spec, found.app_mb_s, found.drain_mb_s, found.delay_s, found.holding_s, ratio(costs[best]))
+    costs = costs_of(supposed)
+    if any(len(past) > 1 for past in supposed):
+        once = costs_of([(past[0]._replace(pause_s=math.inf),) for past in supposed])
+        rest = [min(of_size) for of_size in zip(*costs_of([past[1:] for past in supposed]), strict=True)]
+        costs = [
+            [min(whole, first + later) for whole, first, later in zip(of_plan, of_first, rest, strict=True)]
+            for of_plan, of_first in zip(costs, once, strict=True)
+        ]
+    least = [min(of_size) for of_size in zip(*costs, strict=True)]
+    nothing, *ratios = (
+        sum(cost / best if best > 0 else 1.0 for cost, best in zip(of, least, strict=True)) / len(least) for of in costs
+    )
+    best = min(range(len(tried)), key=lambda index: ratios[index], default=None)
+    return None if best is None or ratios[best] >= nothing else replace(tried[best], cost=ratios[best])
 
 
 def _loads(size_mb: float) -> tuple[PastLoad, ...]:

@@ -83,14 +83,19 @@ def _root(longer: int, shortest_s: float, longest_s: float) -> float:
     return (math.sqrt(shortest_s**2 + 4 * longer * shortest_s * longest_s) - shortest_s) / (2 * longer)
 
 
-def release_in_s(paid: Billing, age_s: float, release_s: float, hold: float) -> float:
+def release_in_s(paid: Billing, age_s: float, release_s: float, hold: float, least_s: float = math.inf) -> float:
     """Seconds from now, when the cache is unused and clean, to the beginning of its release.
 
     `age_s` is the time since its purchase, `release_s` how long a release takes and how much earlier than the end of
     the paid time it has to begin, `hold` the seconds of `holding_s`. Never before the paid time is used up.
+
+    `least_s` is how long a release takes at the least: where that is still paid and another step is not worth holding
+    for, the release begins at once. If it takes longer, another step is paid, as it would be otherwise.
     """
     end_s = age_s + release_s
     free_s = max(0.0, paid.billed_s(end_s) - end_s)
     if not paid.step_s or math.isinf(hold):
         return free_s + hold
+    if hold < paid.step_s and age_s + least_s <= paid.billed_s(age_s) < end_s:
+        return 0.0
     return free_s + math.floor(hold / paid.step_s) * paid.step_s

@@ -21,6 +21,7 @@ from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
 from elastio.strategy.memory import Boost, Choice, Memory
 from elastio.strategy.situation import CycleView, Situation
+from elastio.strategy.spending import RELEASE_S
 from elastio.strategy.worth import OwnedCache
 from elastio.units import MB, format_duration
 
@@ -129,6 +130,7 @@ def _until(memory: Memory, cycle: CycleView, choice: Choice, at: Situation, poli
         age_s,
         choice.billing.release_s,
         0.0 if _is_in_vain(memory.boost, cycle) else choice.holding_s,
+        RELEASE_S,
     )
 
 

@@ -123,13 +123,41 @@ def tolerance_s(attach_s: float, late_per_s: float, hold_per_s: float, policy: P
     return max(LEAST_TOLERANCE_S, min(pays_s, policy.inactivity_delay_s))
 
 
-def met_ahead(bursts: Sequence[Burst], kept_s: float, policy: Policy) -> float:
-    """The share of the next bursts that a cache is bought ahead of, 0 to 1: the confidence of a forecast."""
+def met_ahead(
+    bursts: Sequence[Burst],
+    late_s: float,
+    late_per_s: float,
+    hold_per_s: float,
+    policy: Policy,
+    most_s: float = math.inf,
+) -> float:
+    """The share of the wait for a cache that is spared because the next bursts are expected, 0 to 1.
+
+    `late_s` is a. Without a forecast that is sure enough, or if the lead would be above `most_s`, it is 0. What the
+    last forecasts would have cost is taken off, each with the lead that followed from those before it: caches that wait
+    for their burst, and bursts that come earlier.
+    """
     kept = bursts[-forecasts.KEPT_BURSTS :]
-    if policy.ahead is not Ahead.LEARNED or not kept:
+    waiting = late_per_s * late_s
+    if policy.ahead is not Ahead.LEARNED or not kept or waiting <= 0:
         return 0.0
+    kept_s = tolerance_s(late_s, late_per_s, hold_per_s, policy)
     expected = forecasts.forecast(kept, kept[-1].ended_at, kept_s, LEAST_INTERVALS)
-    return expected.confidence if expected is not None and expected.confidence >= policy.least_confidence else 0.0
+    if expected is None or expected.confidence < policy.least_confidence:
+        return 0.0
+
+    def lead_after(known: Sequence[Burst]) -> float:
+        errors = forecasts.recent_errors(known, LEAST_INTERVALS)
+        return best_lead_s([Expectation(late_s, error) for error in errors], late_per_s, hold_per_s)
+
+    if lead_after(kept) > most_s:
+        return 0.0
+    past = forecasts.attempts(kept, LEAST_INTERVALS)[-forecasts.RECORD :]
+    costs = [
+        ahead_cost([Expectation(late_s, attempt.error_s)], lead_after(kept[:index]), kept_s, late_per_s, hold_per_s)
+        for index, attempt in enumerate(past, len(kept) - len(past))
+    ]
+    return max(0.0, 1 - sum(costs) / len(costs) / waiting) if costs else 1.0
 
 
 def next_burst(past: Past, at: ForecastTerms, wall: float) -> Forecast | None:

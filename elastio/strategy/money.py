@@ -75,7 +75,7 @@ def usable_share(policy: Policy) -> float:
 
 
 def terms_of(market: Market, policy: Policy, late_s: float, met_ahead: float = 0.0) -> Terms:
-    """The terms of this device in the market. `met_ahead`: the share of bursts that find their cache there."""
+    """The terms of this device in the market. `met_ahead`: the share of the wait for a cache that is spared."""
     terms = market.terms(policy.backing_bandwidth_mb_s, usable_share(policy), late_s)
     return replace(terms, late_s=(1 - met_ahead) * late_s)
 
@@ -86,17 +86,17 @@ def late_s(attach_s: Sequence[float], policy: Policy) -> float:
 
 
 def met_ahead(market: Market, policy: Policy, past: Sequence[Burst], pauses: Sequence[Pause], late: float) -> float:
-    """The share of bursts that the agent will be ahead of, by its own forecasts: see `learned`.
+    """The share of the wait for a cache that the agent spares by its own forecasts: see `learned`.
 
-    None where the usual gap is too short to release one cache and to attach another.
+    None where the usual gap is too short to release one cache and to buy the next one so early.
     """
     terms, spec = terms_of(market, policy, late), VolumeSpec(policy.initial_size_bytes, policy.bought_bandwidth_mb_s)
     gaps = gaps_s(terms, pauses, policy.cache_bandwidth_mb_s, policy.drain_bandwidth_mb_s)
-    if not gaps or median(gaps) < terms.overhead_s:
+    if not gaps:
         return 0.0
     late_price = late_per_s(terms, policy.cache_bandwidth_mb_s)
-    kept_s = learned.tolerance_s(late, late_price, hold_per_s(terms, spec), policy)
-    return learned.met_ahead(past, kept_s, policy)
+    most_s = median(gaps) - (terms.overhead_s - late)
+    return learned.met_ahead(past, late, late_price, hold_per_s(terms, spec), policy, most_s)
 
 
 def bounds_of(market: Market, policy: Policy) -> Bounds:
@@ -210,6 +210,8 @@ def judged(
     terms, spec = terms_of(market, policy, SEEN_S + late, met_ahead), cycle.provisioned
     held_s = terms.overhead_s + past[-1].written_mb / terms.backing_mb_s
     price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)
+    if best is not None:
+        price = min(price, rebuy_price(terms, best.spec, best.app_mb_s, held_s))
     gaps = gaps_s(terms, pauses, choice.cache_mb_s, choice.drain_mb_s)
     hold = min(MOST_HELD_S, holding_s(gaps, hold_per_s(terms, spec), price))
     owned = Plan(spec, choice.cache_mb_s, choice.drain_mb_s, 0.0, hold if best is None else best.holding_s)

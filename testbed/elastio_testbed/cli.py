@@ -37,6 +37,7 @@ from elastio_testbed.openstack.cli import openstack
 from elastio_testbed.optimum.command import optimum
 from elastio_testbed.options import (
     FACTOR,
+    adopted_option,
     bandwidth_option,
     boot_every_guest,
     default_bandwidth,
@@ -103,6 +104,7 @@ main.add_command(optimum)
     help="How the agent learns of bursts before they begin: the application announces them, or the agent forecasts "
     "them from what it has seen. Default: it does not.",
 )
+@adopted_option
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Number of repetitions.")
 @click.option("--side-by-side", is_flag=True, help="All set-ups at once, with start times that keep their dumps apart.")
 @json_option

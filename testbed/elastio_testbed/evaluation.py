@@ -82,6 +82,7 @@ class Evaluation:
             "repeat": plan.repeat,
             "disturb": plan.disturb,
             "ahead": plan.ahead,
+            "adopted": plan.adopted,
             **asdict(self.conditions),
             **medians,
             **self.cold(),
@@ -127,7 +128,7 @@ def to_text(evaluation: Evaluation) -> str:
         f"{evaluation.conditions.hypervisor} ({evaluation.conditions.accelerator}), "
         f"{'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)" + (f", bursts known ahead: {plan.ahead}" if plan.ahead else "")
-    )
+    ) + (f", adopted {plan.adopted}" if plan.adopted else "")
     judged = evaluation.cold()
     rows = table(_HEADS, [_row(evaluation, setup) for setup in plan.setups], left_out=0)
     lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.faults.coverage import campaigns, steps
 from elastio_testbed.tables import (
+    NONE,
+    OPTIONS,
     Table,
     all_tables,
     conditions,
@@ -53,12 +55,13 @@ def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def side_by_side(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Results of one experiment at one scale; no rows unless hypervisors differ, or what was known of bursts."""
-    known = {(hypervisor_of(document), document.get("ahead")) for document in documents}
-    rows = tuple(_in_short(document) for document in documents) if len(known) > 1 else ()
+    """Results of one experiment at one scale; no rows unless they differ in hypervisor or OPTIONS."""
+    known = {(hypervisor_of(document), *map(document.get, OPTIONS.values())) for document in documents}
+    told = {name: key for name, key in OPTIONS.items() if any(document.get(key) for document in documents)}
+    rows = tuple(_in_short(document, told.values()) for document in documents) if len(known) > 1 else ()
     heads = (
         "hypervisor",
-        "bursts known ahead",
+        *told,
         "date",
         "repetitions",
         "adaptive",
@@ -71,11 +74,11 @@ def side_by_side(documents: Sequence[Mapping[str, Any]]) -> Table:
     return Table("Side by side", heads, rows, note)
 
 
-def _in_short(document: Mapping[str, Any]) -> tuple[str, ...]:
+def _in_short(document: Mapping[str, Any], options: Iterable[str]) -> tuple[str, ...]:
     setups, ratios = document["summary"]["setups"], document["summary"]["ratios"]["adaptive"]
     return (
         hypervisor_of(document),
-        document.get("ahead") or "-",
+        *(document.get(key) or NONE for key in options),
         document["date"].partition("T")[0],
         str(len(document["repetitions"])),
         *(spread_percent(ratios[name]) for name in ("overhead_vs_fast_pct", "agbs_vs_fast_pct")),

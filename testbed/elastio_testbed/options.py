@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from elastio.cli.options import Finite
+from elastio_testbed.adopted import CASES
 from elastio_testbed.hypervisor import choice
 from elastio_testbed.hypervisor.qemu import stored
 from elastio_testbed.hypervisor.qemu.accel import accelerator
@@ -55,6 +56,13 @@ def guest_options(command: Command) -> Command:
     return suite_option(hypervisor(no_stored_state(command)))
 
 
+adopted_option = click.option(
+    "--adopted",
+    type=click.Choice(CASES),
+    is_flag=False,
+    flag_value=CASES[0],
+    help=f"The volume had its file system before it was adopted: without a value {CASES[0]}.",
+)
 json_option = click.option("--json", "json_path", type=click.Path(path_type=Path), help="File for the result.")
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Seed of the plan."

@@ -23,7 +23,7 @@ from elastio_testbed.console import Say
 from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.hypervisor import GuestError, chosen_accelerator, chosen_hypervisor
-from elastio_testbed.image import TOOLS, GuestImage, build_guest_image
+from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.run import run, run_alone
 from elastio_testbed.steal_time import processor_time
@@ -166,8 +166,8 @@ def predict(plan: Plan, asked: PredictOptions, keep: Callable[[Prediction], None
     scaled = plan.scaled()
     application = application_of(scaled)
     # Computing guests disturb each other. Sleeping guests do not, given enough processors for all their dumps.
-    plan = replace(plan, side_by_side=asked.side_by_side and not plan.needs_tools)
-    image = build_guest_image(extra=TOOLS if plan.needs_tools else (), suite=plan.suite)
+    plan = replace(plan, side_by_side=asked.side_by_side and not plan.packages)
+    image = build_guest_image(extra=plan.packages, suite=plan.suite)
     began = processor_time()
     predictor = Predictor(_profile(plan, asked, image, say), scaled.backing_bytes)
     calibrated = processor_time()

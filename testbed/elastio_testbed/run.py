@@ -15,7 +15,7 @@ from elastio_testbed.errors import PlanError
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import QEMU, HypervisorError
-from elastio_testbed.image import TOOLS, GuestImage, build_guest_image
+from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.operation_timings import timings_of
 from elastio_testbed.parallel import Job, run_in_parallel
 from elastio_testbed.result import Result, SetupResult
@@ -44,7 +44,7 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
     """
     check(plan)
     kind = trials_of(plan)
-    image = build_guest_image(extra=TOOLS if plan.needs_tools else (), suite=plan.suite)
+    image = build_guest_image(extra=plan.packages, suite=plan.suite)
     # The servers of OpenStack are on QEMU.
     conditions = observe("", None if plan.cloud == EC2 else QEMU)
     say(f"guests on {conditions.hypervisor}")
@@ -73,6 +73,8 @@ def check(plan: Plan) -> None:
             f"{plan.experiment} has no bursts at known times; use --ahead with an application that computes and dumps",
             code="workload",
         )
+    if plan.adopted and Setup.ADAPTIVE not in plan.setups:
+        raise PlanError("only the adaptive set-up has an adaptive device; leave out --adopted", code="setup")
     if plan.disturb is not None and published.cold is not None:
         raise PlanError(
             f"the disk of {plan.experiment} follows its credits and cannot be disturbed; leave out --disturb",

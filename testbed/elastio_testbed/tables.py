@@ -17,6 +17,8 @@ from elastio_testbed.spread import spread_of
 
 Document = Mapping[str, Any]
 NONE = "-"
+# What a run may have been told to do otherwise: what it is called, and its key.
+OPTIONS = {"bursts known ahead": "ahead", "adopted": "adopted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def conditions(document: Document) -> Table:
         ("scale of bandwidth and data", f"{document['bandwidth']:g}"),
         ("set-ups", order),
         ("repetitions", str(done)),
-        *((("bursts known ahead", document["ahead"]),) if document.get("ahead") else ()),
+        *((name, document[key]) for name, key in OPTIONS.items() if document.get(key)),
         ("date", document["date"]),
         ("code", document.get("code") or "not recorded"),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from elastio.units import GB, agbs
+from elastio_testbed.adopted import PACKAGES, AdoptedGuest
 from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of
 from elastio_testbed.billing import Billing
 from elastio_testbed.catalogue import EXPERIMENTS
@@ -22,7 +23,7 @@ from elastio_testbed.dollars import bill
 from elastio_testbed.ec2 import Ec2Endpoint, Purchase, Scale
 from elastio_testbed.experiment import Ahead, Scaled, Setup
 from elastio_testbed.hypervisor import CreditMeter, GuestError
-from elastio_testbed.image import GuestImage
+from elastio_testbed.image import TOOLS, GuestImage
 from elastio_testbed.lower_bound import Bandwidths, dumped_by_boost, least_agbs
 from elastio_testbed.machine import Guest
 from elastio_testbed.parallel import CancelledError
@@ -50,7 +51,8 @@ class Plan:
     `disturb`: the number of the burst of the adaptive set-up that is disturbed.
 
     `fixed_cache_gb`: the published size of every cache, instead of a learned one. `ahead`: how the agent learns of
-    bursts before they begin; None: it does not.
+    bursts before they begin; None: it does not. `adopted`: one of `adopted.CASES`, of which the volume of the adaptive
+    set-up is; None: it was blank when it became adaptive.
     """
 
     experiment: str
@@ -66,6 +68,7 @@ class Plan:
     suite: str | None = None
     disturb: int | None = None
     ahead: Ahead | None = None
+    adopted: str | None = None
 
     def scaled(self) -> Scaled:
         published = EXPERIMENTS[self.experiment]
@@ -74,9 +77,17 @@ class Plan:
         return Scaled(published, self.scale, self.bandwidth)
 
     @property
-    def needs_tools(self) -> bool:
-        """Whether the guests need additional packages. All set-ups of a run use the same image."""
-        return EXPERIMENTS[self.experiment].workload.needs_tools or Setup.LVMCACHE in self.setups
+    def packages(self) -> tuple[str, ...]:
+        """What the guests need additionally. All set-ups of a run use the same image."""
+        needs_tools = EXPERIMENTS[self.experiment].workload.needs_tools or Setup.LVMCACHE in self.setups
+        return tuple(dict.fromkeys((*(TOOLS if needs_tools else ()), *(PACKAGES if self.adopted else ()))))
+
+    def guest(self, setup: Setup, image: GuestImage, folder: Path, name: str) -> Guest:
+        """A guest of this set-up; it is not started."""
+        adopted = self.adopted if setup is Setup.ADAPTIVE else None
+        guest = (AdoptedGuest if adopted else Guest)(image, folder, name, setup, self.scaled())
+        guest.be_made_as(adopted or guest.filesystem)
+        return guest
 
 
 @dataclass(slots=True)
@@ -158,7 +169,7 @@ class Trial:
         folder = Path(enter(scratch_folder("elastio-testbed-")))
         endpoint = self.endpoint = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
         for n in range(self.plan.vms):
-            guest = Guest(self._image, folder / f"vm{n}", f"vm{n}", self.setup, self.scaled)
+            guest = self.plan.guest(self.setup, self._image, folder / f"vm{n}", f"vm{n}")
             guest.ahead = self.plan.ahead
             self.guests.append(guest)
             enter(guest.vm)
@@ -221,10 +232,8 @@ class Trial:
                 raise GuestError(f"{guest.name}: burst {self.plan.disturb} ended before it was disturbed")
 
     def _disturbances(self) -> list[tuple[Guest, Disturbance]]:
-        burst = self.plan.disturb if self.setup is Setup.ADAPTIVE else None
-        if burst is None:
-            return []
-        return [(guest, Disturbance(guest.vm, burst, self.scaled.compute_each_s)) for guest in self.guests]
+        burst, guests = self.plan.disturb, self.guests if self.setup is Setup.ADAPTIVE else []
+        return [(guest, Disturbance(guest.vm, burst, self.scaled.compute_each_s)) for guest in guests if burst]
 
     def kernel(self) -> str:
         """The kernel's release in the first guest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from elastio.core.boosting import HELD_MB_S
+from elastio.core.actions import HELD_MB_S
 from elastio.core.cycle import Trigger
 from elastio.core.state import Phase
 from elastio.sim.faults import FaultMode

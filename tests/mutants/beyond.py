@@ -12,6 +12,8 @@ ONE_MACHINE = "no schedule has two machines at once"
 NO_FILES = "journal and ledger of the simulator are not files that a power cut may take"
 DAEMON = "tests/unit/elastio/agent/test_daemon.py"
 SHARER = "tests/unit/elastio/host/test_sharer.py"
+HELD = "tests/unit/elastio/core/test_held_writes.py"
+LATER = "nothing is lost by it: the attach is refused, and tried again"
 OTHER_CLOUD = "the simulator has a cloud of its own"
 
 
@@ -19,8 +21,8 @@ def by_test(name: str, breaks: str, patch: Patch, test: str, why: str) -> Mutant
     return Mutant(name, breaks, (patch,), test, why)
 
 
-def on_the_host(name: str, breaks: str, old: str, new: str, test: str) -> Mutant:
-    patch = Patch("elastio/host/bcache.py", old, new)
+def on_the_host(name: str, breaks: str, old: str, new: str, test: str, file: str = "elastio/host/bcache.py") -> Mutant:
+    patch = Patch(file, old, new)
     return by_test(name, breaks, patch, f"tests/unit/elastio/host/{test}", "the simulator has a kernel of its own")
 
 
@@ -322,8 +324,38 @@ BEYOND = (
             "window is not None and window[0] <= obs.now <= window[1]",
             "window is not None and window[0] <= obs.now",
         ),
-        "tests/unit/elastio/core/test_planner.py::test_writes_are_held_back_around_the_time_when_the_disk_is_expected",
+        f"{HELD}::test_writes_are_held_back_around_the_time_when_the_disk_is_expected",
         "a load whose writes are held looks over, which withdraws the boost and so ends the hold",
+    ),
+    by_test(
+        "a late disk finds all that was held back in flight",
+        "writes go on at the backing volume's pace where a disk is late",
+        Patch("elastio/core/planner.py", "return None if not is_late else", "return None if True else"),
+        "tests/scenario/test_drain.py::test_writes_flow_again_at_the_volumes_pace_when_the_disk_is_late",
+        LATER,
+    ),
+    by_test(
+        "writes pass between the disk and the attach",
+        "what is held back for a tombstone is not in flight at the attach",
+        Patch("elastio/core/planner.py", " or boosting.is_being_attached(state, obs):", ":"),
+        "tests/scenario/test_adopted.py::test_no_write_passes_between_the_tombstone_and_the_attach",
+        LATER,
+    ),
+    on_the_host(
+        "a limit keeps what comes from above in flight",
+        "the topmost devices are limited first",
+        "        _let_pass(sysfs, held.left)\n",
+        "",
+        "test_throttle.py::test_what_the_upper_devices_have_in_flight_passes_those_below",
+        "elastio/host/throttle.py",
+    ),
+    on_the_host(
+        "what a limit does not hold is not waited for",
+        "dm-crypt's writes are waited for, unless they are shown to count below",
+        "abs(above - below) <= COUNTED * above",
+        "True",
+        "test_throttle.py::test_where_writes_of_upper_devices_count_below_a_limit_there_holds_them",
+        "elastio/host/throttle.py",
     ),
     by_test(
         "an intent to detach outlasts a boot",

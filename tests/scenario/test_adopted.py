@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from elastio.agent.status_builder import is_safe_to_copy
 from elastio.core.model import CacheState, RequestKind, VolumeState
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.simulated import STEADY, in_phase, machine
+from tests.values import present
 
 
 def adopted(load: tuple[Segment, ...] = STEADY, faults: str = "nothing") -> Simulation:
@@ -34,6 +37,18 @@ def test_a_snapshot_of_a_boosting_one_has_the_tombstone_and_a_quiesced_one_is_a_
     assert not sim.world.lost(power_cut=True)
     sim.run_for(60)
     assert (kernel.has_tombstone, sim.phase) == (False, Phase.IDLE)
+
+
+def test_no_write_passes_between_the_tombstone_and_the_attach() -> None:
+    """All that the tombstone held back would be in flight then."""
+    sim = adopted()
+    in_phase(sim, Phase.ATTACHING)
+    in_phase(sim, Phase.BOOSTING)
+    times = present(sim.state.cycle).times
+    assert present(times.boosted) - present(times.appeared) < 2.0
+    intents = [record["action"] for record in map(json.loads, sim.lines) if record["kind"] == "intent"]
+    assert [intents.count(each) for each in ("WriteTombstone", "InstallCache")] == [1, 1]
+    assert sim.world.kernel.bcache.write_limit_mb_s is None
 
 
 def test_after_an_accepted_loss_the_tombstone_stays_until_the_next_boost_has_ended() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from elastio.core.boosting import HELD_MB_S, IN_FLIGHT_BYTES
+from elastio.core.actions import HELD_MB_S
+from elastio.core.boosting import IN_FLIGHT_BYTES
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
@@ -42,15 +43,17 @@ def test_writes_are_held_back_between_the_acceptance_and_the_attach_of_the_secon
     assert "LimitWrites" not in actions(sim)
 
 
-def test_writes_flow_again_when_the_disk_is_late() -> None:
+def test_writes_flow_again_at_the_volumes_pace_when_the_disk_is_late() -> None:
     sim = second_purchase("attach#2=stuck:20")
-    sim.run_until(lambda: sim.world.kernel.bcache.write_limit_mb_s is not None, 20)
+    bcache = sim.world.kernel.bcache
+    sim.run_until(lambda: bcache.write_limit_mb_s is not None, 20)
     held_at = sim.world.clock.elapsed()
-    sim.run_until(lambda: sim.world.kernel.bcache.write_limit_mb_s is None, 20)
+    sim.run_until(lambda: bcache.write_limit_mb_s != HELD_MB_S, 20)
     assert sim.world.clock.elapsed() - held_at <= 2 * DRAIN_S + 1
-    assert sim.phase is Phase.ATTACHING
+    assert (sim.phase, bcache.write_limit_mb_s) == (Phase.ATTACHING, POLICY.backing_bandwidth_mb_s)
     in_phase(sim, Phase.BOOSTING)
-    assert actions(sim).count("hold") == 1
+    assert bcache.write_limit_mb_s is None
+    assert (actions(sim).count("hold"), actions(sim).count("InstallCache")) == (1, 2), "no attach was refused"
     sim.run_for(150)
     assert_at_rest(sim)
 

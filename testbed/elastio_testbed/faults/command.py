@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from elastio_testbed.adopted import CASES
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.faults.kinds import EVERYWHERE, KINDS, OF_ADOPTED, SELECTION
@@ -19,7 +18,7 @@ from elastio_testbed.faults.run_result import RunResult, summary
 from elastio_testbed.files import write_json
 from elastio_testbed.hypervisor import chosen_hypervisor
 from elastio_testbed.image import build_guest_image
-from elastio_testbed.options import guest_options, json_option, seed_option
+from elastio_testbed.options import adopted_option, guest_options, json_option, seed_option
 
 
 @click.command()
@@ -38,13 +37,7 @@ from elastio_testbed.options import guest_options, json_option, seed_option
     show_default=True,
     help="Adaptive devices of each guest. Faults strike the first one; the second boosts beside it.",
 )
-@click.option(
-    "--adopted",
-    type=click.Choice(CASES),
-    is_flag=False,
-    flag_value=CASES[0],
-    help=f"The volume had its file system before it was adopted: without a value {CASES[0]}.",
-)
+@adopted_option
 @click.option("--list", "is_list", is_flag=True, help="Print the plan and run nothing.")
 @json_option
 @guest_options

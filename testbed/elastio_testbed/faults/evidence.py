@@ -1,4 +1,4 @@
-"""The evidence of a run that lost a record or failed: enough to explain it and to repeat it."""
+"""The evidence of a run that lost a record, failed, or missed its trigger: enough to explain it and to repeat it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ COMMANDS: Mapping[str, list[str]] = {
 
 def folder_of(result: RunResult, seed: int) -> str:
     """The folder's name has the seed and the number that repeat the run: `--seed SEED --only NUMBER`."""
-    return f"{'lost' if result.lost_records else 'failed'}-{seed}-{result.planned.number}"
+    is_missed = result.is_sound and result.missed
+    return f"{'lost' if result.lost_records else 'missed' if is_missed else 'failed'}-{seed}-{result.planned.number}"
 
 
 def keep(folder: Path, lab: Lab, result: RunResult) -> None:

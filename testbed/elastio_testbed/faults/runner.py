@@ -125,8 +125,9 @@ class Runner:
                 replace(result, stuck=f"{type(error).__name__}: {error}", tears=tuple(writers.tears)), lab
             )
             return verify_after_reboot(result, lab, writers)
-        # The evidence that the kernel lost a record is kept, too.
-        return result if result.is_sound and not result.lost_records else self._with_evidence(result, lab)
+        # Kept, too: the evidence that the kernel lost a record, and why the trigger of a fault never came.
+        is_ordinary = result.is_sound and not (result.lost_records or result.missed)
+        return result if is_ordinary else self._with_evidence(result, lab)
 
     def _with_evidence(self, result: RunResult, lab: Lab) -> RunResult:
         name = folder_of(result, self._seed)

@@ -51,8 +51,8 @@ def check(plan: Plan) -> None:
         raise LabError("libvirt controls the bandwidth caps of the laboratory's OpenStack; --disturb is for EC2")
     if plan.ahead is not None or plan.scaled().bucket is not None:
         raise LabError("--ahead and the experiment cold are for EC2: the laboratory's OpenStack has neither")
-    if plan.needs_tools:
-        raise LabError("the laboratory's OpenStack cannot run applications or lvmcache; run demo or cm1")
+    if plan.packages:
+        raise LabError("the laboratory's OpenStack has no applications, lvmcache or adopted volumes; run demo or cm1")
     scaled = plan.scaled()
     wanted = (scaled.backing_bytes_s, scaled.cache_bytes_s)
     provided = tuple(kind.bytes_s for kind in bootstrap.TYPES)

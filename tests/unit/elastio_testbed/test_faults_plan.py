@@ -13,6 +13,7 @@ from elastio_testbed.cli import main
 from elastio_testbed.ec2 import FaultKind
 from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.errors import PlanError
+from elastio_testbed.faults.evidence import folder_of
 from elastio_testbed.faults.fault_actions import FAULT_ACTIONS
 from elastio_testbed.faults.kinds import (
     EVERYWHERE,
@@ -136,6 +137,20 @@ def test_a_fault_of_the_cloud_that_hit_no_call_is_detected() -> None:
 
 RUN = PlannedRun(1, "power-cut", Trigger("intent", "CreateVolume"), 0.0, (), 9)
 SOUND = RunResult(RUN, acknowledged_records=40, recovery_s=12.0, rest_s=60.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"lost_records": 1, "missed": True}, "lost"),
+        ({"missed": True}, "missed"),
+        ({"stuck": "it", "missed": True}, "failed"),
+    ],
+)
+def test_the_folder_of_the_evidence_says_why_it_is_kept_and_what_repeats_the_run(
+    changes: dict[str, Any], kind: str
+) -> None:
+    assert folder_of(dataclasses.replace(SOUND, **changes), 7) == f"{kind}-7-{RUN.number}"
 
 
 def test_a_campaign_sums_its_runs() -> None:

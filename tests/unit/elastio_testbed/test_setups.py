@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from elastio_testbed.adopted import PACKAGES, AdoptedGuest
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.cli import chosen_setups
+from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
-from elastio_testbed.image import GuestImage
+from elastio_testbed.image import TOOLS, GuestImage
 from elastio_testbed.lvmcache import MAPPED_NAME, lvm_commands
 from elastio_testbed.machine import Guest
 from elastio_testbed.rates import rates_of
+from elastio_testbed.run import check
 from elastio_testbed.trial import Plan
 
 MIB_SECTORS = 2048
@@ -25,9 +29,28 @@ def test_all_means_the_published_set_ups_and_others_are_named_and_run_once() -> 
 
 @pytest.mark.parametrize("experiment", ["demo", "cm1"])
 def test_the_published_set_ups_of_a_simple_workload_need_the_default_image_only(experiment: str) -> None:
-    assert not Plan(experiment, PUBLISHED).needs_tools
-    assert Plan(experiment, (*PUBLISHED, Setup.LVMCACHE)).needs_tools
-    assert Plan("bonnie", PUBLISHED).needs_tools
+    assert Plan(experiment, PUBLISHED).packages == ()
+    assert Plan(experiment, (*PUBLISHED, Setup.LVMCACHE)).packages == Plan("bonnie", PUBLISHED).packages == TOOLS
+
+
+def test_only_the_volume_of_the_adaptive_set_up_is_adopted_and_needs_what_makes_it(tmp_path: Path) -> None:
+    plan = Plan("cm1", PUBLISHED, adopted="luks/xfs")
+    image = GuestImage(tmp_path, tmp_path, tmp_path, tmp_path, "digest", "bookworm")
+    guests = {setup: plan.guest(setup, image, tmp_path / setup, "vm0") for setup in PUBLISHED}
+    assert {setup for setup, guest in guests.items() if isinstance(guest, AdoptedGuest)} == {Setup.ADAPTIVE}
+    adopted = guests[Setup.ADAPTIVE]
+    assert isinstance(adopted, AdoptedGuest)
+    assert (adopted.layout, adopted.filesystem) == ("luks", "xfs")
+    assert set(PACKAGES) <= set(plan.packages)
+    both = replace(plan, experiment="bonnie").packages
+    assert sorted(both) == sorted({*TOOLS, *PACKAGES})
+
+
+def test_a_run_without_an_adaptive_device_has_nothing_to_adopt() -> None:
+    check(Plan("cm1", PUBLISHED, adopted="disk/ext4"))
+    with pytest.raises(PlanError) as raised:
+        check(Plan("cm1", (Setup.STATIC_FAST,), adopted="disk/ext4"))
+    assert raised.value.code == "setup"
 
 
 def test_with_a_write_cache_the_applications_device_is_the_mapped_one() -> None:

@@ -60,9 +60,11 @@ def test_results_of_one_scale_on_several_hypervisors_are_side_by_side() -> None:
     assert "Side by side" not in sections([document(), {**on_uml, "scale": 0.5}])["cm1"]
 
 
-def test_results_with_and_without_bursts_known_ahead_are_side_by_side() -> None:
-    table = side_by_side([document(), {**document(), "ahead": "expect"}])
-    assert [dict(zip(table.heads, row, strict=True))["bursts known ahead"] for row in table.rows] == ["-", "expect"]
+def test_results_that_differ_in_an_option_are_side_by_side_with_this_option_alone() -> None:
+    for name, key, value in (("bursts known ahead", "ahead", "expect"), ("adopted", "adopted", "disk/ext4")):
+        table = side_by_side([document(), {**document(), key: value}])
+        assert [dict(zip(table.heads, row, strict=True))[name] for row in table.rows] == ["-", value]
+        assert len({"bursts known ahead", "adopted"} & set(table.heads)) == 1
 
 
 # --- the page ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from elastio.core import boosting
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -33,8 +32,7 @@ from elastio.core.actions import (
     Value,
     WakeWriteback,
 )
-from elastio.core.boosting import HELD_MB_S, IN_FLIGHT_BYTES
-from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
+from elastio.core.cycle import Backoff, Cycle, Timestamps
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Notice, VolumeState, VolumeTag
@@ -71,7 +69,6 @@ from tests.values import (
     faulted,
     flushing,
     host,
-    present,
     seen,
     state,
     volume,
@@ -229,49 +226,8 @@ def test_nobody_is_slowed_down_in_any_other_phase(phase: Phase) -> None:
     assert found.state.phase is phase
 
 
-# The disks appeared after some 4 s so far; what may be in flight on the backing volume takes some 0.2 s.
-DRAIN_S = IN_FLIGHT_BYTES / (POLICY.backing_bandwidth_mb_s * MB)
 NOTICED = replace(POLICY, notice_poll_s=5.0)
 ON_ITS_WAY = replace(cycle(volume=volume(VolumeState.ATTACHING), cache_set=None), tag=VolumeTag.DIRTY)
-
-
-def awaited(since_s: float, of: Cycle = ON_ITS_WAY, **changes: Any) -> AgentState:
-    """A state in which the purchase was decided so many seconds ago, and the cloud attaches the volume."""
-    begun = replace(of, times=Timestamps(decided=NOW - since_s, created=NOW - since_s, asked=NOW))
-    return replace(state(Phase.ATTACHING, begun), **{"appear_s": (3.0, 4.0, 9.0), **changes})
-
-
-def awaiting(before: AgentState, view: BackingView) -> tuple[Action, ...]:
-    """What is done while the disk does not show yet."""
-    return decide(before, seen(host(view)), POLICY).actions
-
-
-@pytest.mark.parametrize(("late_s", "is_held"), [(-1.1, False), (-0.9, True), (0.0, True), (0.9, True), (1.1, False)])
-def test_writes_are_held_back_around_the_time_when_the_disk_is_expected(late_s: float, is_held: bool) -> None:
-    before = awaited(4.0 + late_s * DRAIN_S)
-    assert (LimitWrites(HELD_MB_S) in awaiting(before, backing())) is is_held
-    # A limit that is in force is left alone as long, and lifted afterwards.
-    assert (LimitWrites(None) in awaiting(before, backing(write_limit_mb_s=0.001))) is not is_held
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        awaited(4.0, appear_s=()),
-        awaited(4.0, replace(ON_ITS_WAY, trigger=Trigger.FORECAST)),
-        replace(awaited(4.0), cycle=replace(present(awaited(4.0).cycle), times=Timestamps(decided=NOW - 4.0))),
-    ],
-    ids=["nothing is known of the cloud", "there is no load", "the volume is not being created"],
-)
-def test_writes_are_held_back_for_nothing_else(before: AgentState) -> None:
-    assert not any(isinstance(action, LimitWrites) for action in awaiting(before, backing()))
-
-
-def test_writes_are_held_back_before_the_volume_is_attached_where_what_is_in_flight_takes_longer() -> None:
-    creating = cycle(volume=volume(VolumeState.CREATING), cache_set=None)
-    before = awaited(4.0, creating)
-    before = replace(before, cycle=replace(creating, times=replace(present(before.cycle).times, asked=None)))
-    assert LimitWrites(HELD_MB_S) in awaiting(before, backing())
 
 
 @pytest.mark.parametrize(
@@ -292,19 +248,6 @@ def test_no_call_of_an_attach_waits_for_a_first_notice(
 def test_notices_are_polled_for_a_cache_that_another_run_or_machine_has_attached() -> None:
     before = state(Phase.BOOSTING, replace(boosted(), times=replace(BOOSTED, asked=None)))
     assert next_action(before, seen(host(cached(writeback_running=False))), NOTICED).action == PollNotice()
-
-
-def test_the_agent_wakes_when_writes_are_to_be_held_back_and_when_no_longer() -> None:
-    quiet = replace(ON_ITS_WAY, backoffs={"DescribeVolume": Backoff(1, NOW + 60)})
-    early = next_action(awaited(4.0 - DRAIN_S - 0.05, quiet), seen(host(backing())), POLICY)
-    held = next_action(awaited(4.0, quiet), seen(host(backing(write_limit_mb_s=0.001))), POLICY)
-    assert early.wake_at == pytest.approx(NOW + 0.05)
-    assert held.wake_at == pytest.approx(NOW + DRAIN_S)
-
-
-def test_writes_are_never_held_back_for_long_however_slow_the_volume() -> None:
-    slow = replace(POLICY, backing_bandwidth_mb_s=1.0)
-    assert boosting.drain_window(awaited(4.0), slow) == pytest.approx((NOW - boosting.MOST_S, NOW + boosting.MOST_S))
 
 
 def test_the_device_is_started_without_its_cache_only_after_that_decision() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core.actions import (
+    HELD_MB_S,
     Action,
     InstallCache,
     ListVolumes,
@@ -32,15 +33,18 @@ def awaiting(before: AgentState, view: BackingView) -> tuple[Action, ...]:
 BARE, COVERED = backing(has_tombstone=False), backing(has_tombstone=True)
 
 
-def test_a_tombstone_is_written_while_the_disk_is_awaited_and_beside_a_call_of_the_cloud() -> None:
+def test_a_tombstone_is_written_when_the_disk_is_there_or_writes_are_held_back_for_it() -> None:
+    """What it holds back is in flight afterwards, so nothing may pass before the attach."""
     quiet = replace(ON_ITS_WAY, backoffs={"DescribeVolume": Backoff(1, NOW + 60)})
-    before = state(Phase.ATTACHING, quiet)
-    assert awaiting(before, BARE) == (WriteTombstone(),)
-    assert decide(before, replace(seen(host(BARE)), busy=frozenset({Worker.CLOUD})), POLICY).actions == (
+    before = replace(state(Phase.ATTACHING, quiet), appear_s=(20.0,))  # as long ago as the decision
+    assert awaiting(replace(before, appear_s=()), BARE) == ()
+    held = replace(BARE, write_limit_mb_s=HELD_MB_S)
+    assert awaiting(before, held) == (WriteTombstone(),)
+    assert decide(before, replace(seen(host(held)), busy=frozenset({Worker.CLOUD})), POLICY).actions == (
         WriteTombstone(),
     )
     for view in (COVERED, backing()):
-        assert awaiting(before, view) == ()
+        assert awaiting(before, replace(view, write_limit_mb_s=HELD_MB_S)) == ()
 
 
 def test_no_cache_is_installed_before_the_tombstone_is_there() -> None:

@@ -215,8 +215,59 @@ def test_requests_are_held_back_on_every_device_above(watch: Guard, encrypted: T
     with throttle.drained(watch, encrypted.kernel, DISK, throttle.STOP, waiting(encrypted, [])) as is_inhibited:
         assert is_inhibited is True
         shown = encrypted.kernel.read("sys/fs/cgroup/user.slice/io.max").splitlines()
-    assert [line.split()[0] for line in shown] == [NUMBER, "253:0", "253:1"]
+    assert sorted(line.split()[0] for line in shown) == [NUMBER, "253:0", "253:1"]
     assert encrypted.kernel.read("sys/fs/cgroup/user.slice/io.max") == ""
+
+
+def limited(tree: Tree) -> list[str]:
+    """The devices on which all writes are held back."""
+    shown = [line.split() for line in tree.kernel.read("sys/fs/cgroup/user.slice/io.max").splitlines()]
+    return sorted(words[0] for words in shown if words[2] in (throttle.NO_WRITES, "wbps=1111"))
+
+
+def test_what_the_upper_devices_have_in_flight_passes_those_below(watch: Guard, encrypted: Tree) -> None:
+    kernel, seen = encrypted.kernel, []
+    throttle.limit_writes(kernel, DISK, 0.001)  # as for a flush at full speed
+    kernel.lay("sys/block/dm-1/inflight", "       0        7")
+
+    def wait(condition: Callable[[], bool], _: float) -> bool:
+        assert not condition()
+        seen.append(limited(encrypted))
+        kernel.lay("sys/block/dm-1/inflight", "       0        0")
+        return condition()
+
+    with throttle.drained(watch, kernel, DISK, throttle.NO_WRITES, wait):
+        assert limited(encrypted) == [NUMBER, "253:0", "253:1"]
+    assert (seen, limited(encrypted)) == ([["253:1"]], [])
+
+
+@pytest.mark.parametrize(("on_top", "below", "is_held_below"), [(9000, 9050, True), (9000, 800, False), (0, 0, False)])
+def test_where_writes_of_upper_devices_count_below_a_limit_there_holds_them(
+    watch: Guard, encrypted: Tree, on_top: int, below: int, is_held_below: bool
+) -> None:
+    """dm-crypt takes all that is dirty at once, and holds it in flight for as long as it is held back below."""
+    kernel = encrypted.kernel
+    lines = [f"{number} rbytes=0 wbytes={size}" for number, size in ((NUMBER, below), ("253:1", on_top))]
+    kernel.lay("sys/fs/cgroup/user.slice/io.stat", "\n".join(lines))
+    kernel.lay("sys/block/dm-1/inflight", "       0        7")
+    assert entered(watch, encrypted, throttle.NO_WRITES) == ([True] if is_held_below else [])
+    assert entered(watch, encrypted) == [], "nobody counted its reads"
+    throttle.limit_writes(kernel, DISK, 0.0)
+    assert limited(encrypted) == ([NUMBER, "253:0", "253:1"] if is_held_below else ["253:1"])
+    kernel.lay("sys/block/bcache0/inflight", "       0        1")
+    assert entered(watch, encrypted, throttle.NO_WRITES) == []
+
+
+def test_a_limit_that_holds_writes_back_stays_where_they_are_not_drained_in_time(
+    watch: Guard, encrypted: Tree, host: BcacheHost
+) -> None:
+    host.limit_writes(0.0)
+    assert limited(encrypted) == ["253:1"]
+    assert present(host.scan(()).backing).write_limit_mb_s is not None
+    encrypted.kernel.lay("sys/block/dm-0/inflight", "       0        1")
+    with refused(DeviceBusyError, "device.not_drained"):
+        throttle.settle(watch, encrypted.kernel, DISK, lambda: None, waiting(encrypted, []))
+    assert limited(encrypted) == ["253:1"]
 
 
 def test_what_dm_crypt_has_not_written_yet_is_in_flight(watch: Guard, encrypted: Tree) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from elastio.strategy.bursts import (
     KEPT,
+    KEPT_RATES,
     OWN_RATE,
     BurstWatch,
     LoadRun,
@@ -91,22 +92,39 @@ def test_a_rate_that_neither_volume_explains_is_the_applications_own(peak: float
 
 
 CACHED = PastBurst(0.0, 10.0, 300.0, 45.0, offered_mb_s=80.0)
+# All of it fits into its ten seconds at 22 MB/s.
+LATE = replace(CACHED, written_mb=220.0, cached_mb_s=(80, 78, 45, 22, 22, 22, 22))
 
 
 @pytest.mark.parametrize(
     ("cached_mb_s", "rate"),
     [
         ((22, 22, 22), 22),  # near the backing volume's 20: the cache offered 80
-        ((45, 22, 22), 22),  # one sample that catches up
+        ((45, 25, 24, 22, 23, 25), 25),  # one that stands out
         ((80, 78, 60), math.inf),
-        ((30, 22), 45),  # too few: its peak
-        ((12, 12, 12), 45),  # the end of a burst that has written 20 without a cache
+        ((30, 22), math.inf),  # too few
+        ((45, 22, 22), math.inf),  # some of so few are of parts of a second
+        ((12, 12, 12), math.inf),  # the end of a burst that has written 20 without a cache
     ],
 )
 def test_on_a_cache_a_rate_below_what_it_offers_is_the_applications_own(
     cached_mb_s: tuple[float, ...], rate: float
 ) -> None:
     (found,) = past_loads([replace(CACHED, cached_mb_s=cached_mb_s)], BACKING, 80)
+    assert found.rate_mb_s == rate
+
+
+@pytest.mark.parametrize(
+    ("burst", "rate"),
+    [
+        (LATE, 22),
+        (replace(LATE, written_mb=300.0), math.inf),  # it has written more than that rate explains
+        (replace(LATE, cached_mb_s=LATE.cached_mb_s[::-1]), math.inf),
+        (replace(LATE, cached_mb_s=(80, 78, 80, 79, 50, 40, 5, 5)), math.inf),  # the end of it, and what follows
+    ],
+)
+def test_an_application_that_catches_up_shows_its_own_rate_afterwards(burst: PastBurst, rate: float) -> None:
+    (found,) = past_loads([burst], BACKING, 80)
     assert found.rate_mb_s == rate
 
 
@@ -125,11 +143,15 @@ def test_a_volume_that_was_used_throughout_does_not_show_how_fast_the_applicatio
     assert [load.rate_mb_s for load in past_loads([small, limited], BACKING, 80)] == [6, 25]
 
 
-def test_a_peak_is_compared_with_the_cache_that_it_was_seen_on() -> None:
-    """40 MB/s on a cache of 40 may be its limit, though caches of 80 are bought now."""
-    short = PastBurst(0.0, 5.0, 120.0, 40.0, (40.0, 38.0))
-    assert past_loads([replace(short, offered_mb_s=80.0)], BACKING, 80)[0].rate_mb_s == 40
-    assert past_loads([replace(short, offered_mb_s=40.0)], BACKING, 80)[0].rate_mb_s == math.inf
+def test_a_peak_is_a_rate_if_nobody_knows_its_cache_and_the_burst_had_whole_samples() -> None:
+    """40 MB/s on a cache of 40 may be its limit, and of three samples none may be of a whole second."""
+    longer = PastBurst(0.0, 5.0, 120.0, 40.0)
+    assert past_loads([longer], BACKING, 80)[0].rate_mb_s == 40
+    assert past_loads([longer], BACKING, 40)[0].rate_mb_s == math.inf
+    assert past_loads([replace(longer, ended_wall=3.0)], BACKING, 80)[0].rate_mb_s == math.inf
+    assert (
+        past_loads([replace(longer, cached_mb_s=(40.0, 38.0), offered_mb_s=80.0)], BACKING, 80)[0].rate_mb_s == math.inf
+    )
 
 
 def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache_or_a_little_faster_than_it_was() -> None:
@@ -146,17 +168,20 @@ def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache_or_a
     assert [load.rate_mb_s for load in past_loads([on_slower, on_small], BACKING, 80)] == [14, math.inf]
 
 
-def test_a_burst_keeps_its_fastest_whole_samples_on_a_cache() -> None:
+def test_a_burst_keeps_its_last_whole_samples_on_a_cache() -> None:
     watch = with_run(BurstWatch(), LoadRun(-1.0, 0.5, 10.0, 10.0, 0), BACKING, 0.3, 0.25)
     watch = with_run(watch, LoadRun(-0.5, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
     assert present(watch.current).cached_mb_s == ()
     for at, (mb_s, offered) in enumerate(((20, 0), (45, 80), (22, 80), (23, 80), (24, 80))):
         watch = with_run(watch, LoadRun(float(at), 1.0, mb_s, mb_s, offered), BACKING, 0.3, 0.25)
     watch = with_run(watch, LoadRun(5.0, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
-    assert present(watch.current).cached_mb_s == (45, 24, 23)
+    assert present(watch.current).cached_mb_s == (45, 22, 23, 24)
     assert present(watch.current).offered_mb_s == 80
     watch = with_run(watch, LoadRun(5.1, 1.0, 30.0, 30.0, 500), BACKING, 0.3, 0.25)
     assert (present(watch.current).cached_mb_s, present(watch.current).offered_mb_s) == ((30,), 500)
+    for at in range(KEPT_RATES + 5):
+        watch = with_run(watch, LoadRun(6.1 + at, 1.0, 30.0 + at, 30.0 + at, 500), BACKING, 0.3, 0.25)
+    assert present(watch.current).cached_mb_s == tuple(35.0 + at for at in range(KEPT_RATES))
 
 
 def test_pauses_and_gaps_follow_their_bursts() -> None:

@@ -116,6 +116,17 @@ def test_one_more_burst_is_supposed_that_exceeds_all_known_ones() -> None:
     assert supposed(known) == (*known, PastLoad(4000, 250, FOREVER))
 
 
+def test_the_supposed_burst_is_hardly_faster_where_the_known_ones_are_equally_fast() -> None:
+    def supposed_rate(*rates: float) -> float:
+        return supposed([PastLoad(1000, rate, 10) for rate in rates])[-1].rate_mb_s
+
+    assert supposed_rate(100.0) == pytest.approx(125)
+    assert supposed_rate(*[100.0] * 8) == pytest.approx(100 * 1.25 ** (1 / 5))
+    assert supposed_rate(100, 90, 80, 70) == pytest.approx(100 * (1.25 * 100 / 80 * 90 / 80 / 1) ** (1 / 3))
+    assert supposed_rate(100, 1, 1, 1) == pytest.approx(125), "by no more than nobody knows"
+    assert supposed_rate(100, math.inf) == math.inf
+
+
 @pytest.mark.parametrize(
     ("lasted_s", "app_mb_s", "drain_mb_s", "gap_s"),
     [

@@ -95,6 +95,22 @@ def test_nothing_is_released_before_the_paid_time_is_used(
     assert release_in_s(tariff.billing, age_s, 10.0, hold) == pytest.approx(release_in)
 
 
+@pytest.mark.parametrize(
+    ("age_s", "hold", "release_in"),
+    [
+        (3541.0, 0.0, 0.0),  # the release may still be done within the paid hour
+        (3585.0, 3599.0, 0.0),
+        (3586.0, 0.0, 3554.0),  # it cannot: the next hour is paid whatever is done
+        (3541.0, 3600.0, 3599.0 + 3600.0),  # the next hour is worth holding for
+        (3539.0, 0.0, 1.0),
+    ],
+)
+def test_a_step_that_nobody_wants_is_not_begun_for_want_of_a_margin(
+    age_s: float, hold: float, release_in: float
+) -> None:
+    assert release_in_s(BY_HOUR.billing, age_s, 60.0, hold, 15.0) == pytest.approx(release_in)
+
+
 @STEADILY
 @given(GAPS, PRICES, st.floats(0, 7200), st.sampled_from([BY_SECOND, BY_HOUR, Tariff("USD", per_gib_hour=1.0)]))
 def test_with_billed_steps_too_it_pays_at_most_twice(gap: float, rebuy: float, age_s: float, tariff: Tariff) -> None:

@@ -164,6 +164,12 @@ def test_an_outdated_cache_is_held_for_its_paid_time_and_no_longer() -> None:
     assert not why(boosting(held(by_hour)), taught(is_outdated=True))
 
 
+@pytest.mark.parametrize(("age_s", "is_over"), [(3530, False), (3550, True), (3595, False), (3650, False)])
+def test_what_becomes_clean_shortly_before_its_hour_ends_is_released_at_once(age_s: float, is_over: bool) -> None:
+    by_hour = replace(CHOICE, minimum_s=3600.0, step_s=3600.0, holding_s=0.0)
+    assert bool(why(boosting(held(by_hour, age_s=age_s, clean_s=5)), taught())) is is_over
+
+
 def test_a_cache_that_hinders_goes_at_once_but_never_under_a_load() -> None:
     by_hour = replace(CHOICE, minimum_s=3600.0, step_s=3600.0)
     hinders = taught(is_outdated=True, is_hindrance=True)

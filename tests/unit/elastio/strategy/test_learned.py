@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 import pytest
 
 from elastio.core.model import Forecast, VolumeSpec
-from elastio.core.policy import Ahead, Model
+from elastio.core.policy import Ahead, Model, Policy
 from elastio.strategy.forecast import Burst
 from elastio.strategy.learned import (
     DECIDES_S,
@@ -78,14 +79,28 @@ def test_errors_of_past_forecasts_make_the_lead_longer() -> None:
     assert present(found.lead_s) > 15
 
 
+LEARNS = replace(POLICY, ahead=Ahead.LEARNED)
+
+
+def met(of: Sequence[Burst], policy: Policy = LEARNS, most_s: float = math.inf) -> float:
+    """A second without the cache costs ten times what a second with one does, and attaching takes ten seconds."""
+    return met_ahead(of, 10.0, 10.0, 1.0, policy, most_s)
+
+
 def test_a_load_with_a_rhythm_is_met_ahead_and_any_other_is_not() -> None:
-    learns = replace(POLICY, ahead=Ahead.LEARNED)
-    assert met_ahead(bursts([300.0] * 6), 10.0, learns) == 1.0
-    assert met_ahead(bursts([300.0]), 10.0, learns) == 1.0
+    assert met(bursts([300.0] * 6)) == 1.0
+    assert met(bursts([300.0])) == 1.0
     for unsure in (bursts([]), (), bursts([300.0, 900.0, 40.0, 500.0, 70.0, 1200.0])):
-        assert met_ahead(unsure, 10.0, learns) == 0.0
-    assert met_ahead(bursts([300.0, 300.0, 300.0, 400.0, 300.0]), 10.0, learns) == 0.0, "two of four were missed"
-    assert met_ahead(bursts([300.0] * 6), 10.0, POLICY) == 0.0, "nothing is bought ahead"
+        assert met(unsure) == 0.0
+    assert met(bursts([300.0, 300.0, 300.0, 400.0, 300.0])) == 0.0, "two of four were missed"
+    assert met(bursts([300.0] * 6), POLICY) == 0.0, "nothing is bought ahead"
+    assert [met(bursts([300.0] * 6), most_s=most_s) for most_s in (10.0, 9.0)] == [1.0, 0.0]
+
+
+def test_bursts_that_come_about_when_they_are_expected_are_met_in_part() -> None:
+    """One that comes 20 s early waits for all of the ten seconds; the next one's cache has waited for 20 s."""
+    assert met(bursts([300.0, 300.0, 280.0])) == pytest.approx(1 - (0 + 10 * 10) / 2 / 100)
+    assert met(bursts([300.0, 280.0, 300.0])) == pytest.approx(1 - (10 * 10 + 20) / 2 / 100)
 
 
 def test_the_cache_waits_as_long_as_waiting_costs_less_than_buying_again() -> None:

@@ -276,6 +276,14 @@ def test_a_cache_is_outdated_only_if_another_one_saves_twice_what_it_costs_to_ch
         assert present(judged(larger, best, past)).is_outdated is is_outdated
 
 
+def test_a_cache_is_held_no_longer_than_the_best_one_is_worth_buying_instead() -> None:
+    """Where hours are billed, a large cache is not paid for another hour if the one that fits costs less."""
+    best, terms = present(advice().plan), money.terms_of(MARKET, MONEY, LATE_S)
+    caches = [owned(size) for size in (best.spec.size_bytes // GIB, 1000)]
+    fits, large = (present(judged(of, best)).holding_s * hold_per_s(terms, of.provisioned) for of in caches)
+    assert large == pytest.approx(fits, rel=0.05)
+
+
 def test_a_cache_that_would_have_to_be_flushed_under_the_load_hinders_only_if_that_pays() -> None:
     market = replace(DEARLY_AWAITED, offer=replace(MARKET.offer, most_bytes=100 * GIB))
     dearly, past = by_money(POLICY, market), (PastLoad(5000.0, math.inf, 2000.0),) * 3
