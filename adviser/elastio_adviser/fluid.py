@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from elastio.core.policy import Policy, in_steps
+from elastio.core.policy import Policy
 from elastio.strategy.credits import CreditBucket
-from elastio.strategy.learning import next_size
+from elastio.strategy.learning import in_steps, next_size
 from elastio.units import MB, agbs
 from elastio_adviser.experiment import BoostResult
 from elastio_adviser.replay import Demand

@@ -138,12 +138,6 @@ class Policy:
         return self.lead_s + self.inactivity_delay_s + self.release_s
 
 
-def in_steps(wanted_bytes: float, policy: Policy) -> int:
-    """`wanted_bytes` rounded up to a whole step, within the bounds."""
-    steps = -(-int(wanted_bytes) // policy.size_step_bytes)
-    return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
-
-
 def is_change(wanted: float | None, in_force: float | None, policy: Policy) -> bool:
     """The writeback rate in force differs enough from the wanted one to be set again."""
     if wanted is None or in_force is None or NOTHING in (wanted, in_force):

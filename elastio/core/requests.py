@@ -221,13 +221,10 @@ def unquiesce(state: AgentState, request: Request) -> Answered:
 
 def end(state: AgentState, request: Request, reason: InhibitionReason, how: StopPolicy, obs: Observation) -> Answered:
     """The agent or the machine is about to stop: flush for a limited time, or leave the cache attached."""
-    begun = Inhibition(reason, obs.now + how.limit_s, how.flush, under=state.snapshot_hold)
-    if not how.flush:
-        # No boost begins in the time that is left.
-        begun = replace(begun, until=obs.now + NOTICE_GRACE_S)
-        return replace(state, inhibition=begun), Answer(request, True, "the device keeps its state")
+    until = obs.now + (how.limit_s if how.flush else NOTICE_GRACE_S)  # no boost begins in the time that is left
+    begun = Inhibition(reason, until, how.flush, under=state.snapshot_hold)
     text = f"flushing for up to {format_duration(how.limit_s)}; what is left then stays on its volume"
-    return replace(state, inhibition=begun), Answer(request, True, text)
+    return replace(state, inhibition=begun), Answer(request, True, text if how.flush else "the device keeps its state")
 
 
 def take_over(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:

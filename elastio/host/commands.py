@@ -15,8 +15,10 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
 
-SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+FOLDERS = ("usr/sbin", "usr/bin", "sbin", "bin")
+SEARCH_PATH = ":".join(f"/{folder}" for folder in FOLDERS)
 STANDARD_ERROR = 2
 
 
@@ -49,6 +51,11 @@ def run(argv: Sequence[str], *, timeout_s: float = 30.0) -> str:
         text = f"`{shown}` failed ({done.returncode}): {said[-1] if said else 'no message'}"
         raise HostError(text, code="program.failed")
     return done.stdout
+
+
+def is_installed(sysfs: Sysfs, name: str, folders: Sequence[str] = FOLDERS) -> bool:
+    """Whether one of the folders, below the root of this machine, has the file: a program, a unit or a rule."""
+    return any(sysfs.exists(f"{folder}/{name}") for folder in folders)
 
 
 class Started(Protocol):

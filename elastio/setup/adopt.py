@@ -39,7 +39,7 @@ from elastio.setup.adopt_contents import require_sound
 from elastio.setup.adopt_plan import AdoptPlan, require_same_head
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import find, find_head, serials, with_uuid
-from elastio.setup.unmounted import unmounted
+from elastio.setup.filesystem import unmounted
 
 LOCK_S = 120.0
 APPEAR_S = 180.0

@@ -13,7 +13,7 @@ from elastio.core.model import Serial
 from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import mounts, superblock, tombstone
 from elastio.host.blockdev import Disk, run_wipefs, why_no_backing
-from elastio.host.commands import Run
+from elastio.host.commands import FOLDERS, Run, is_installed
 from elastio.host.heads import LEAST_BYTES, Head, Volume
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import UseKind, described, in_use
@@ -21,7 +21,6 @@ from elastio.setup import adopted_record, fstab, head_volume, kernel_checks
 from elastio.setup.adopt_contents import BTRFS, CONTENTS, LUKS, require_sound, saved_sectors
 from elastio.setup.adopted_volume import describe, is_logical, path_of, serials, with_uuid
 from elastio.setup.check_result import Machine, Verdict
-from elastio.setup.filesystem import FOLDERS
 from elastio.setup.format_backing import name_of, require_blank
 from elastio.setup.head_volume import FreeExtents
 from elastio.units import SECTOR, format_size
@@ -113,7 +112,7 @@ def _require_machine(sysfs: Sysfs, run: Run) -> None:
     """What hides and composes the volume at boot is installed, and bcache without a cache has no known bug here."""
     wanted = ((RULES_FILE, kernel_checks.RULES), (UNIT, kernel_checks.UNITS), ("dmsetup", FOLDERS))
     for name, folders in wanted:
-        if not any(sysfs.exists(f"{folder}/{name}") for folder in folders):
+        if not is_installed(sysfs, name, folders):
             raise HostError(f"{name} is not installed: see docs/how-to/adopt.md", code="adopt.files")
     kernel = kernel_checks.kernel(Machine(sysfs, run))
     if kernel.verdict is Verdict.FAIL or "double_completion" in kernel.code:

@@ -1,17 +1,19 @@
-"""The filesystem of the adaptive device: found, made where provably nothing is, and mounted."""
+"""The filesystem of a device: found, made where provably nothing is, mounted, and unmounted while something changes."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from elastio.core.model import Serial
-from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
+from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import mounts
 from elastio.host.blockdev import Disk, require_free
-from elastio.host.commands import Run
+from elastio.host.commands import Run, is_installed
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import mounted_at, mounts_on
 from elastio.setup.format_backing import require_blank
@@ -23,7 +25,6 @@ MAKERS = {"ext4": ("mkfs.ext4", "e2fsprogs"), "xfs": ("mkfs.xfs", "xfsprogs")}
 MAKE_S = 1800.0
 SETTLE_S = 60.0
 MOUNT_S = 120.0
-FOLDERS = ("usr/sbin", "usr/bin", "sbin", "bin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def found_on(adaptive: str, sysfs: Sysfs, run: Run) -> Filesystem | None:
 def require_maker(kind: str, sysfs: Sysfs) -> None:
     """Raises HostError if the program that makes this filesystem is not installed."""
     program, package = MAKERS[kind]
-    if not any(sysfs.exists(f"{folder}/{program}") for folder in FOLDERS):
+    if not is_installed(sysfs, program):
         raise HostError(f"{program} is not installed: apt-get install {package}", code="filesystem.maker")
 
 
@@ -145,3 +146,28 @@ def mount(place: Path, run: Run) -> None:
         raise HostError(f"{place} cannot be created: {error.strerror}", code="mountpoint.create") from error
     run(["systemctl", "daemon-reload"], timeout_s=MOUNT_S)
     run(["mount", str(place)], timeout_s=MOUNT_S)
+
+
+@contextmanager
+def unmounted(place: Path | None, sysfs: Sysfs, run: Run) -> Iterator[None]:
+    """Inside it is not mounted; afterwards it is again, by fstab, whatever happened. None: nothing was mounted."""
+    if place is None:
+        yield
+        return
+    run(["umount", str(place)], timeout_s=MOUNT_S)
+    try:
+        yield
+    except BaseException:
+        with suppress(ElastioError):  # the first error is the one that matters
+            _mount_again(place, sysfs, run)
+        raise
+    _mount_again(place, sysfs, run)
+
+
+def _mount_again(place: Path, sysfs: Sysfs, run: Run) -> None:
+    """systemd may have mounted it meanwhile, when its device appeared. Raises HostError."""
+    try:
+        run(["mount", str(place)], timeout_s=MOUNT_S)
+    except HostError:
+        if all(mount.place != str(place) for mount in mounts.read(sysfs)):
+            raise

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import heads
 from elastio.host.blockdev import disks_below, is_zero
-from elastio.host.commands import Run
+from elastio.host.commands import Run, is_installed
 from elastio.host.heads import LEAST_BYTES, Head
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import in_use
 from elastio.setup.adopted_record import Record, Step
 from elastio.setup.adopted_volume import LOGICAL_VOLUME, is_logical
-from elastio.setup.filesystem import FOLDERS
 from elastio.units import SECTOR, format_size
 
 LVM_S = 60.0
@@ -85,7 +84,7 @@ def free_extents(sysfs: Sysfs, device: str, block_bytes: int, run: Run) -> FreeE
 
     `block_bytes`: the largest blocks that the head may have. Raises HostError or NotOursError.
     """
-    if not any(sysfs.exists(f"{folder}/lvm") for folder in FOLDERS):
+    if not is_installed(sysfs, "lvm"):
         raise HostError("lvm2 is not installed, which makes a head in the volume group", code="adopt.files")
     mapped = sysfs.read(f"sys/block/{device}/dm/uuid")
     volume = next((found for found in _volumes(run) if found.mapped == mapped), None)

@@ -7,6 +7,7 @@ from datetime import date
 
 from elastio.errors import HostError
 from elastio.host.cgroups import CGROUPS
+from elastio.host.commands import is_installed
 from elastio.host.kernel import COMPACT, FIRST_SAFE, Version, configured_cutoffs, has_memory, version_of
 from elastio.host.superblock import SMALLEST_BUCKET_BYTES
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
@@ -135,15 +136,11 @@ def _shown_cutoffs(machine: Machine) -> dict[str, str]:
 
 def tools(machine: Machine) -> CheckResult:
     """Whether every program that the agent runs is installed."""
-    missing = {tool: package for tool, package in TOOLS.items() if not _is_installed(machine, tool)}
+    missing = {tool: package for tool, package in TOOLS.items() if not is_installed(machine.sysfs, tool)}
     if missing:
         packages = " ".join(sorted(set(missing.values())))
         return fail("tools", f"{', '.join(missing)} not found", f"apt-get install {packages}", "missing")
     return ok("tools", f"{', '.join(TOOLS)} are installed")
-
-
-def _is_installed(machine: Machine, tool: str) -> bool:
-    return any(machine.sysfs.exists(f"{folder}/{tool}") for folder in ("usr/sbin", "usr/bin", "sbin", "bin"))
 
 
 def rules(machine: Machine) -> CheckResult:
@@ -187,7 +184,7 @@ def throttling(machine: Machine) -> CheckResult:
 
 def units(machine: Machine) -> CheckResult:
     """The unit that asks the agent before the machine goes down. Old installations do not have it."""
-    if any(machine.sysfs.exists(f"{folder}/{SHUTDOWN_UNIT}") for folder in UNITS):
+    if is_installed(machine.sysfs, SHUTDOWN_UNIT, UNITS):
         return ok("shutdown", f"{SHUTDOWN_UNIT} is installed")
     return warn(
         "shutdown",

@@ -30,8 +30,8 @@ from elastio.host.usage import UseKind, in_use, partitions, unnamed_use
 from elastio.setup import fstab
 from elastio.setup.adopted_volume import probe, with_uuid
 from elastio.setup.candidates import Candidate, all_candidates, choose
+from elastio.setup.filesystem import unmounted
 from elastio.setup.format_backing import name_of
-from elastio.setup.unmounted import unmounted
 from elastio.units import MIB, SECTOR, format_size
 
 # Recognized by their begin alone.

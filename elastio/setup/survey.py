@@ -13,7 +13,7 @@ from pathlib import Path
 from elastio.config.paths import DEFAULT_STATE_DIR
 from elastio.config.schema import Config, load
 from elastio.errors import ConfigError, HostError, NotOursError
-from elastio.host.commands import Run
+from elastio.host.commands import Run, is_installed
 from elastio.host.sysfs import Sysfs
 from elastio.setup import filesystem, fstab, kernel_checks
 from elastio.setup.candidates import Candidate, all_candidates
@@ -43,7 +43,7 @@ def require_ready(machine: Machine, unit: str) -> tuple[CheckResult, ...]:
     if failed is not None:
         raise HostError(f"{failed.sentence}: {failed.remedy}", code=f"setup.{failed.name}")
     file = re.sub("@.*[.]", "@.", unit)  # that of an instance is its template
-    if not any(machine.sysfs.exists(f"{folder}/{file}") for folder in kernel_checks.UNITS):
+    if not is_installed(machine.sysfs, file, kernel_checks.UNITS):
         raise HostError(f"{file} is not installed: see docs/how-to/install.md", code="setup.unit")
     return tuple(result for result in found if result.verdict is Verdict.WARN)
 

@@ -29,7 +29,7 @@ from statistics import median
 
 from elastio.core.model import Forecast, Request
 from elastio.core.phase import Phase
-from elastio.core.policy import Policy, in_steps
+from elastio.core.policy import Policy
 from elastio.strategy import backing_credits, bandwidth
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.memory import LearnedBandwidth, Lesson, Memory
@@ -64,6 +64,12 @@ def lesson_of(cycle: CycleView, moved_bytes: int, policy: Policy) -> Lesson | No
     else:
         needed = min(size, size * cycle.use.peak_in_use_percent / 100 / cutoff * policy.headroom)
     return Lesson(int(needed), max(1, moved_bytes))
+
+
+def in_steps(wanted_bytes: float, policy: Policy) -> int:
+    """`wanted_bytes` rounded up to a whole step, within the bounds."""
+    steps = -(-int(wanted_bytes) // policy.size_step_bytes)
+    return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
 
 
 def cutoff_of(cycle: CycleView, policy: Policy) -> float:
