@@ -104,5 +104,5 @@ def test_a_first_guess_that_is_too_large_is_given_up_when_its_hour_is_over() -> 
     found = run(Load("small", "test", tuple(bursts)), openstack_market(), by_money=True)
     assert found.boosts == 2
     market = openstack_market()
-    hour = market.cache.cost(market.billed_spec(27 * GIB, 250.0), 3600.0)
+    hour = market.cache.cost(market.billed_spec(10 * GIB, 250.0), 3600.0)
     assert hour < found.bill < 2 * hour
