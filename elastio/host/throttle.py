@@ -51,7 +51,7 @@ from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
 from elastio.host.share_limits import claim, claimed_by_others, is_share, release_shares
 from elastio.host.sysfs import Sysfs, Wait
-from elastio.units import MB
+from elastio.units import MB, SECTOR
 
 # Unusual figures, by which the agent recognizes a limit that it left behind. The kernel accepts none below 2.
 TRICKLE = "riops=11 wiops=11"
@@ -65,8 +65,10 @@ MOST_S = 2.0
 # For what was in flight when requests were held back: the disk's queue, and one request of a MiB or more of each
 # application. It costs applications nothing: the slow volume takes that long for these requests in any case.
 SETTLE_S = 5.0
-# What the bytes of two devices may differ by and be the same writes.
-COUNTED = 0.01
+# The share of all writes that is at least the cgroups' own where only the kernel's own journals are nobody's.
+COUNTED = 0.9
+# Field of /sys/block/NAME/stat: written sectors (Documentation/block/stat.rst).
+WRITTEN = 6
 NO_GROUPS = "limit.none"
 
 
@@ -150,7 +152,7 @@ class _Held:
     def of(cls, sysfs: Sysfs, disk: str, limit: str) -> _Held:
         devices = stacked(sysfs, disk)
         top = topmost(sysfs, devices)
-        if limit == NO_WRITES and len(devices) > 1 and _is_counted_below(sysfs, top, disk):
+        if limit == NO_WRITES and len(devices) > 1 and _counts_for_cgroups(sysfs, disk):
             return cls(sysfs, limit, devices, devices, (disk,))
         return cls(sysfs, limit, devices, top, devices)
 
@@ -167,16 +169,15 @@ class _Held:
         return all(_is_drained(self.sysfs, device, self.limit) for device in self.watched)
 
 
-def _is_counted_below(sysfs: Sysfs, top: tuple[str, ...], disk: str) -> bool:
-    """Whether what cgroups write to the devices on top counts for them on `disk`, too, so that a limit there holds it.
+def _counts_for_cgroups(sysfs: Sysfs, disk: str) -> bool:
+    """Whether what the devices above write to `disk` counts there for the cgroups, so that a limit there holds it.
 
     dm-crypt's threads write in the name of whom they write for. Shown by the bytes so far; in doubt it is not.
     """
-    above, below = (
-        sum(cgroups.written_bytes(sysfs, group, device) for group in _groups(sysfs) for device in devices)
-        for devices in (top, (disk,))
-    )
-    return above > 0 and abs(above - below) <= COUNTED * above
+    counted = sum(cgroups.written_bytes(sysfs, group, disk) for group in _groups(sysfs))
+    if not counted:
+        return False
+    return counted >= COUNTED * int(sysfs.read(f"sys/block/{disk}/stat").split()[WRITTEN]) * SECTOR
 
 
 def settle(watch: Guard, sysfs: Sysfs, disk: str, meanwhile: Callable[[], object], wait: Wait) -> None:

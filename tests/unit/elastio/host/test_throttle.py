@@ -13,6 +13,7 @@ from elastio.errors import DeviceBusyError, HostError
 from elastio.host import cgroups, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.guard import Guard
+from elastio.units import SECTOR
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, SET_UUID, Tree
 from tests.values import present
@@ -241,14 +242,13 @@ def test_what_the_upper_devices_have_in_flight_passes_those_below(watch: Guard, 
     assert (seen, limited(encrypted)) == ([["253:1"]], [])
 
 
-@pytest.mark.parametrize(("on_top", "below", "is_held_below"), [(9000, 9050, True), (9000, 800, False), (0, 0, False)])
+@pytest.mark.parametrize(("counted", "is_held_below"), [(9_500, True), (8_500, False), (0, False)])
 def test_where_writes_of_upper_devices_count_below_a_limit_there_holds_them(
-    watch: Guard, encrypted: Tree, on_top: int, below: int, is_held_below: bool
+    watch: Guard, encrypted: Tree, counted: int, is_held_below: bool
 ) -> None:
-    """dm-crypt takes all that is dirty at once, and holds it in flight for as long as it is held back below."""
     kernel = encrypted.kernel
-    lines = [f"{number} rbytes=0 wbytes={size}" for number, size in ((NUMBER, below), ("253:1", on_top))]
-    kernel.lay("sys/fs/cgroup/user.slice/io.stat", "\n".join(lines))
+    kernel.lay("sys/fs/cgroup/user.slice/io.stat", f"{NUMBER} rbytes=0 wbytes={counted * SECTOR}")
+    kernel.lay("sys/block/bcache0/stat", "0 0 0 0 9 0 10000 0 7 0 0")
     kernel.lay("sys/block/dm-1/inflight", "       0        7")
     assert entered(watch, encrypted, throttle.NO_WRITES) == ([True] if is_held_below else [])
     assert entered(watch, encrypted) == [], "nobody counted its reads"
