@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import recovery
+from elastio.core import boosting, recovery
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import BackingView, CacheState, HostView, VolumeState
@@ -178,7 +178,11 @@ def in_attaching(state: AgentState, obs: Observation, wish: Wish) -> Detection |
         return withdrawn(f"{why} stop")
     if wish.policy.buys_nothing and cycle.volume_id is None:
         return withdrawn(wish.policy.buys_nothing)
-    return None if wish.release is None else replace(withdrawn(wish.release.reason), capped=wish.release.capped)
+    # A load that is held back looks over.
+    is_held = backing is not None and backing.write_limit_mb_s is not None and boosting.is_being_attached(state, obs)
+    if wish.release is None or (is_held and wish.release.capped is None):
+        return None
+    return replace(withdrawn(wish.release.reason), capped=wish.release.capped)
 
 
 def _abandoned(kind: FailureKind, reason: str) -> Detection:

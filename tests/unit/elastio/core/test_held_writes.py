@@ -11,10 +11,14 @@ from elastio.core import boosting
 from elastio.core.actions import HELD_MB_S, Action, LimitWrites
 from elastio.core.boosting import IN_FLIGHT_BYTES
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
+from elastio.core.detection import in_attaching
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, VolumeState, VolumeTag
 from elastio.core.planner import next_action
 from elastio.core.state import AgentState, Phase
+from elastio.strategy.memory import Capped
+from elastio.strategy.situation import Release, Wish
+from elastio.strategy.spending import Period
 from elastio.units import MB
 from tests.values import NOW, POLICY, backing, cycle, disk, host, present, seen, state, volume
 
@@ -86,6 +90,24 @@ def test_what_is_held_back_does_not_pass_between_the_disk_and_the_attach(ago_s: 
     before = state(Phase.ATTACHING, replace(ON_ITS_WAY, times=times, backoffs=waits))
     found = decide(before, seen(host(backing(write_limit_mb_s=HELD_MB_S), disk())), POLICY).actions
     assert (LimitWrites(None) not in found) is stays
+
+
+@pytest.mark.parametrize(
+    ("limit", "ago_s", "capped", "goes_on"),
+    [
+        (HELD_MB_S, 9.0, None, True),
+        (HELD_MB_S, 11.0, None, False),
+        (None, 9.0, None, False),
+        (HELD_MB_S, 9.0, Capped("caps.max_agbs_per_day", 40.0, Period()), False),
+    ],
+)
+def test_a_load_that_is_held_back_for_the_attach_is_not_taken_for_one_that_is_over(
+    limit: float | None, ago_s: float, capped: Capped | None, goes_on: bool
+) -> None:
+    before = state(Phase.ATTACHING, replace(ON_ITS_WAY, times=Timestamps(appeared=NOW - ago_s)))
+    over = Wish(POLICY, release=Release("the load was over", capped))
+    found = in_attaching(before, seen(host(backing(write_limit_mb_s=limit), disk())), over)
+    assert (found is None) is goes_on
 
 
 def test_the_agent_wakes_when_writes_are_to_be_held_back_and_when_no_longer() -> None:
