@@ -42,7 +42,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum
 
 from elastio.core.actions import HELD_MB_S
 from elastio.errors import DeviceBusyError, HostError
@@ -72,7 +72,7 @@ WRITTEN = 6
 NO_GROUPS = "limit.none"
 
 
-class Reach(IntEnum):
+class Reach(Enum):
     """Which cgroups accepted a limit."""
 
     NOBODY = 0
@@ -128,7 +128,7 @@ def drained(
         prepare()
         return is_drained()
 
-    with limited(watch, sysfs, held.first, limit) as held.reach:
+    with limited(watch, sysfs, held.first, limit, held.devices) as held.reach:
         _let_pass(sysfs, held.left)
         if not wait(is_prepared, SETTLE_S):
             raise _not_drained(disk, held.reach)
@@ -164,7 +164,8 @@ class _Held:
         if not all(_is_drained(self.sysfs, device, self.limit) for device in self.first if device in self.watched):
             return False
         if self.left:
-            self.reach = min(self.reach, _put(self.sysfs, self.left, self.limit))
+            reach = _put(self.sysfs, self.left, self.limit, self.devices)
+            self.reach = reach if reach is self.reach else Reach.SOME
             self.first = self.devices
         return all(_is_drained(self.sysfs, device, self.limit) for device in self.watched)
 
@@ -230,20 +231,25 @@ def _is_drained(sysfs: Sysfs, disk: str, limit: str) -> bool:
 
 
 @contextmanager
-def limited(watch: Guard, sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Iterator[Reach]:
-    """Limited inside; yields which cgroups. Raises HostError, and sets no limit, where no guard can be started."""
+def limited(
+    watch: Guard, sysfs: Sysfs, devices: tuple[str, ...], limit: str, claimed: tuple[str, ...] = ()
+) -> Iterator[Reach]:
+    """Limited inside; yields which cgroups. `claimed`: other devices that may be limited before the end.
+
+    Raises HostError, and sets no limit, where no guard can be started.
+    """
     if not _groups(sysfs):
         yield Reach.NOBODY
         return
     with watch.holding():
         try:
-            yield _put(sysfs, devices, limit)
+            yield _put(sysfs, devices, limit, claimed)
         finally:
             release(sysfs)
 
 
-def _put(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Reach:
-    claim(sysfs, [sysfs.read(f"sys/block/{device}/dev") for device in devices])
+def _put(sysfs: Sysfs, devices: tuple[str, ...], limit: str, claimed: tuple[str, ...]) -> Reach:
+    claim(sysfs, {sysfs.read(f"sys/block/{device}/dev") for device in (*devices, *claimed)})
     return _reach_of([_limit(sysfs, group, device, limit) for device in devices for group in _groups(sysfs)])
 
 
@@ -302,8 +308,9 @@ def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
 
     With 0 MB/s all are held back, as by `drained`.
     """
-    devices = stacked(sysfs, disk) if mb_s else _Held.of(sysfs, disk, NO_WRITES).first
-    if _put(sysfs, devices, f"wbps={max(1, round(mb_s * MB / 1000))}111") is Reach.NOBODY:
+    every = stacked(sysfs, disk)
+    devices = every if mb_s else _Held.of(sysfs, disk, NO_WRITES).first
+    if _put(sysfs, devices, f"wbps={max(1, round(mb_s * MB / 1000))}111", every) is Reach.NOBODY:
         raise HostError("no cgroup below the root has io.max: writes cannot be limited", code=NO_GROUPS)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from elastio.errors import HostError
+from elastio.errors import DeviceBusyError, HostError
 from elastio.host import cgroups, throttle
 from elastio.host.guard import Guard
 from elastio.host.share_limits import claim, claimed_by_others
@@ -57,6 +57,29 @@ def test_an_agent_that_ends_its_limits_leaves_those_of_another(root: Path) -> No
         (root / cgroups.CGROUPS / "user.slice/io.max").write_text(f"251:0 {HELD}\n251:128 {HELD}\n")
         assert throttle.release(ours) == ("user.slice",)
         assert limits(root).startswith(f"251:0 {cgroups.FREE}")
+
+
+def test_an_agent_claims_all_devices_above_its_own_from_the_first_limit_to_the_last(root: Path) -> None:
+    """Those on top are limited first: their limits stay claimed when the ones below are set."""
+    sysfs, watch = Sysfs(root, "elastio"), Guard(lambda: None)
+    for disk, number in (("bcache0", "251:0"), ("dm-0", "253:0")):
+        (root / "sys/block" / disk / "holders").mkdir(parents=True, exist_ok=True)
+        (root / "sys/block" / disk / "dev").write_text(number)
+        (root / "sys/block" / disk / "inflight").write_text("0 0")
+    (root / "sys/block/bcache0/holders/dm-0").symlink_to("../../dm-0")
+    claims = []
+
+    def wait(condition: Callable[[], bool], _: float) -> bool:
+        claims.append(claimed_by_others(Sysfs(root, "data")))
+        is_done = condition()
+        claims.append(claimed_by_others(Sysfs(root, "data")))
+        return is_done
+
+    with suppress(DeviceBusyError), throttle.drained(watch, sysfs, "bcache0", throttle.STOP, wait):
+        pass
+    watch.dismiss()
+    throttle.limit_writes(sysfs, "bcache0", 0.0)
+    assert [*claims, claimed_by_others(Sysfs(root, "data"))] == 3 * [{"251:0", "253:0"}]
 
 
 def test_what_a_killed_agent_left_is_removed_by_its_next_run_and_by_nobody_else(root: Path) -> None:
