@@ -90,6 +90,7 @@ class AdoptedGuest(Guest):
         self.check(["elastio", "device", "adopt", target, "--head", head, "--yes"], timeout_s=180)
         if self.is_closed:
             self.check(["sh", "-c", self.open], timeout_s=120)
+        self.check(["mountpoint", "-q", DATA])  # with nofail, mount(8) succeeds also where it finds no volume
         record = json.loads(self.vm.agent.read_file(f"/{ADOPTED}/{uuid}"))
         self.backing_uuid = record["head"]["backing_uuid"]
 

@@ -36,6 +36,8 @@ PACKAGES = (
 )
 # Applications of the experiments, and LVM: 330 MB, in an image of their own.
 TOOLS = ("lammps", "bonnie++", "lvm2")
+# What a release has in a package beside another one: Debian 13 the units that open LUKS by /etc/crypttab.
+BESIDE = {("trixie", "cryptsetup-bin"): "systemd-cryptsetup"}
 # Increment this when the steps below change and the package list does not.
 _RECIPE = 1
 _EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
@@ -54,7 +56,7 @@ def chosen_suite(wanted: str | None = None) -> str:
 
 def debian_root(cache: Path, suite: str, more: Sequence[str]) -> Path:
     """The tar file of a Debian root with PACKAGES and `more`; mmdebstrap builds it if the cache has none."""
-    packages = (*PACKAGES, *more)
+    packages = (*PACKAGES, *more, *(BESIDE[suite, name] for name in more if (suite, name) in BESIDE))
     digest = digest_of([str(_RECIPE), *packages, *_EXCLUDED, _ANONYMOUS])
     entry = cache / f"debian-{suite}-{digest}"
     return cached(entry, lambda unfinished: _bootstrap(unfinished, suite, packages)) / "root.tar"

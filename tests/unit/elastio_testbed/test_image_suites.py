@@ -1,10 +1,13 @@
 """The choice of the guests' Debian release."""
 
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from elastio_testbed.cli import main
+from elastio_testbed.image import debian
 from elastio_testbed.image.debian import chosen_suite
 from elastio_testbed.image.tools import ImageError
 
@@ -22,6 +25,20 @@ def test_an_unknown_suite_is_refused_before_anything_runs(monkeypatch: pytest.Mo
     monkeypatch.setenv("ELASTIO_SUITE", "sarge")
     with pytest.raises(ImageError):
         chosen_suite()
+
+
+def test_debian_13_gets_the_units_that_open_luks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def bootstrap(argv: list[str], *, timeout_s: float) -> None:
+        assert timeout_s > 0
+        asked.extend(word for word in argv if word.startswith("--include="))
+        Path(argv[-1]).touch()
+
+    monkeypatch.setattr(debian, "run", bootstrap)
+    for suite in debian.SUITES:
+        debian.debian_root(tmp_path, suite, ["cryptsetup-bin"])
+    assert ["systemd-cryptsetup" in include.split(",") for include in asked] == [s == "trixie" for s in debian.SUITES]
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> dict[str, click.Command]:
