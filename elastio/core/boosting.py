@@ -5,7 +5,7 @@ is in flight takes that volume's time: a filesystem submits requests of up to 8 
 second and a half at 16 MB/s, and a fifth of a second at 125 MB/s. If writes are held back that long before the disk
 appears, the backing volume works on at its full speed, and the attach need not wait. When the disk appears is known
 from the last boosts; on a slow backing volume that is sooner than its volume has been created. If it does not appear,
-writes flow again after as much time as could have been gained.
+writes go on at the backing volume's pace after as much time as could have been gained.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ comes to the devices on top first. But dm-crypt takes all that is dirty at once,
 Where its writes count below for the cgroup that they are made for, a limit there holds them back, and nothing above has
 to be waited for.
 
-What is held back is not less than before: the kernel goes on to write what is dirty, and all of it is in flight as soon
-as the limit ends. It takes the slow volume as long as it has seconds of dirty data, and no moment without a write comes
-before. So a limit that is needed again soon stays.
+While requests are held back the kernel goes on to submit what is dirty, so all of it is in flight as soon as the limit
+ends. Until the slow volume has written it, which takes seconds, no instant without a write comes. So a limit that will
+be needed again soon stays.
 
 The limits of one agent look like those of another. So before an agent sets one it claims the numbers of its devices in
 a file of its own below /run, and what an agent removes are all limits of this kind but those that another agent has
@@ -69,7 +69,6 @@ SETTLE_S = 5.0
 COUNTED = 0.9
 # Field of /sys/block/NAME/stat: written sectors (Documentation/block/stat.rst).
 WRITTEN = 6
-NO_GROUPS = "limit.none"
 
 
 class Reach(Enum):
@@ -95,7 +94,7 @@ def hold_back(watch: Guard, sysfs: Sysfs, disk: str, is_done: Callable[[], bool]
     """
     with limited(watch, sysfs, stacked(sysfs, disk), TRICKLE) as reach:
         if reach is Reach.NOBODY:
-            raise HostError("no cgroup below the root has io.max: requests cannot be held back", code=NO_GROUPS)
+            raise HostError("no cgroup below the root has io.max: requests cannot be held back", code="limit.none")
         return wait(is_done, MOST_S)
 
 
@@ -186,16 +185,12 @@ def settle(watch: Guard, sysfs: Sysfs, disk: str, meanwhile: Callable[[], object
 
     They stay so also where it raises: the next try has less to wait for. `meanwhile` is called as soon as they are.
     """
-    watch.begin_lease()
-    try:
-        limit_writes(sysfs, disk, HELD_MB_S)
-    except HostError as error:
-        if error.code != NO_GROUPS:
-            raise
-    meanwhile()
     held = _Held.of(sysfs, disk, NO_WRITES)
+    watch.begin_lease()
+    held.reach = _put(sysfs, held.first, _lasting(HELD_MB_S), held.devices)
+    meanwhile()
     if not wait(lambda: all(_is_drained(sysfs, device, NO_WRITES) for device in held.watched), SETTLE_S):
-        raise _not_drained(disk, _reach(sysfs, held.first))
+        raise _not_drained(disk, held.reach)
 
 
 def _not_drained(disk: str, reach: Reach) -> DeviceBusyError:
@@ -310,8 +305,12 @@ def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
     """
     every = stacked(sysfs, disk)
     devices = every if mb_s else _Held.of(sysfs, disk, NO_WRITES).first
-    if _put(sysfs, devices, f"wbps={max(1, round(mb_s * MB / 1000))}111", every) is Reach.NOBODY:
-        raise HostError("no cgroup below the root has io.max: writes cannot be limited", code=NO_GROUPS)
+    if _put(sysfs, devices, _lasting(mb_s), every) is Reach.NOBODY:
+        raise HostError("no cgroup below the root has io.max: writes cannot be limited", code="limit.none")
+
+
+def _lasting(mb_s: float) -> str:
+    return f"wbps={max(1, round(mb_s * MB / 1000))}111"
 
 
 def write_limit_mb_s(sysfs: Sysfs, disk: str) -> float | None:

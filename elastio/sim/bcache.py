@@ -96,7 +96,6 @@ class Bcache:
     absorbed_bytes: int = 0
     overflow_bytes: int = 0
     bypassed_bytes: int = 0
-    flushed_bytes: int = 0
     flushing_block: int | None = None
     absorbing: bool = False  # the write in flight will be dirty
 

@@ -348,5 +348,4 @@ class FlushFlow:
         if block is None or cache is None:
             return
         self._bcache.backing.write(block, self._version, durable=False)
-        self._bcache.flushed_bytes += self._bcache.block_bytes
         cache.flushed(block, self._version)

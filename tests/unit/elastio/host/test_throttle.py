@@ -254,16 +254,15 @@ def test_where_writes_of_upper_devices_count_below_a_limit_there_holds_them(
     assert entered(watch, encrypted, throttle.NO_WRITES) == []
 
 
-def test_a_limit_that_holds_writes_back_stays_where_they_are_not_drained_in_time(
+def test_writes_are_held_back_until_none_is_in_flight_and_stay_so_where_that_takes_too_long(
     watch: Guard, encrypted: Tree, host: BcacheHost
 ) -> None:
-    host.limit_writes(0.0)
-    assert limited(encrypted) == ["253:1"]
-    assert present(host.scan(()).backing).write_limit_mb_s is not None
     encrypted.kernel.lay("sys/block/dm-0/inflight", "       0        1")
+    seen: list[list[str]] = []
     with refused(DeviceBusyError, "device.not_drained"):
-        throttle.settle(watch, encrypted.kernel, DISK, lambda: None, waiting(encrypted, []))
-    assert limited(encrypted) == ["253:1"]
+        throttle.settle(watch, encrypted.kernel, DISK, lambda: seen.append(limited(encrypted)), waiting(encrypted, []))
+    assert [*seen, limited(encrypted)] == [["253:1"], ["253:1"]]
+    assert present(host.scan(()).backing).write_limit_mb_s is not None
 
 
 def test_what_dm_crypt_has_not_written_yet_is_in_flight(watch: Guard, encrypted: Tree) -> None:
