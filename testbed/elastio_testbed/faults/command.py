@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from elastio_testbed.adopted import PACKAGES
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.faults.kinds import EVERYWHERE, KINDS, OF_ADOPTED, SELECTION
@@ -96,9 +97,10 @@ def chosen(
     type=click.Choice(["none", "writearound"]),
     help="Cache mode to be set by hand while flushing, instead of driving the agent through its phases.",
 )
+@adopted_option
 @guest_options
 @json_option
-def consistency(seed: int, mode: str | None, suite: str | None, json_path: Path | None) -> None:
+def consistency(seed: int, mode: str | None, adopted: str | None, suite: str | None, json_path: Path | None) -> None:
     """Read and write the same blocks in every phase. Exit code 1 if a read returned stale data.
 
     With `--mode writearound` stale reads are expected.
@@ -107,12 +109,13 @@ def consistency(seed: int, mode: str | None, suite: str | None, json_path: Path 
 
     say = progress()
     say(f"guests on {chosen_hypervisor()}")
-    with click_errors(), driver.checked_guest(build_guest_image(suite=suite), seed) as (lab, checker):
+    image = build_guest_image(suite=suite, extra=PACKAGES if adopted else ())
+    with click_errors(), driver.checked_guest(image, seed, adopted) as (lab, checker):
         if mode is not None:
             wrong = driver.by_hand(lab, checker, mode, say)
             document: dict[str, object] = {"mode": mode, "wrong": wrong, "consistent": not wrong}
         else:
-            document = driver.through_all_phases(lab, checker, say).as_dict()
+            document = {"adopted": adopted, **driver.through_all_phases(lab, checker, say).as_dict()}
     write_json(json_path, document)
     click.echo(json.dumps(document, indent=2))
     if not (document["consistent"] and document.get("complete", True)):
