@@ -172,6 +172,7 @@ class CacheHost(Protocol):
     def wake_writeback(self) -> None:
         """Rewrite one block with what it holds: from then on `state` is dirty until the index has no dirty data.
 
+        Mode `writethrough`, which somebody has set, becomes `writeback`: the cache has every write in both.
         Raises DeviceBusyError while the device is in use: then the next write of its user has the same effect.
         """
 

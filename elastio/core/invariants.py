@@ -189,7 +189,7 @@ def _bypass(backing: BackingView | None, policy: Policy) -> str:
         return "the backing device's state is unknown"
     if backing.is_left_to_detach:
         return ""
-    if backing.state is CacheState.CLEAN and backing.dirty_bytes and not backing.is_bypassed:
+    if backing.is_dirty_unseen:
         return "the superblock says clean and the index holds dirty data: nothing would flush it"
     left_s = backing.dirty_bytes / MB / policy.backing_bandwidth_mb_s
     return f"{left_s:.1f} s of flushing are left: requests cannot be held back so long" if left_s > MOMENT_S else ""

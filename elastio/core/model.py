@@ -223,6 +223,16 @@ class BackingView:
         return self.cache_set is not None and self.cache_mode is not CacheMode.WRITEBACK
 
     @property
+    def is_dirty_unseen(self) -> bool:
+        """Its superblock says clean after a power cut, and nothing flushes what the index calls dirty.
+
+        A write that the cache absorbs ends that, which somebody may have prevented by mode `writethrough`. In the other
+        modes only a detach flushes it.
+        """
+        takes_writes = self.cache_mode in (CacheMode.WRITEBACK, CacheMode.WRITETHROUGH)
+        return self.state is CacheState.CLEAN and self.dirty_bytes > 0 and takes_writes
+
+    @property
     def is_left_to_detach(self) -> bool:
         """Nothing but a detach flushes what the index holds: no write that is absorbed can wake the writeback thread.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from elastio.core import actions, boosting, capacity, release
 from elastio.core.cycle import Cycle
-from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
+from elastio.core.model import BackingView, CacheMode, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.policy import LIMITED, NOTHING, Policy, is_change
 from elastio.core.polling import NextAction, ask, ask_after, first, poll_volume, tag_volume
 from elastio.core.release import detaching
@@ -266,9 +266,9 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if backing.cache_mode is CacheMode.NONE:
         return NextAction(wake_at=obs.now + 1.0, waiting_for=waiting)
     left_s, bypass = backing.dirty_bytes / (_flush_mb_s(state, cycle, policy) * MB), actions.BypassCache()
-    if backing.is_left_to_detach or (backing.is_bypassed and left_s <= LAST_S):
+    if backing.is_left_to_detach:
         return ask(cycle, bypass, obs, "the detach, which flushes what only the index knows of")
-    if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:
+    if backing.is_dirty_unseen:
         waiting = f"a write to the device: until then the kernel does not flush {format_size(backing.dirty_bytes)} "
         return ask(cycle, actions.WakeWriteback(), obs, waiting + "that it calls clean after a power cut")
     if left_s <= LAST_S:

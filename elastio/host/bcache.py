@@ -225,6 +225,8 @@ class BcacheHost:
     def wake_writeback(self) -> None:
         """See `ports.CacheHost`. Every write that is absorbed makes the superblock dirty."""
         backing = self._require_attached()
+        if self.sysfs.shown(f"{backing.directory}/cache_mode") == CacheMode.WRITETHROUGH:  # both have every write
+            self.sysfs.write(f"{backing.directory}/cache_mode", CacheMode.WRITEBACK)
         self._require_absorbing(backing)
         if backing.adaptive is None or backing.adaptive_node is None:
             raise HostError(f"{backing.device} is not running")

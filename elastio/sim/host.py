@@ -301,6 +301,8 @@ class SimHost:
 
     def _wake_writeback(self) -> None:
         bcache = self._attached_device()
+        if bcache.mode is CacheMode.WRITETHROUGH:
+            self._kernel.set_mode(CacheMode.WRITEBACK)
         self._require_absorbing(bcache)
         if not bcache.running:
             raise HostError("the device does not run")

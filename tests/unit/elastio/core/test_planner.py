@@ -101,6 +101,16 @@ PLANS: dict[str, tuple[AgentState, HostView, Action | None]] = {
     "writes bypass already": (flushing(), attached(dirty_bytes=LITTLE, cache_mode=CacheMode.NONE), None),
     "dirty in the index alone": (flushing(), attached(**LEFT_CLEAN), WakeWriteback()),
     "little dirty in the index alone": (flushing(), attached(**LEFT_CLEAN, dirty_bytes=4096), WakeWriteback()),
+    "dirty in the index alone, which nothing flushes in the mode that somebody has set": (
+        flushing(),
+        attached(**LEFT_CLEAN, cache_mode=CacheMode.WRITETHROUGH, dirty_bytes=4096),
+        WakeWriteback(),
+    ),
+    "dirty in the index alone, which only a detach flushes": (
+        flushing(),
+        attached(**LEFT_CLEAN, cache_mode=CacheMode.WRITEAROUND),
+        BypassCache(),
+    ),
     "clean": (flushing(), attached(**LEFT_CLEAN, dirty_bytes=0), BypassCache()),
     **{f"dirty in {mode}": (flushing(), attached(cache_mode=mode), None) for mode in BESIDE},
     **{f"flushed in {mode}": (flushing(), attached(cache_mode=mode, dirty_bytes=0), BypassCache()) for mode in BESIDE},
@@ -232,7 +242,7 @@ ON_ITS_WAY = replace(cycle(volume=volume(VolumeState.ATTACHING), cache_set=None)
 
 @pytest.mark.parametrize(
     ("asked", "notice", "is_polled"),
-    [(None, None, False), (NOW, None, True), (None, Notice("stop", NOW + 60), True)],
+    [(None, None, False), (NOW - 60, None, True), (None, Notice("stop", NOW + 60), True)],
     ids=["the volume is not being attached", "it is", "a notice may be withdrawn"],
 )
 def test_no_call_of_an_attach_waits_for_a_first_notice(

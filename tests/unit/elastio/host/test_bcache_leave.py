@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 import pytest
 
 from elastio.core.actions import Effect
 from elastio.core.model import Serial
-from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from elastio.host.superblock import MAGIC, read
 from tests.fixtures.errors import refused
@@ -31,6 +32,20 @@ def test_detaches_a_drained_cache(tree: Tree, host: BcacheHost, state: str, dirt
     tree.attached(state, "none", dirty)
     assert host.detach_cache_set(SET_UUID) is Effect.CHANGED
     assert leaf_writes(tree.kernel) == [("detach", "1")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "set_to"), [("writeback", None), ("writethrough", "writeback"), ("writearound", None), ("none", None)]
+)
+def test_a_cache_that_has_every_write_absorbs_again_what_wakes_its_flush(
+    tree: Tree, host: BcacheHost, mode: str, set_to: str | None
+) -> None:
+    """One that writes have bypassed does not."""
+    tree.attached("clean", mode, "4.0k")
+    with suppress(ElastioError):
+        host.wake_writeback()
+    written = [value for name, value in tree.kernel.writes if name.endswith("cache_mode")]
+    assert written == ([set_to] if set_to else [])
 
 
 @pytest.mark.parametrize(

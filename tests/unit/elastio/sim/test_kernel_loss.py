@@ -64,7 +64,10 @@ def test_an_attached_backing_device_does_not_start_without_its_cache(machine: An
     assert machine.kernel.bcache.sb_set == cache_set
 
 
-def test_a_power_cut_soon_after_the_first_dirty_block_finds_a_superblock_that_says_clean(machine: Any) -> None:
+@pytest.mark.parametrize("by_hand", [CacheMode.WRITEBACK, CacheMode.WRITETHROUGH])
+def test_a_power_cut_soon_after_the_first_dirty_block_finds_a_superblock_that_says_clean(
+    machine: Any, by_hand: CacheMode
+) -> None:
     machine.boost()
     machine.write(range(30), 1.0)
     assert machine.kernel.bcache.state is CacheState.DIRTY
@@ -73,6 +76,7 @@ def test_a_power_cut_soon_after_the_first_dirty_block_finds_a_superblock_that_sa
     assert (backing.running, backing.state) == (True, CacheState.CLEAN)
     assert backing.dirty_bytes > 0
     machine.host.enter_phase2()
+    machine.kernel.set_mode_by_hand(by_hand)
     machine.run(20.0)
     assert machine.host.scan(()).backing.dirty_bytes == backing.dirty_bytes, "the thread sees no work"
     machine.host.wake_writeback()
