@@ -4,8 +4,9 @@ Theory of operation. A cache is attached while no write is in flight to the back
 is in flight takes that volume's time: a filesystem submits requests of up to 8 MiB, some three at once, which is a
 second and a half at 16 MB/s, and a fifth of a second at 125 MB/s. If writes are held back that long before the disk
 appears, the backing volume works on at its full speed, and the attach need not wait. When the disk appears is known
-from the last boosts; on a slow backing volume that is sooner than its volume has been created. If it does not appear,
-writes go on at the backing volume's pace after as much time as could have been gained.
+from the last boosts; on a slow backing volume that is sooner than its volume has been created. Before the first one,
+writes are held back when the cloud begins to attach the volume. If the disk does not appear, they go on at the backing
+volume's pace after as much time as could have been gained.
 """
 
 from __future__ import annotations
@@ -160,14 +161,18 @@ PACED_S = 30.0
 def drain_window(state: AgentState, policy: Policy) -> tuple[float, float] | None:
     """From when until when (CLOCK_BOOTTIME) writes are held back for the disk; None: not before it appears.
 
-    Only for a purchase that a load has caused, and never for the first: nothing is known of the cloud then.
+    Only for a purchase that a load has caused. Of the first one nobody knows when its disk will appear: its writes are
+    held back as soon as the cloud attaches the volume.
     """
     cycle = state.cycle
-    decided = cycle.times.decided if cycle is not None and _is_awaited(cycle) else None
-    if decided is None or state.phase is not Phase.ATTACHING or not state.appear_s:
+    if cycle is None or not _is_awaited(cycle) or state.phase is not Phase.ATTACHING:
         return None
-    expected, drain_s = decided + median(state.appear_s), IN_FLIGHT_BYTES / (policy.backing_bandwidth_mb_s * MB)
-    return expected - min(MOST_S, drain_s), expected + min(MOST_S, drain_s)
+    drain_s = min(MOST_S, IN_FLIGHT_BYTES / (policy.backing_bandwidth_mb_s * MB))
+    decided, asked = cycle.times.decided, cycle.times.asked
+    if state.appear_s and decided is not None:
+        expected = decided + median(state.appear_s)
+        return expected - drain_s, expected + drain_s
+    return None if asked is None else (asked, asked + drain_s)
 
 
 def is_being_attached(state: AgentState, obs: Observation) -> bool:

@@ -299,19 +299,23 @@ class BcacheHost:
         return cache_set
 
     def _attach(self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
-        """While no write is in flight: see `throttle`. The set is registered while the last writes complete."""
+        """While no write is in flight: see `throttle`. The set is registered while the last writes complete.
 
-        def is_registered() -> bool:
+        If they do not in time, or the set is not registered, writes stay held back for the next try.
+        """
+
+        def register() -> None:
+            self.sharer.leave()
             cache_disk.register(self.sysfs, disk, cache_set, self._wait, HELD_REGISTER_S)
             tuning.tune_set(self.sysfs, cache_set)
-            return True
 
         with ExitStack() as held:
             if backing.adaptive is None or backing.adaptive_node is None:
-                is_registered()
+                register()
             else:
                 held.enter_context(locks.locked(backing.adaptive_node, self._wait))
-                held.enter_context(self._drained(backing.adaptive, throttle.NO_WRITES, is_registered))
+                throttle.settle(self.guard, self.sysfs, backing.adaptive, register, self._wait)
+                held.enter_context(self._drained(backing.adaptive, throttle.NO_WRITES))
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
 
     # --- detach ---------------------------------------------------------------------------------------------

@@ -214,11 +214,16 @@ class Link:
     def move_first_block(self, *, to_head: bool) -> None:
         """Of an adopted volume, to its head or back. Writes stay held back for the attach that follows."""
         self.has_tombstone = to_head
-        if not to_head:
+        if to_head:
+            self.keep_held()
+        else:
             self._let_pass()
-        elif self.settings.holds_back:
-            self.limit_writes(HELD_MB_S)
         self.hold(MOVE_S, reads=True)
+
+    def keep_held(self) -> None:
+        """Writes stay held back for the attach, also after one that was refused."""
+        if self.settings.holds_back:
+            self.limit_writes(HELD_MB_S)
 
     def wait_for_writes(self) -> float:
         """Hold writes back for as long as they may be in flight; the seconds."""

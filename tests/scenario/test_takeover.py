@@ -43,6 +43,8 @@ class Moved:
         in_phase(first, Phase.BOOSTING)
         first.run_until(lambda: len(first.world.lost(without=_cache_serial(first))) > dirty_blocks, 60.0)
         self.world: SimWorld = first.world
+        if dirty_blocks:
+            self.world.kernel.fsync()  # an application syncs: the superblock on the disk says dirty, too
         self.volume = next(v.id for v in self.world.provider.existing())
         first.kill_agent()
         self.world.move(SECOND, is_gone=is_gone)

@@ -27,9 +27,9 @@ DRAIN_S = IN_FLIGHT_BYTES / (POLICY.backing_bandwidth_mb_s * MB)
 ON_ITS_WAY = replace(cycle(volume=volume(VolumeState.ATTACHING), cache_set=None), tag=VolumeTag.DIRTY)
 
 
-def awaited(since_s: float, of: Cycle = ON_ITS_WAY, **changes: Any) -> AgentState:
+def awaited(since_s: float, of: Cycle = ON_ITS_WAY, asked: float | None = NOW, **changes: Any) -> AgentState:
     """A state in which the purchase was decided so many seconds ago, and the cloud attaches the volume."""
-    begun = replace(of, times=Timestamps(decided=NOW - since_s, created=NOW - since_s, asked=NOW))
+    begun = replace(of, times=Timestamps(decided=NOW - since_s, created=NOW - since_s, asked=asked))
     return replace(state(Phase.ATTACHING, begun), **{"appear_s": (3.0, 4.0, 9.0), **changes})
 
 
@@ -64,13 +64,30 @@ def test_writes_are_held_back_around_the_time_when_the_disk_is_expected(
 
 
 @pytest.mark.parametrize(
+    ("asked_s", "then"), [(0.0, None), (0.9 * DRAIN_S, None), (1.1 * DRAIN_S, PACED), (40.0, LimitWrites(None))]
+)
+def test_writes_of_the_first_boost_are_held_back_once_its_volume_is_being_attached(
+    asked_s: float, then: LimitWrites | None
+) -> None:
+    """When its disk will appear is not known, and what is in flight until then is waited for."""
+    before = awaited(50.0, asked=NOW - asked_s, appear_s=())
+    assert (LimitWrites(HELD_MB_S) in awaiting(before, backing())) is (then is None)
+    held = awaiting(before, backing(write_limit_mb_s=0.001))
+    assert [action for action in held if isinstance(action, LimitWrites)] == ([then] if then else [])
+
+
+@pytest.mark.parametrize(
     "before",
     [
-        awaited(4.0, appear_s=()),
+        awaited(4.0, asked=None, appear_s=()),
         awaited(4.0, replace(ON_ITS_WAY, trigger=Trigger.FORECAST)),
         replace(awaited(4.0), cycle=replace(present(awaited(4.0).cycle), times=Timestamps(decided=NOW - 4.0))),
     ],
-    ids=["nothing is known of the cloud", "there is no load", "the volume is not being created"],
+    ids=[
+        "nothing is known of the cloud, which has not been asked to attach the volume",
+        "there is no load",
+        "the volume is not being created",
+    ],
 )
 def test_writes_are_held_back_for_nothing_else(before: AgentState) -> None:
     assert not any(isinstance(action, LimitWrites) for action in awaiting(before, backing()))

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from elastio.core.actions import HELD_MB_S
 from elastio.core.model import CacheMode, CacheState, Serial
-from elastio.errors import HostError
+from elastio.errors import DeviceBusyError, HostError
 from tests.fixtures.caches import make_cache
 from tests.fixtures.errors import refused
 
@@ -81,6 +82,20 @@ def test_a_write_that_was_in_flight_when_a_cache_came_leaves_an_older_block_in_i
         harm[holds_back] = machine.kernel.bcache.harm()
     assert harm[True] == ""
     assert harm[False]
+
+
+@pytest.mark.parametrize("holds_back", [True, False])
+def test_what_is_held_back_stays_so_where_an_attach_is_refused(make_machine: Any, holds_back: bool) -> None:
+    machine = make_machine(holds_back=holds_back, backing_mb_s=0.05)
+    machine.host.tune_backing()
+    cache_set, kernel = machine.made(), machine.kernel
+    machine.run(2.0)
+    kernel.limit_writes(HELD_MB_S)
+    kernel.limit_writes(None)  # all that was held back is in flight
+    machine.write([0], 0.2)
+    with refused(DeviceBusyError, "device.not_drained"):
+        machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
+    assert kernel.bcache.write_limit_mb_s == (HELD_MB_S if holds_back else None)
 
 
 def test_no_second_cache_set_is_attached(machine: Any) -> None:
