@@ -11,7 +11,7 @@ from elastio.core import actions, boosting, capacity, release
 from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.policy import LIMITED, NOTHING, Policy, is_change
-from elastio.core.polling import NextAction, ask, ask_after, first, poll_volume, tag_volume
+from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.release import detaching
 from elastio.core.state import AgentState, Observation, Phase
 from elastio.errors import InvariantError
@@ -63,9 +63,7 @@ def _or_read(plan: NextAction, read: NextAction) -> NextAction:
         return plan
     if read.action is not None:
         return replace(plan, action=read.action)
-    times = [at for at in (plan.wake_at, read.wake_at) if at is not None and at < float("inf")]
-    wake_at = min(times, default=None)
-    return plan if wake_at == plan.wake_at else replace(plan, wake_at=wake_at)
+    return first(plan, read)
 
 
 def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -84,7 +82,7 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     if backing is not None and state.may_run_without_cache(backing):
         start = actions.StartWithoutCache(state.failed_clean_set)
         backoff = state.cycle.backoff_of(start) if state.cycle else state.backoff_of("TuneBacking")
-        return ask_after(backoff, start, obs, "the device to start without its cache, which failed while clean")
+        return ask(backoff, start, obs, "the device to start without its cache, which failed while clean")
     return first(lift, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
 
 
@@ -146,7 +144,7 @@ def _take_over(state: AgentState, obs: Observation, policy: Policy) -> NextActio
     action = actions.TakeOverVolume(
         order.volume_id, policy.backing_uuid, needed, is_attached=backing.cache_set is not None
     )
-    return ask_after(order.backoff, action, obs, f"the cloud to show whose volume {order.volume_id} is")
+    return ask(order.backoff, action, obs, f"the cloud to show whose volume {order.volume_id} is")
 
 
 def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | None:
@@ -155,7 +153,7 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
     if not state.is_loss_accepted or backing is None or not backing.waits_for_cache or backing.running:
         return None
     start = actions.StartWithoutCache(state.loss_accepted_for)
-    return ask_after(state.backoff_of("TuneBacking"), start, obs, "the device to start without its cache")
+    return ask(state.backoff_of("TuneBacking"), start, obs, "the device to start without its cache")
 
 
 # --- idle ------------------------------------------------------------------------------------------------

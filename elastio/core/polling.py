@@ -9,13 +9,12 @@ together.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from elastio.core import actions
 from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState, VolumeTag
 from elastio.core.policy import Policy
-from elastio.core.state import Observation
+from elastio.core.state import AgentState, Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +26,14 @@ class NextAction:
     waiting_for: str = ""
 
 
-class Backoffs(Protocol):
-    """A cycle; for what belongs to none, the state."""
+def ask(of: Cycle | AgentState | Backoff, action: actions.Action, obs: Observation, waiting_for: str) -> NextAction:
+    """The action if its worker is free and its backoff is over; else the wait for that.
 
-    def backoff_of(self, action: actions.Action | str) -> Backoff:
-        """The backoff of this kind of action."""
-
-
-def ask(of: Backoffs, action: actions.Action, obs: Observation, waiting_for: str) -> NextAction:
-    """The action if its worker is free and its backoff is over; else the wait for that."""
-    return ask_after(of.backoff_of(action), action, obs, waiting_for)
-
-
-def ask_after(backoff: Backoff, action: actions.Action, obs: Observation, waiting_for: str) -> NextAction:
-    """The action if its worker is free and this backoff is over; else the wait for that."""
+    `of` is the backoff, or what keeps it: a cycle; for an action that belongs to none, the state.
+    """
+    backoff = of if isinstance(of, Backoff) else of.backoff_of(action)
     if actions.worker_of(action) in obs.busy:
-        return NextAction(None, None, waiting_for)
+        return NextAction(waiting_for=waiting_for)
     if backoff.retry_at > obs.now:
         return NextAction(None, backoff.retry_at, f"{waiting_for}{f' ({backoff.error})' if backoff.error else ''}")
     return NextAction(action, None, waiting_for)
@@ -53,8 +44,8 @@ def first(*plans: NextAction) -> NextAction:
     for plan in plans:
         if plan.action is not None:
             return plan
-    times = [p.wake_at for p in plans if p.wake_at is not None]
-    return NextAction(None, min(times) if times else None, plans[0].waiting_for)
+    times = [p.wake_at for p in plans if p.wake_at is not None and p.wake_at < float("inf")]
+    return NextAction(None, min(times, default=None), plans[0].waiting_for)
 
 
 def poll_volume(cycle: Cycle, obs: Observation, waiting_for: str) -> NextAction:

@@ -266,10 +266,10 @@ WRITING_DOWN = (
         (
             Patch(
                 RELEASE,
-                "    plan = ask(cycle, actions.DetachCacheSet(",
+                "    if backing.is_drained:\n",
                 "    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy)\n"
-                "    if tag.action is not None:\n        return tag\n"
-                "    plan = ask(cycle, actions.DetachCacheSet(",
+                "    if backing.is_drained and tag.action is not None:\n        return tag\n"
+                "    if backing.is_drained:\n",
             ),
             Patch(INVARIANTS, "DeleteVolume() | actions.TagVolume(tag=VolumeTag.CLEAN):", "DeleteVolume():"),
         ),
