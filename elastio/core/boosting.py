@@ -78,13 +78,12 @@ def situation_of(state: AgentState, obs: Observation, policy: Policy) -> Situati
 
 
 def _device_view(seen_at: float, backing: BackingView, cycle: Cycle | None, policy: Policy) -> DeviceView:
-    is_its_own = cycle is not None and cycle.cache_set is not None and backing.cache_set == cycle.cache_set
     return DeviceView(
         seen_at=seen_at,
         size_bytes=backing.size_bytes,
         dirty_bytes=backing.dirty_bytes,
         has_cache=backing.cache_set is not None,
-        is_served=is_its_own and not backing.is_bypassed,
+        is_served=cycle is not None and cycle.is_attached_to(backing) and not backing.is_bypassed,
         is_nearly_full=_is_nearly_full(backing, policy),
     )
 
@@ -160,13 +159,16 @@ PACED_S = 30.0
 def drain_window(state: AgentState, policy: Policy) -> tuple[float, float] | None:
     """From when until when (CLOCK_BOOTTIME) writes are held back for the disk; None: not before it appears.
 
-    Only for a purchase that a load has caused, and never for the first: nothing is known of the cloud then.
+    Only for a purchase that a load has caused and the cloud has accepted, and never for the first: nothing is known of
+    the cloud then.
     """
     cycle = state.cycle
-    decided = cycle.times.decided if cycle is not None and _is_awaited(cycle) else None
-    if decided is None or state.phase is not Phase.ATTACHING or not state.appear_s:
+    if cycle is None or cycle.trigger is not Trigger.LOAD or cycle.times.created is None or not state.appear_s:
         return None
-    expected, drain_s = decided + median(state.appear_s), IN_FLIGHT_BYTES / (policy.backing_bandwidth_mb_s * MB)
+    if cycle.times.decided is None or state.phase is not Phase.ATTACHING:
+        return None
+    expected = cycle.times.decided + median(state.appear_s)
+    drain_s = IN_FLIGHT_BYTES / (policy.backing_bandwidth_mb_s * MB)
     return expected - min(MOST_S, drain_s), expected + min(MOST_S, drain_s)
 
 
@@ -180,8 +182,3 @@ def with_appear_time(appear_s: tuple[float, ...], cycle: Cycle) -> tuple[float, 
     """The last times with that of this cycle, from the decision until its disk appeared."""
     decided, appeared = cycle.times.decided, cycle.times.appeared
     return appear_s if decided is None or appeared is None else (*appear_s, appeared - decided)[-KEPT_TIMES:]
-
-
-def _is_awaited(cycle: Cycle) -> bool:
-    """The cloud has accepted to create the volume, for a load that is there."""
-    return cycle.trigger is Trigger.LOAD and cycle.times.created is not None

@@ -146,7 +146,6 @@ def _settled(state: AgentState, order: TakeOver, outcome: Outcome, obs: Observat
 
 
 UNSEEN = "the kernel's state is not known yet (if `dmesg` shows that bcache hangs, only a reset helps)"
-_GONE = (VolumeState.GONE, VolumeState.DELETING)
 # An older list may lack a volume that somebody restored, or show one that was deleted.
 LIST_EVERY_S = 60.0
 
@@ -246,7 +245,7 @@ def _settle_listing(state: AgentState, obs: Observation) -> AgentState:
 
 def candidates(state: AgentState) -> tuple[Volume, ...]:
     """This agent's volumes that exist: one of them may be the missing cache."""
-    return tuple(v for v in state.owned or () if v.state not in _GONE)
+    return tuple(v for v in state.owned or () if not v.state.is_gone)
 
 
 def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
@@ -339,7 +338,7 @@ def _why_not_accepted(state: AgentState, request: Request, backing: BackingView 
     if state.owned is None:
         return "the cloud has not listed this agent's volumes yet, so the cache may still exist"
     there = candidates(state)
-    if there and request.volume_id not in {v.id for v in (*there, *_not_clean(state))}:
+    if there and request.volume_id not in {v.id for v in (*there, *state.in_doubt(state.for_backing or ()))}:
         return f"{_not_exactly_one(list(there))}, or bring it back without --accept-data-loss"
     return ""
 
@@ -359,12 +358,6 @@ def _why_not_named(cycle: Cycle, named: str | None, backing: BackingView | None)
     )
 
 
-def _not_clean(state: AgentState) -> tuple[Volume, ...]:
-    """What any machine bought for this device, and that exists, is not tagged clean and was not given up."""
-    there = (v for v in state.for_backing or () if v.state not in _GONE and v.tag is not VolumeTag.CLEAN)
-    return tuple(v for v in there if v.id not in state.given_up)
-
-
 def _why_not_nameless(state: AgentState, obs: Observation) -> tuple[str, str]:
     """Why a missing cache cannot be given up without its name: a code and a sentence; both empty: it can."""
     if state.for_backing is None:
@@ -372,7 +365,7 @@ def _why_not_nameless(state: AgentState, obs: Observation) -> tuple[str, str]:
         text = "the cloud has not listed the volumes of this backing device yet, whoever owns them, so the cache may "
         text += f"still exist{f' ({error})' if error else ''}: ask again in a moment, or name the volume with --volume"
         return "cloud.unlisted", text
-    there = _not_clean(state)
+    there = state.in_doubt(state.for_backing)
     if not there:
         return "", ""
     text = "; ".join(_described(v, state, obs) for v in there)

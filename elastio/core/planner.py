@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from elastio.core import actions, boosting, capacity, release
 from elastio.core.cycle import Cycle
-from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
+from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, VolumeState, VolumeTag
 from elastio.core.policy import LIMITED, NOTHING, Policy, is_change
 from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.release import detaching
@@ -235,8 +235,8 @@ GONE = "bcache to notice that its cache disk is gone, which takes a request to t
 
 
 def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    backing = _attached_backing(cycle, obs.host)
-    if backing is None:
+    backing = obs.backing
+    if backing is None or not cycle.is_attached_to(backing):
         return NextAction(waiting_for="the kernel's view of the cache")
     wanted = state.flush_mb_s
     if backing.flush_full_speed:
@@ -253,8 +253,8 @@ def _is_disk_gone(cycle: Cycle, obs: Observation) -> bool:
 
 
 def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    backing = _attached_backing(cycle, obs.host)
-    if backing is None:
+    backing = obs.backing
+    if backing is None or not cycle.is_attached_to(backing):
         return NextAction(waiting_for="the kernel's view of the cache")
     settings = _flush_settings(state, cycle, backing, policy)
     if settings is not None:
@@ -312,13 +312,6 @@ def must_end(state: AgentState, cycle: Cycle, now: float, policy: Policy) -> boo
     return cycle.times.quiet is not None and now - cycle.times.quiet > OVERDUE * expected_s + SLACK_S
 
 
-def _attached_backing(cycle: Cycle, host: HostView | None) -> BackingView | None:
-    """The backing device, only while this cycle's own cache set is attached to it."""
-    if host is None or host.backing is None or host.backing.cache_set is None:
-        return None
-    return host.backing if host.backing.cache_set == cycle.cache_set else None
-
-
 # --- faulted ---------------------------------------------------------------------------------------------
 
 
@@ -328,14 +321,11 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     Never while the device that lost it still runs: udev would register the returned cache, and the kernel oopses when
     a device whose cache failed is unmounted after that.
     """
-    host = obs.host
-    backing = host.backing if host else None
-    if (host is not None and host.dead_bcache_device) or (
-        backing is not None and backing.waits_for_cache and backing.running
-    ):
-        return NextAction(
-            waiting_for="the adaptive device to be unmounted; after that its cache volume is attached again"
-        )
+    host, backing = obs.host, obs.backing
+    runs_without = backing is not None and backing.waits_for_cache and backing.running
+    if runs_without or (host is not None and host.dead_bcache_device):
+        waiting = "the adaptive device to be unmounted; after that its cache volume is attached again"
+        return NextAction(waiting_for=waiting)
     if host is None or backing is None or not backing.waits_for_cache:
         return NextAction(waiting_for="an operator")
     if state.is_loss_accepted:

@@ -34,14 +34,13 @@ def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
         return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
     disk = host.disk(cycle.serial)
-    is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
-    if disk is not None and disk.is_in_use and not is_gone:
+    if disk is not None and disk.is_in_use and not cycle.is_gone:
         action = actions.ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
         return ask(cycle, action, obs, f"disk {disk.name} to be released")
     if cycle.needs_sync:
         return ask(cycle, actions.MakeDurable(), obs, "the backing device to be durable")
     # An account may forbid detaching and deleting what is tagged dirty. If the tag fails, the release goes on.
-    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy) if not is_gone else NextAction()
+    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy) if not cycle.is_gone else NextAction()
     plan = _towards_deleted(cycle, cycle.volume_id, cycle.serial, obs)
     return plan if tag.action is None else replace(plan, action=tag.action)
 

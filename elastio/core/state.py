@@ -287,15 +287,18 @@ class AgentState:
         """
         if self.cycle is not None or backing.cache_set is not None or backing.waits_for_cache:
             return ()
-        there = (v for v in self.owned or () if v.state not in (VolumeState.DELETING, VolumeState.GONE))
-        given_up = (self.loss_accepted_for, *self.given_up)
-        return tuple(v for v in there if v.tag is not VolumeTag.CLEAN and v.id not in given_up)
+        return tuple(v for v in self.in_doubt(self.owned or ()) if v.id != self.loss_accepted_for)
+
+    def in_doubt(self, volumes: tuple[Volume, ...]) -> tuple[Volume, ...]:
+        """Those of them that may hold data: they exist, are not tagged clean, and were not given up."""
+        there = (v for v in volumes if v.tag is not VolumeTag.CLEAN and not v.state.is_gone)
+        return tuple(v for v in there if v.id not in self.given_up)
 
     @property
     def orphans(self) -> tuple[Volume, ...]:
         """Owned volumes that may be released: not kept, not being deleted, not attached to another instance."""
-        left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN)
-        return tuple(v for v in self.owned or () if v.state not in left_alone and not self.is_kept(v))
+        there = (v for v in self.owned or () if v.state not in (VolumeState.ELSEWHERE, VolumeState.FOREIGN))
+        return tuple(v for v in there if not v.state.is_gone and not self.is_kept(v))
 
 
 @dataclass(frozen=True, slots=True)

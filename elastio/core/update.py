@@ -6,7 +6,6 @@ An outcome supplies only what a scan or a poll cannot show, such as an ID or an 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
 
 from elastio.core import actions, capacity, model
 from elastio.core.cycle import Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger, verb
@@ -143,28 +142,16 @@ def _fold_done(cycle: Cycle, outcome: actions.Outcome, obs: Observation) -> Cycl
             return cycle.stamped(asked=obs.now)
         case actions.InstallCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value)
-        case actions.TagVolume() | actions.ReleaseCacheDisk() | actions.MakeDurable() | actions.DeleteVolume():
-            return _fold_release(cycle, outcome.action, obs.now)
+        case actions.TagVolume():
+            return replace(cycle, tag=outcome.action.tag)
+        case actions.ReleaseCacheDisk():
+            return cycle.stamped(durable=obs.now, released=obs.now)
+        case actions.MakeDurable():
+            return cycle.stamped(durable=obs.now)
+        case actions.DeleteVolume():
+            return cycle.bill_closed(obs.now).stamped(deleted=obs.now)
         case _:
             return cycle  # a poll, a list or a scan shows the effect
-
-
-def _fold_release(
-    cycle: Cycle,
-    action: actions.TagVolume | actions.ReleaseCacheDisk | actions.MakeDurable | actions.DeleteVolume,
-    now: float,
-) -> Cycle:
-    match action:
-        case actions.TagVolume():
-            return replace(cycle, tag=action.tag)
-        case actions.ReleaseCacheDisk():
-            return cycle.stamped(durable=now, released=now)
-        case actions.MakeDurable():
-            return cycle.stamped(durable=now)
-        case actions.DeleteVolume():
-            return cycle.bill_closed(now).stamped(deleted=now)
-        case _:
-            assert_never(action)
 
 
 def adopt(cycle: Cycle, volume: model.Volume, obs: Observation) -> Cycle:
@@ -191,7 +178,7 @@ def _opened_wall(cycle: Cycle, volume: model.Volume, obs: Observation) -> float:
 def _fold_describe(cycle: Cycle, volume: model.Volume | None, obs: Observation) -> Cycle:
     if volume is not None:
         # A volume that the cloud does not know yet counts as deleted: one that shows now was not.
-        cycle = replace(cycle if volume.state.ends_bill else cycle.bill_reopened(), volume=volume, seen=True)
+        cycle = replace(cycle if volume.state.is_gone else cycle.bill_reopened(), volume=volume, seen=True)
         if volume.state is model.VolumeState.CREATING:
             return replace(cycle, unready_at=obs.now)
         is_made = volume.state is model.VolumeState.AVAILABLE and cycle.times.asked is None
@@ -239,15 +226,12 @@ def _fold_host(cycle: Cycle, host: model.HostView, state: AgentState, wall: floa
         # The answer may be lost; the set on this volume can only be the one that was made there, by the last try.
         cycle = replace(cycle, cache_set=disk.cache_set or disk.superblock or cycle.cache_set)
     backing = host.backing
-    if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
+    if backing is None or not cycle.is_attached_to(backing):
         return _without_cache_set(cycle, host, state)
     if cycle.backing_serial is None:
         cycle = replace(cycle, backing_serial=backing.disk_serial)
-    gone = (cycle.times.detached, cycle.times.durable, cycle.times.failed_clean)
-    if any(at is not None for at in gone):
-        # It is attached again: earlier signs that it was detached, or held nothing, no longer count.
-        times = replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
-        cycle = replace(cycle, times=times)
+    if any(at is not None for at in (cycle.times.detached, cycle.times.durable, cycle.times.failed_clean)):
+        cycle = cycle.came_back()
     if backing.cache_mode is model.CacheMode.WRITEBACK:
         cycle = cycle.stamped(boosted=host.at)
     if backing.cache_mode is model.CacheMode.NONE:
@@ -277,14 +261,12 @@ def _with_use(use: CacheUse, backing: model.BackingView) -> CacheUse:
 def _without_cache_set(cycle: Cycle, host: model.HostView, state: AgentState) -> Cycle:
     """The cycle when its cache set is not attached: not yet, or no longer. After a boot the cache may just be late.
 
-    "No cache" is believed only of the disk that the cache was attached to, and only after the agent began to detach the
-    cache, or the kernel stopped a clean one. Otherwise the device may be an older copy, put in place unseen, and the
-    volume may hold data that is nowhere else.
+    See `recovery` for when "no cache" is believed. Otherwise the volume may hold data that is nowhere else.
     """
     backing = host.backing
-    if backing is None or backing.cache_set is not None or backing.waits_for_cache or cycle.times.released is not None:
+    if backing is None or backing.cache_set is not None or backing.waits_for_cache:
         return cycle
-    if not cycle.may_have_served:
+    if cycle.times.released is not None or not cycle.may_have_served:
         return cycle
     if not cycle.is_on(backing):
         return replace(cycle, may_lack_data=True)
