@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import fields
 from statistics import median
 
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
@@ -96,25 +97,12 @@ def _is_nearly_full(backing: BackingView, policy: Policy) -> bool:
     return 100 - backing.available_percent >= NEARLY_FULL * cutoff
 
 
+SEEN = tuple(field.name for field in fields(CycleView))
+
+
 def cycle_view(cycle: Cycle) -> CycleView:
-    """What the strategy sees of the cycle."""
-    return CycleView(
-        token=cycle.token,
-        trigger=cycle.trigger,
-        provisioned=cycle.provisioned,
-        started_at=cycle.started_at,
-        started_wall=cycle.started_wall,
-        opened_wall=cycle.opened_wall,
-        closed_wall=cycle.closed_wall,
-        times=cycle.times,
-        use=cycle.use,
-        dirty_bytes=cycle.dirty_bytes,
-        has_volume=cycle.volume_id is not None,
-        forced=cycle.forced,
-        choice=cycle.choice,
-        quote=cycle.quote,
-        failure=cycle.failure,
-    )
+    """What the strategy sees of the cycle: each field of the view is one of the cycle, by its name."""
+    return CycleView(**{name: getattr(cycle, name) for name in SEEN})
 
 
 def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Policy) -> Cycle:

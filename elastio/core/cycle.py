@@ -160,6 +160,11 @@ class Cycle:
         return VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.spec.iops)
 
     @property
+    def has_volume(self) -> bool:
+        """The cloud has answered the purchase."""
+        return self.volume_id is not None
+
+    @property
     def volume_state(self) -> VolumeState | None:
         """As the cloud last showed it; None: not seen yet."""
         return self.volume.state if self.volume else None
