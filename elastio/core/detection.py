@@ -84,14 +84,12 @@ def danger(state: AgentState, obs: Observation) -> Detection | None:
     if cycle is not None and lacks_data and state.recovered:
         return endangered(FaultKind.MAY_LACK_DATA, recovery.why_may_lack_data(cycle))
     is_strange = backing.cache_set is not None and not is_ours
-    if is_strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
-        return endangered(
-            FaultKind.FOREIGN_CACHE,
-            f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
-        )
-    if (meddled := _meddled(state, backing)) is not None:
-        return meddled
-    return _unclaimed(state, backing)
+    # A cache set that appears while this agent is formatting is the one it formats.
+    is_formatting = state.phase is Phase.ATTACHING and cycle is not None and cycle.cache_set is None
+    if is_strange and state.recovered and state.phase is not Phase.FAULTED and not is_formatting:
+        text = f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it"
+        return endangered(FaultKind.FOREIGN_CACHE, text)
+    return _meddled(state, backing) or _unclaimed(state, backing)
 
 
 def _meddled(state: AgentState, backing: BackingView) -> Detection | None:
@@ -114,10 +112,8 @@ def _duplicated(state: AgentState, host: HostView | None) -> Detection | None:
     """Nobody can tell which of two devices with one UUID is the right one, so nothing is done to either."""
     if host is None or len(host.duplicates) < 2 or state.cycle is None:
         return None
-    names = " and ".join(host.duplicates)
-    return endangered(
-        FaultKind.DUPLICATE_DEVICE, f"{names} have the same backing UUID: remove the copy, then run `elastio resume`"
-    )
+    text = f"{' and '.join(host.duplicates)} have the same backing UUID: remove the copy, then run `elastio resume`"
+    return endangered(FaultKind.DUPLICATE_DEVICE, text)
 
 
 def _unregistered(state: AgentState, host: HostView | None) -> Detection | None:
@@ -132,11 +128,6 @@ def _unregistered(state: AgentState, host: HostView | None) -> Detection | None:
     )
 
 
-def _may_be_ours(state: AgentState) -> bool:
-    """A cache set that appears while this agent is formatting is the one it formats."""
-    return state.phase is Phase.ATTACHING and state.cycle is not None and state.cycle.cache_set is None
-
-
 def _why_inhibited(state: AgentState) -> str:
     """Why the cache has to be released whatever the load; empty: it does not."""
     return f"held clean ({state.inhibition.reason}):" if state.inhibition is not None and state.wants_flush else ""
@@ -145,9 +136,8 @@ def _why_inhibited(state: AgentState) -> str:
 def in_idle(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """A volume that belongs to no cycle. Whether a boost begins is decided later, see `machine`."""
     if state.orphans and obs.backing is not None:
-        return Detection(
-            Event.ORPHAN_FOUND, f"volume {state.orphans[0].id} is ours and belongs to no cycle: release it"
-        )
+        text = f"volume {state.orphans[0].id} is ours and belongs to no cycle: release it"
+        return Detection(Event.ORPHAN_FOUND, text)
     return None
 
 

@@ -177,12 +177,9 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
-        most = policy.caps.cost_left(obs.spend)
-        least_s = policy.least_boost_s if cycle.least_s is None else cycle.least_s
-        size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
-        create = actions.CreateVolume(
-            cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits
-        )
+        caps, least_s = policy.caps, policy.least_boost_s if cycle.least_s is None else cycle.least_s
+        size, price, most = caps.max_size_bytes, caps.needs_price, caps.cost_left(obs.spend)
+        create = actions.CreateVolume(cycle.token, cycle.spec, size, price, most, least_s, caps.shared_limits)
         return ask(cycle, create, obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:

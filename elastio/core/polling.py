@@ -100,9 +100,8 @@ def next_backoff(backoff: Backoff, outcome: actions.Outcome, obs: Observation) -
         return Backoff(tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
     if outcome.kind is actions.OutcomeKind.DONE:
         return _settling(tries if not backoff.error else 0, outcome, obs)
-    delay = min(
-        _retry_delay_s(tries), BYPASS_MOST_S if isinstance(outcome.action, actions.BypassCache) else RETRY_MOST_S
-    )
+    most_s = BYPASS_MOST_S if isinstance(outcome.action, actions.BypassCache) else RETRY_MOST_S
+    delay = min(_retry_delay_s(tries), most_s)
     return Backoff(tries + 1, obs.now + delay * (0.5 + 0.5 * obs.jitter), outcome.error)
 
 
@@ -138,8 +137,6 @@ def _settling(tries: int, outcome: actions.Outcome, obs: Observation) -> Backoff
     Writes to /sys are done when they return. A cloud call and bcache's detach are only accepted, and are repeated at
     growing intervals until their effect shows.
     """
-    if actions.worker_of(outcome.action) is not actions.Worker.CLOUD and not isinstance(
-        outcome.action, actions.DetachCacheSet
-    ):
+    if not isinstance(outcome.action, actions.CloudAction | actions.DetachCacheSet):
         return Backoff(0, obs.now)
     return Backoff(tries + 1, obs.now + min(SETTLE_S * 1.5 ** min(tries, MANY_TRIES), RETRY_MOST_S))

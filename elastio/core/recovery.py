@@ -146,8 +146,7 @@ def _with_cache(
         cycle = replace(cycle.stamped(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: continuing in phase {phase}"
     kept = tuple(v for v in state.given_up if v != cycle.volume_id)
-    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
-    return replace(state, given_up=kept), text
+    return replace(state, phase=phase, cycle=cycle, recovered=True, fault=None, given_up=kept), text
 
 
 def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -> bool:
@@ -156,9 +155,8 @@ def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -
     Somebody may have set another mode since: as long as it is not `writeback`, nothing has become dirty.
     """
     is_same_boot = obs.host is not None and obs.host.boot_id == state.boot_id
-    return backing.state is CacheState.NO_CACHE or (
-        is_same_boot and backing.state is CacheState.CLEAN and backing.is_bypassed
-    )
+    is_bypassed = is_same_boot and backing.state is CacheState.CLEAN and backing.is_bypassed
+    return is_bypassed or backing.state is CacheState.NO_CACHE
 
 
 def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:

@@ -5,8 +5,6 @@
 3. The volume is tagged clean: from now on a janitor may delete it.
 4. The volume is detached from the VM and deleted. A list, not the answer to the deletion, proves that it is gone.
 
-A step that failed is repeated. A step that was done needs no memory, because a scan or a poll shows it.
-
 The tombstone of an adopted volume is there before a cache is installed, and until an idle agent sees that bcache names
 none: whoever mounted the volume alone meanwhile would see older data. See `elastio.host.tombstone` for how.
 """

@@ -5,7 +5,7 @@ One bought volume is a `cycle.Cycle`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -104,17 +104,6 @@ class InhibitionReason(StrEnum):
     SHUTDOWN = "shutdown"
     NOTICE = "notice of the cloud"
 
-    @property
-    def remedy(self) -> str:
-        """How an operator ends such an inhibition: a phrase; empty: it ends by itself only."""
-        return _REMEDIES.get(self, "")
-
-
-_REMEDIES = {
-    InhibitionReason.SNAPSHOT: "`elastio unquiesce` ends it",
-    InhibitionReason.SHUTDOWN: "`elastio shutdown --cancel` ends it",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Inhibition:
@@ -174,9 +163,7 @@ class AgentState:
     agent's volumes; None until the cloud has answered after the start. `listed` None: a new list is needed.
 
     `loss_accepted_for` is an operator's order to go on without the data of this volume ("unknown": its ID is not
-    known); empty: none. It ends when it was carried out or the cache came back. What remains of it: `given_up`, the
-    volumes that are left to the operator while they exist, and `is_stale_accepted`, the state "inconsistent" that the
-    kernel leaves on the backing device.
+    known); empty: none. `given_up` and `is_stale_accepted` are what remains of it, see `missing_cache`.
 
     `machine` identifies this machine without the cloud; empty: not known. `create_s` is the shortest time in which the
     cloud recently created a volume, and `appear_s` are the last times from a decision until the disk of the cache
@@ -365,9 +352,3 @@ class Decision:
     answers: tuple[Answer, ...] = ()
     wake_at: float | None = None
     course: Course = NO_COURSE
-
-
-def course_of(seen: Iterable[Transition], answers: Iterable[Answer], ended: tuple[Cycle, ...]) -> Course:
-    """The course of a decision that saw these transitions, gave these answers, and ended at most one cycle."""
-    orders = tuple(Order(a.request.kind, a.text, a.request.asked_by) for a in answers if a.accepted)
-    return Course(tuple(seen), orders, ended[-1] if ended else None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core import actions, capacity, model
-from elastio.core.cycle import Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger, verb
+from elastio.core.cycle import NO_BACKOFF, Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger
 from elastio.core.policy import Policy
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, VISIBLE_WITHIN_S, next_backoff, with_next_poll
 from elastio.core.recovery import remember_failed_clean
@@ -97,7 +97,7 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: actions.Outcome, ob
     cycle = cycle.answered(outcome, next_backoff(asked, outcome, obs))
     counts = not actions.is_read(outcome.action) and not isinstance(outcome.action, actions.TagVolume)
     if counts and outcome.kind is actions.OutcomeKind.DONE and asked.tries < PATIENT_TRIES:
-        cycle = cycle.with_backoff(verb("DescribeVolume"), Backoff())  # something changed: poll at once
+        cycle = cycle.with_backoff("DescribeVolume", NO_BACKOFF)  # something changed: poll at once
     if outcome.kind is actions.OutcomeKind.DONE:
         cycle = with_next_poll(_fold_done(cycle, outcome, obs), state.create_s, obs)
     elif outcome.kind is actions.OutcomeKind.REFUSED:
@@ -200,12 +200,8 @@ def _fold_list(state: AgentState, outcome: actions.Outcome, obs: Observation, po
     is_left = any(v.tag is not model.VolumeTag.CLEAN and v.id not in state.given_up for v in volumes)
     is_soon = is_left or any(v.state is model.VolumeState.DELETING for v in volumes)
     every_s = min(policy.reconcile_interval_s, LEAVING_S) if is_soon else policy.reconcile_interval_s
-    state = replace(
-        state.with_backoff(outcome.action, backoff),
-        owned=volumes,
-        others=others,
-        listed=Listed(obs.now, obs.now + every_s * (0.75 + 0.5 * obs.jitter)),
-    )
+    listed = Listed(obs.now, obs.now + every_s * (0.75 + 0.5 * obs.jitter))
+    state = replace(state.with_backoff(outcome.action, backoff), owned=volumes, others=others, listed=listed)
     cycle = state.cycle
     ours = next((v for v in volumes if cycle is not None and v.token == cycle.token), None)
     if cycle is None or ours is None:
@@ -280,10 +276,7 @@ def _without_cache_set(cycle: Cycle, host: model.HostView, state: AgentState) ->
 
 
 def _failed_clean(cycle: Cycle, host: model.HostView, state: AgentState) -> Cycle:
-    """The cycle when the kernel stopped its cache as clean.
-
-    The kernel reads that from the superblock, which may say clean after a power cut although the index is dirty.
-    """
+    """The cycle when the kernel stopped its cache as clean, by a superblock that may be wrong: see `recovery`."""
     if cycle.is_index_dirty:
         return replace(cycle, may_lack_data=True)
     if not state.recovered:
