@@ -285,7 +285,7 @@ def known_loss(cycle: Cycle, obs: Observation) -> str:
 
 def _accept(state: AgentState, request: Request, backing: BackingView, obs: Observation) -> tuple[AgentState, Answer]:
     code, refused = "recover.accepts_loss", _why_not_accepted(state, request, backing)
-    if not refused and request.volume_id is None:
+    if not refused and not request.volume_id:
         code, refused = _why_not_nameless(state, obs)
     if refused:
         return state, Answer(request, False, f"{refused}; nothing was changed", code)
