@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from elastio.errors import HostError
+from elastio.host.blockdev import disk_of
 from elastio.host.sysfs import Sysfs
 from elastio.strategy.account import Limit
 from elastio.strategy.waits import DiskCount
@@ -27,14 +28,6 @@ from elastio.units import MB, SECTOR
 NAME, READS, READ_SECTORS, WRITES, WRITTEN_SECTORS, BUSY_MS = 2, 3, 5, 7, 9, 12
 # Memory, and what only passes on to another disk.
 NOT_DISKS = ("ram", "zram", "loop")
-
-
-def disk_of(sysfs: Sysfs, name: str) -> str:
-    """The whole disk of a partition; the name itself for a disk."""
-    if not sysfs.exists(f"sys/class/block/{name}/partition"):
-        return name
-    target = sysfs.target(f"sys/class/block/{name}") or name
-    return target.rstrip("/").split("/")[-2] if target.count("/") else name
 
 
 def disk_below(sysfs: Sysfs, folder: Path) -> str:
