@@ -307,6 +307,7 @@ def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float,
     view = host(drained(state=CacheState.NO_CACHE), FORMATTED)
     plan = next_action(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_throttle_after_s=10.0))
     assert (plan.action == HelpDetach()) is helped
+    assert plan.wake_at == (None if helped else NOW + 0.25)
 
 
 def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None:
