@@ -18,6 +18,7 @@ from pathlib import Path
 
 from elastio.errors import HostError
 from elastio.host.blockdev import disk_of
+from elastio.host.cgroups import CGROUPS, by_device
 from elastio.host.sysfs import Sysfs
 from elastio.strategy.account import Limit
 from elastio.strategy.waits import DiskCount
@@ -96,8 +97,8 @@ class DiskActivity:
         return own, others
 
 
-V2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
-V1 = "sys/fs/cgroup/blkio"
+V2 = (CGROUPS, f"{CGROUPS}/unified")
+V1 = f"{CGROUPS}/blkio"
 THROTTLE = "blkio.throttle"
 
 
@@ -128,11 +129,8 @@ def _groups(group: str) -> Iterator[str]:
 
 def _v2(sysfs: Sysfs, root: str, group: str, number: str) -> Iterator[Limit]:
     for name in _groups(group):
-        for line in sysfs.read_or(f"{root}/{name}/io.max", "").splitlines():
-            device, _, rest = line.partition(" ")
-            values = dict(word.partition("=")[::2] for word in rest.split())
-            if device == number:
-                yield from _limit(name, _mb_s(values.get("rbps", "")), _mb_s(values.get("wbps", "")))
+        values = by_device(sysfs, name, "io.max", root).get(number, {})
+        yield from _limit(name, _mb_s(values.get("rbps", "")), _mb_s(values.get("wbps", "")))
 
 
 def _v1(sysfs: Sysfs, group: str, number: str) -> Iterator[Limit]:
