@@ -182,5 +182,5 @@ def load(entry: EntryPoint) -> Any:
     try:
         return entry.load()
     except (ImportError, AttributeError) as error:
-        owner = entry.dist.name if entry.dist else "an unnamed distribution"
-        raise ElastioError(f"{entry.name} of {owner} cannot be loaded: {error}", code="extension.broken") from error
+        text = f"{entry.name} of {_owner(entry)} cannot be loaded: {error}"
+        raise ElastioError(text, code="extension.broken") from error

@@ -37,7 +37,6 @@ from elastio.agent.narration import EventLog
 from elastio.agent.request_handler import RequestHandler
 from elastio.agent.start_config import load_for_start, load_usable
 from elastio.agent.worker import ForkWorker, die_with_parent
-from elastio.config.doubts import doubts
 from elastio.config.paths import JOURNAL, LEDGER, RUNTIME_DIR, STATEMENTS, common_dir
 from elastio.config.schema import Config
 from elastio.control.server import ControlServer
@@ -286,7 +285,7 @@ class Daemon:
         event_loop.watch(events, lambda: agent.kernel_changed() if events.drain() else None)
         self._notifier.send("READY=1", f"STATUS={agent.state.phase}")
         _log.info("elastiod %s drives %s", __version__, self.config.device.backing_uuid)
-        for doubt in filter(None, (*doubts(self.config), unkept_cap(self.config))):
+        for doubt in filter(None, (*self.config.doubts, unkept_cap(self.config))):
             _log.warning("%s", doubt)
         reporter = StatusReporter(self._notifier)
 

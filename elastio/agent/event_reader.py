@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from elastio.agent.journal import OLDER
+from elastio.agent.journal import OLDER, parsed, unseen
 from elastio.agent.log_events import LogEvent
 from elastio.agent.memory import with_current_names
 from elastio.agent.narration import Moment, error, narrate
@@ -106,13 +105,13 @@ class JournalFollower:
             return
         except OSError as failure:
             raise self._unreadable(failure) from failure
-        yield from self._records(data.splitlines())
+        yield from unseen(parsed(data.splitlines()), self._seen)
 
     def added(self) -> Iterator[dict[str, Any]]:
         """The records since the last call, also from the new file after a rotation."""
         while True:
             try:
-                yield from self._records(self._lines())
+                yield from unseen(parsed(self._lines()), self._seen)
                 if not self._is_rotated():
                     return
                 self.close()
@@ -134,20 +133,6 @@ class JournalFollower:
         if self._file is None:
             return True
         return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
-
-    def _records(self, lines: list[bytes]) -> Iterator[dict[str, Any]]:
-        """A rotation repeats the last record."""
-        for line in lines:
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(record, dict):
-                continue
-            name = (record.get("seq"), record.get("boot"), record.get("wall"))
-            if name not in self._seen:
-                self._seen.add(name)
-                yield record
 
     def _unreadable(self, failure: OSError) -> JournalError:
         text = f"cannot read the journal {self._path}: {failure.strerror}; use sudo"

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -194,13 +195,16 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         return
     except OSError as error:
         raise JournalError(f"cannot read the journal {path}: {error.strerror}", code=_code(error)) from error
-    for line in text.splitlines():
-        try:
+    yield from parsed(text.splitlines())
+
+
+def parsed(lines: Iterable[str | bytes]) -> Iterator[dict[str, Any]]:
+    """The records of these lines, without those that are none."""
+    for line in lines:
+        with suppress(ValueError, RecursionError):
             record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            yield record
+            if isinstance(record, dict):
+                yield record
 
 
 def open_cycle(records: Iterable[Mapping[str, Any]]) -> object:
@@ -217,9 +221,13 @@ def open_cycle(records: Iterable[Mapping[str, Any]]) -> object:
 
 def read_with_older(path: Path) -> Iterator[dict[str, Any]]:
     """The records of the older file, then of this one; a record that is in both files comes once."""
-    yielded = set()
-    for record in (*read(path.with_suffix(OLDER)), *read(path)):
+    return unseen((*read(path.with_suffix(OLDER)), *read(path)), set())
+
+
+def unseen(records: Iterable[dict[str, Any]], seen: set[tuple[object, ...]]) -> Iterator[dict[str, Any]]:
+    """The records that are not in `seen`, where they are noted: a rotation repeats the last one."""
+    for record in records:
         name = (record.get("seq"), record.get("boot"), record.get("wall"))
-        if name not in yielded:
-            yielded.add(name)
+        if name not in seen:
+            seen.add(name)
             yield record

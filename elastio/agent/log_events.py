@@ -22,129 +22,95 @@ class Priority(IntEnum):
 
 
 class EventKind(Enum):
-    """A kind of log event: its name, MESSAGE_ID, priority, and what it says."""
+    """A kind of log event: its MESSAGE_ID, its priority, and what it says. Its label is its name in lower case."""
 
     BOOST_WANTED = (
-        "boost-wanted",
         "9a035f3c27e8479c83dab8553333e626",
         Priority.NOTICE,
         "A cache is to be bought, and why. Its price is known only after the purchase.",
     )
     BOOST_DECLINED = (
-        "boost-declined",
         "14aa16658a6f44b2955d82a0affb0755",
         Priority.NOTICE,
         "No cache is bought for a load or an expected burst, because it would not be worth its price.",
     )
     BOOST_CAPPED = (
-        "boost-capped",
         "0e1d6232229a4ba58f1e497c1529083f",
         Priority.WARNING,
         "No cache is bought, or a boost is ended, because of a cap.",
     )
     BOOST_REFUSED = (
-        "boost-refused",
         "f2daeaf9ceeb4dbea2e65628a67ad70c",
         Priority.WARNING,
         "The cloud refused the purchase: nothing was bought.",
     )
     BOOST_ABANDONED = (
-        "boost-abandoned",
         "d83bc372fa47481b8d32efb04cdca061",
         Priority.WARNING,
         "No cache was attached in time, or its volume failed: what was bought is released.",
     )
     BOOST_WITHDRAWN = (
-        "boost-withdrawn",
         "497a891700db45d2bb5b8b3c900fb84b",
         Priority.NOTICE,
         "The boost was no longer wanted before its cache was attached.",
     )
     VOLUME_CREATED = (
-        "volume-created",
         "9d1e87169b734a1bb0ed2db6f403855d",
         Priority.INFO,
         "The cloud created a volume: its size, bandwidth and price as provisioned.",
     )
-    VOLUME_ATTACHED = (
-        "volume-attached",
-        "b1bc3b75e8094ebf9b3f019ded763177",
-        Priority.INFO,
-        "The kernel shows the disk of the volume.",
-    )
-    CACHE_ATTACHED = (
-        "cache-attached",
-        "d1cbe9d44df64cec9264728feb047c81",
-        Priority.NOTICE,
-        "The cache takes writes.",
-    )
-    FLUSH_BEGUN = ("flush-begun", "54055694239248c6a0395c4982639954", Priority.NOTICE, "The flush began, and why.")
+    VOLUME_ATTACHED = ("b1bc3b75e8094ebf9b3f019ded763177", Priority.INFO, "The kernel shows the disk of the volume.")
+    CACHE_ATTACHED = ("d1cbe9d44df64cec9264728feb047c81", Priority.NOTICE, "The cache takes writes.")
+    FLUSH_BEGUN = ("54055694239248c6a0395c4982639954", Priority.NOTICE, "The flush began, and why.")
     BOOST_RESUMED = (
-        "boost-resumed",
         "5ce4518a13d44b1595fb324fbc932006",
         Priority.NOTICE,
         "The load is back, or an operator asked: the cache that is being flushed takes writes again.",
     )
-    FLUSH_OVER = ("flush-over", "d4c4bec42a7d48719c0a22d1a0cb63bf", Priority.NOTICE, "The cache is clean.")
+    FLUSH_OVER = ("d4c4bec42a7d48719c0a22d1a0cb63bf", Priority.NOTICE, "The cache is clean.")
     CACHE_LEFT = (
-        "cache-left",
         "0d332e94280d41739c891917fb9f6b1d",
         Priority.WARNING,
         "The kernel no longer shows the cache set, and this agent did not detach it.",
     )
-    VOLUME_DETACHED = (
-        "volume-detached",
-        "7876f8e765e848edb2b7b3471c1129c3",
-        Priority.INFO,
-        "The volume is detached from the machine.",
-    )
+    VOLUME_DETACHED = ("7876f8e765e848edb2b7b3471c1129c3", Priority.INFO, "The volume is detached from the machine.")
     VOLUME_DELETED = (
-        "volume-deleted",
         "ad4a67b13a7d44d3ad91e850c856b363",
         Priority.INFO,
         "The cloud accepted the deletion of the volume: its bill has ended.",
     )
     BOOST_OVER = (
-        "boost-over",
         "75a721abe6874153b1f438773369cbf7",
         Priority.NOTICE,
         "The summary of one boost for which a volume was bought. There is one for each.",
     )
     ORPHAN_FOUND = (
-        "orphan-found",
         "b93c95f7da564db59b74a3eab9a389e2",
         Priority.WARNING,
         "The cloud lists a volume of this agent that belongs to no cycle: it is released.",
     )
-    FAULT = ("fault", "3d3c97b0dc01402fbd6fa1ffbaf7f2e7", Priority.ERR, "Only an operator can decide how to go on.")
-    RECOVERED = ("recovered", "abaa334b6c58414798ebe3c7476b3013", Priority.NOTICE, "The fault is over.")
+    FAULT = ("3d3c97b0dc01402fbd6fa1ffbaf7f2e7", Priority.ERR, "Only an operator can decide how to go on.")
+    RECOVERED = ("abaa334b6c58414798ebe3c7476b3013", Priority.NOTICE, "The fault is over.")
     ORDER = (
-        "order",
         "b0fb13e3202d4b7baca1d5cbeb6069f9",
         Priority.NOTICE,
         "A request of an operator was accepted. One that is refused changes nothing and is not recorded.",
     )
     ERROR = (
-        "error",
         "e716f546fad7481b9b4b1345929bd4bd",
         Priority.WARNING,
         "Something failed that worked before, or fails for another reason. The agent tries again.",
     )
-    ERROR_OVER = (
-        "error-over",
-        "509b96cca6a0412f96d30716508c9ae6",
-        Priority.INFO,
-        "What failed works again, or is no longer needed.",
-    )
+    ERROR_OVER = ("509b96cca6a0412f96d30716508c9ae6", Priority.INFO, "What failed works again, or is no longer needed.")
     DECIDED = (
-        "decided",
         "e74c844fff54401186518a8b046f4844",
         Priority.INFO,
         "A decision of another kind: an inhibition began or ended, the phase was read from the kernel.",
     )
 
-    def __init__(self, label: str, message_id: str, priority: Priority, meaning: str) -> None:
-        self.label, self.message_id, self.priority, self.meaning = label, message_id, priority, meaning
+    def __init__(self, message_id: str, priority: Priority, meaning: str) -> None:
+        self.label = self.name.lower().replace("_", "-")
+        self.message_id, self.priority, self.meaning = message_id, priority, meaning
 
 
 @dataclass(frozen=True, slots=True)

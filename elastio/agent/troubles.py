@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
+from elastio.core.actions import Action
 from elastio.core.state import AgentState, Phase
 from elastio.ports import Reporter
 
@@ -19,29 +21,12 @@ PATIENCE = 3
 
 # Actions of a boost until its cache is attached: why the last one failed is news until one succeeds.
 ACQUIRE = frozenset({"CreateVolume", "AttachVolume", "WriteTombstone", "InstallCache"})
-# Other actions of a cycle, or that make the device run: not needed without a cycle while it runs.
-OF_CYCLE = frozenset(
-    {
-        "BypassCache",
-        "DeleteVolume",
-        "DescribeVolume",
-        "DetachCacheSet",
-        "DetachVolume",
-        "EnterPhase1",
-        "EnterPhase2",
-        "HelpDetach",
-        "LimitWrites",
-        "MakeDurable",
-        "RegisterBacking",
-        "RegisterCache",
-        "ReleaseCacheDisk",
-        "SetFlush",
-        "StartWithoutCache",
-        "TagVolume",
-        "TakeOverVolume",
-        "WakeWriteback",
-    }
+# Actions that an agent without a cycle needs while the device runs.
+AT_REST = frozenset(
+    {"Identify", "ListForBacking", "ListVolumes", "PollNotice", "RemoveTombstone", "SetShares", "TuneBacking"}
 )
+# All others are of a cycle, or make the device run.
+OF_CYCLE = frozenset(kind.__name__ for kind in get_args(Action)) - ACQUIRE - AT_REST
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import click
 from elastio import registry
 from elastio.agent.market import policy_of, require_prices, unkept_cap
 from elastio.cli.app import App
-from elastio.config.doubts import doubts
 from elastio.config.files import drop_ins
 from elastio.config.neighbours import require_only_one
 from elastio.config.schema import load
@@ -50,7 +49,7 @@ def check(app: App, file: Path | None) -> None:
         f"{found.cache.bandwidth_mb_s:g} MB/s from {found.provider.name}, the first of "
         f"{found.cache.initial_size_gib:g} GiB"
     )
-    for doubt in filter(None, (*doubts(found), unkept_cap(found))):
+    for doubt in filter(None, (*found.doubts, unkept_cap(found))):
         click.echo(f"elastio: {doubt}", err=True)
 
 

@@ -9,7 +9,6 @@ import click
 
 from elastio.cli.app import App
 from elastio.cli.terminal import busy
-from elastio.config.doubts import doubts
 from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
@@ -67,7 +66,7 @@ def examine(app: App) -> Iterator[CheckResult]:
         yield fail("configuration", str(error), "correct it until `elastio config check` passes", error.code)
         yield agent_checks.daemon(app.client())
         return
-    doubtful = doubts(config)
+    doubtful = config.doubts
     for doubt in doubtful:
         yield warn("configuration", doubt, "correct the bandwidths, and run `elastio config check`", "doubtful")
     if not doubtful:

@@ -40,7 +40,7 @@ def wait_for_release(app: App, wait_s: float) -> None:
                 return
             if seen.phase == "faulted":
                 raise ElastioError(describe(seen))
-            left = dirty_bytes(seen)
+            left = seen.dirty_bytes
             most = max(most, left)
             done = STEPS if most == 0 else STEPS - STEPS * left // most
             bar.update(max(0, done - bar.pos), left)
@@ -50,12 +50,8 @@ def _left(dirty: int | None) -> str:
     return "" if dirty is None else f"{format_size(dirty)} dirty"
 
 
-def dirty_bytes(seen: Status) -> int:
-    return seen.backing.dirty_bytes if seen.backing else 0
-
-
 def _unfinished(seen: Status) -> str:
-    return f"{format_size(dirty_bytes(seen))} are still dirty" if dirty_bytes(seen) else "the volume is not released"
+    return f"{format_size(seen.dirty_bytes)} are still dirty" if seen.dirty_bytes else "the volume is not released"
 
 
 SLACK_S = 5.0

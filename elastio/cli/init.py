@@ -8,7 +8,6 @@ import click
 
 from elastio.cli.app import App
 from elastio.cli.terminal import busy
-from elastio.config.doubts import doubts
 from elastio.config.files import read_drop_ins
 from elastio.config.paths import name_of, unit_of
 from elastio.config.text import exists, write
@@ -71,7 +70,7 @@ def init(
         missing += [] if cache_bandwidth_mb_s else [NO_CACHE_BANDWIDTH]
         raise ConfigError("; ".join(missing), code="init.missing")
     first = FirstConfig(bandwidth_mb_s, cache_bandwidth_mb_s, cloud.name, beneath=read_drop_ins(app.config_path))
-    for doubt in doubts(first.parsed(found.uuid)):
+    for doubt in first.parsed(found.uuid).doubts:
         click.echo(f"elastio: {doubt}", err=True)
     text = _text(first, cloud, found)
     if print_only:

@@ -7,7 +7,6 @@ import time
 import click
 
 from elastio.cli.app import App, describe
-from elastio.cli.flush import dirty_bytes
 from elastio.cli.options import seconds_option
 from elastio.cli.terminal import ended_by_signals
 from elastio.cli.which_device import all_devices
@@ -75,7 +74,7 @@ def _end_inhibition(app: App) -> None:
 
 
 def _wait(app: App, wait_s: float) -> None:
-    for seen in app.watch(wait_s, lambda s: f"{format_size(dirty_bytes(s))} are dirty"):
+    for seen in app.watch(wait_s, lambda s: f"{format_size(s.dirty_bytes)} are dirty"):
         if seen.phase == "faulted":
             raise ElastioError(describe(seen))
         if seen.hold is None:

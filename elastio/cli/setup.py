@@ -87,7 +87,7 @@ def _device(work: Work) -> str:
     app, wanted = work.app, work.wanted
     sysfs = app.sysfs()
     verified = verify(wanted.device, sysfs, app.run, is_forced=not work.facts.is_blank)
-    created = format_backing(verified, sysfs, app.run, sleep=app.sleep)
+    created = format_backing(verified, sysfs, app.run)
     work.backing = Candidate(verified.name, created.uuid, verified.size_bytes, created.adaptive)
     return f"{wanted.device} is the backing device {created.uuid}: use /dev/{created.adaptive}, never {wanted.device}"
 

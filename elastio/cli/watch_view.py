@@ -151,7 +151,7 @@ def log_line(seen: Watched) -> str:
     if seen.error:
         return f"{parts[0]}  no answer: {clean(seen.error)}"
     status = seen.status
-    parts += [f"{phase_of(status):<9}", _throughput(status), f"{format_size(_dirty(status))} dirty"]
+    parts += [f"{phase_of(status):<9}", _throughput(status), f"{format_size(status.dirty_bytes)} dirty"]
     parts += [text for text in (_flush(seen), _money(status)) if text]
     named = (
         ("fault", status.fault),
@@ -243,7 +243,7 @@ def _bandwidths(status: Status, form: Format) -> list[Line]:
 
 
 def _dirty_lines(seen: Watched, form: Format) -> list[Line]:
-    status, dirty, cycle = seen.status, _dirty(seen.status), seen.status.cycle
+    status, dirty, cycle = seen.status, seen.status.dirty_bytes, seen.status.cycle
     if cycle is None:
         return [Line(f"{'dirty':<{LABEL}}{format_size(dirty)}")]
     text = f"of {format_size(cycle.size_bytes)}: {format_size(dirty)}, peak {format_size(cycle.peak_dirty_bytes)}"
@@ -262,10 +262,6 @@ def _bar_line(name: str, share: float, text: str, form: Format) -> Line:
 def _share(part: float, whole: float) -> float:
     """At most 99: what is more is as far beyond any reason, and has to fit the line."""
     return min(99.0, part / whole) if whole > 0 else 0.0
-
-
-def _dirty(status: Status) -> int:
-    return status.backing.dirty_bytes if status.backing else 0
 
 
 def _left(seen: Watched) -> str:

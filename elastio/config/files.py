@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
+from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,7 @@ MAX_FILE_BYTES = 1024 * 1024
 
 def read_merged(path: Path) -> dict[str, Any]:
     """The TOML document of the file and its drop-ins. Raises ConfigError with a code `file.*`."""
-    merged: dict[str, Any] = {}
-    for _, layer in read_layers(path):
-        merged = overlay(merged, layer)
-    return merged
+    return merged(layer for _, layer in read_layers(path))
 
 
 def read_layers(path: Path) -> tuple[tuple[Path, dict[str, Any]], ...]:
@@ -30,10 +29,12 @@ def read_layers(path: Path) -> tuple[tuple[Path, dict[str, Any]], ...]:
 
 def read_drop_ins(path: Path) -> dict[str, Any]:
     """The merged TOML document of the drop-ins alone: they may be there before the file. Raises ConfigError."""
-    merged: dict[str, Any] = {}
-    for layer in drop_ins(path):
-        merged = overlay(merged, _read(layer))
-    return merged
+    return merged(map(_read, drop_ins(path)))
+
+
+def merged(layers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The documents, each merged into those before it."""
+    return reduce(overlay, layers, {})
 
 
 def drop_ins(path: Path) -> list[Path]:
@@ -78,8 +79,8 @@ def _require_trusted(path: Path, status: os.stat_result) -> None:
 
 def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """`above` merged into `below`: tables key by key, other values replaced."""
-    merged = dict(below)
+    both = dict(below)
     for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = overlay(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged
+        old = both.get(key)
+        both[key] = overlay(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return both

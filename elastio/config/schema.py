@@ -225,6 +225,19 @@ class Config:
             bandwidth=cache.speed_bounds(policy.stop_gain),
         )
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """A sentence for each setting that is valid and surely not meant.
+
+        `config check`, `init`, `doctor` and the log of a start show them. The agent starts with them: one that refused
+        to start after an upgrade would leave a dirty cache unflushed and paid for.
+        """
+        backing_mb_s, cache_mb_s = self.device.bandwidth_mb_s, self.cache.bandwidth_mb_s
+        if self.policy_settings.model == Model.MONEY or cache_mb_s > backing_mb_s:
+            return ()
+        text = f"cache.bandwidth_mb_s is {cache_mb_s:g}, and device.bandwidth_mb_s {backing_mb_s:g}: a cache that is "
+        return (text + "not faster than the backing volume costs money and gains nothing",)
+
     def _stop_policy(self, end: str) -> StopPolicy:
         return StopPolicy(True, self.shutdown.flush_limit_s) if end == "flush" else StopPolicy()
 

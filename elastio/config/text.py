@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from elastio import whole_file
-from elastio.config.files import overlay, read_layers
+from elastio.config.files import merged, read_layers
 from elastio.config.paths import name_of
 from elastio.config.schema import RENAMED, SECTIONS, Config, keys_of, parse
 from elastio.errors import ConfigError
@@ -104,10 +104,7 @@ class Setting:
 def settings(path: Path) -> tuple[Setting, ...]:
     """All settings that the file and its drop-ins make, in the order of the reference page. Raises ConfigError."""
     layers = read_layers(path)
-    document: dict[str, Any] = {}
-    for _, layer in layers:
-        document = overlay(document, layer)
-    config = parse(document, name_of(path))
+    config = parse(merged(layer for _, layer in layers), name_of(path))
     made = [
         Setting(section, spec.name, getattr(_section(config, section), spec.name), _source(layers, section, spec.name))
         for section in SECTIONS

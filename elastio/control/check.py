@@ -86,5 +86,4 @@ def _summary(seen: Status) -> str:
 
 
 def _figures(seen: Status) -> str:
-    dirty = seen.backing.dirty_bytes if seen.backing else 0
-    return f"dirty={dirty}B utilization={seen.load.utilization * 100:.0f}% boosts_today={seen.spend.boosts}"
+    return f"dirty={seen.dirty_bytes}B utilization={seen.load.utilization * 100:.0f}% boosts_today={seen.spend.boosts}"

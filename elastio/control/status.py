@@ -314,6 +314,11 @@ class Status:
     least_boost_s: float | None = None
     learned_bandwidth_mb_s: float | None = None
 
+    @property
+    def dirty_bytes(self) -> int:
+        """0 also where the device is not known."""
+        return self.backing.dirty_bytes if self.backing else 0
+
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""
         document: dict[str, Any] = codec.encode(self)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import fields
 from statistics import median
 
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
@@ -79,13 +80,12 @@ def situation_of(state: AgentState, obs: Observation, policy: Policy) -> Situati
 
 
 def _device_view(seen_at: float, backing: BackingView, cycle: Cycle | None, policy: Policy) -> DeviceView:
-    is_its_own = cycle is not None and cycle.cache_set is not None and backing.cache_set == cycle.cache_set
     return DeviceView(
         seen_at=seen_at,
         size_bytes=backing.size_bytes,
         dirty_bytes=backing.dirty_bytes,
         has_cache=backing.cache_set is not None,
-        is_served=is_its_own and not backing.is_bypassed,
+        is_served=cycle is not None and cycle.is_attached_to(backing) and not backing.is_bypassed,
         is_nearly_full=_is_nearly_full(backing, policy),
     )
 
@@ -98,25 +98,12 @@ def _is_nearly_full(backing: BackingView, policy: Policy) -> bool:
     return 100 - backing.available_percent >= NEARLY_FULL * cutoff
 
 
+SEEN = tuple(field.name for field in fields(CycleView))
+
+
 def cycle_view(cycle: Cycle) -> CycleView:
-    """What the strategy sees of the cycle."""
-    return CycleView(
-        token=cycle.token,
-        trigger=cycle.trigger,
-        provisioned=cycle.provisioned,
-        started_at=cycle.started_at,
-        started_wall=cycle.started_wall,
-        opened_wall=cycle.opened_wall,
-        closed_wall=cycle.closed_wall,
-        times=cycle.times,
-        use=cycle.use,
-        dirty_bytes=cycle.dirty_bytes,
-        has_volume=cycle.volume_id is not None,
-        forced=cycle.forced,
-        choice=cycle.choice,
-        quote=cycle.quote,
-        failure=cycle.failure,
-    )
+    """What the strategy sees of the cycle: each field of the view is one of the cycle, by its name."""
+    return CycleView(**{name: getattr(cycle, name) for name in SEEN})
 
 
 def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Policy) -> Cycle:
@@ -161,11 +148,13 @@ PACED_S = 30.0
 def drain_window(state: AgentState, policy: Policy) -> tuple[float, float] | None:
     """From when until when (CLOCK_BOOTTIME) writes are held back for the disk; None: not before it appears.
 
-    Only for a purchase that a load has caused. Of the first one nobody knows when its disk will appear: its writes are
-    held back as soon as the cloud attaches the volume.
+    Only for a purchase that a load has caused and the cloud has accepted. Of the first one nobody knows when its disk
+    will appear: its writes are held back as soon as the cloud attaches the volume.
     """
     cycle = state.cycle
-    if cycle is None or not _is_awaited(cycle) or state.phase is not Phase.ATTACHING:
+    if cycle is None or cycle.trigger is not Trigger.LOAD or cycle.times.created is None:
+        return None
+    if state.phase is not Phase.ATTACHING:
         return None
     drain_s = min(MOST_S, IN_FLIGHT_BYTES / (policy.backing_bandwidth_mb_s * MB))
     decided, asked = cycle.times.decided, cycle.times.asked
@@ -185,8 +174,3 @@ def with_appear_time(appear_s: tuple[float, ...], cycle: Cycle) -> tuple[float, 
     """The last times with that of this cycle, from the decision until its disk appeared."""
     decided, appeared = cycle.times.decided, cycle.times.appeared
     return appear_s if decided is None or appeared is None else (*appear_s, appeared - decided)[-KEPT_TIMES:]
-
-
-def _is_awaited(cycle: Cycle) -> bool:
-    """The cloud has accepted to create the volume, for a load that is there."""
-    return cycle.trigger is Trigger.LOAD and cycle.times.created is not None

@@ -16,7 +16,7 @@ from elastio.core.actions import Outcome, OutcomeKind, SetShares
 from elastio.core.cycle import NO_BACKOFF, Backoff
 from elastio.core.model import BackingView, Sample
 from elastio.core.policy import LIMITED, Policy
-from elastio.core.polling import NextAction, ask, ask_after, next_backoff
+from elastio.core.polling import NextAction, ask, next_backoff
 from elastio.core.shares import HYSTERESIS, SharePlan
 from elastio.core.state import AgentState, Observation, Phase
 
@@ -136,7 +136,7 @@ def share_step(state: AgentState, obs: Observation, policy: Policy) -> NextActio
         free = backing.shared_mb_s is not None
         # At once after a change, and later after a failure.
         backoff = state.backoff_of("SetShares") if state.backoff_of("SetShares").error else NO_BACKOFF
-        return ask_after(backoff, SetShares(None), obs, "") if free else NextAction()
+        return ask(backoff, SetShares(None), obs, "") if free else NextAction()
     if not _is_change(wanted, state, obs, backing):
         return NextAction()
     return ask(state, SetShares(wanted), obs, "")

@@ -90,6 +90,10 @@ class Cycle:
         new = {k: v for k, v in stamps.items() if getattr(self.times, k) is None}
         return replace(self, times=replace(self.times, **new)) if new else self
 
+    def came_back(self) -> Cycle:
+        """The cycle whose cache is attached again: signs that it was detached, or held nothing, no longer count."""
+        return replace(self, times=replace(self.times, detached=None, durable=None, released=None, failed_clean=None))
+
     def backoff_of(self, action: Action | str) -> Backoff:
         """The backoff of this kind of action; NO_BACKOFF if it was not tried in this phase."""
         return self.backoffs.get(verb(action), NO_BACKOFF)
@@ -127,6 +131,10 @@ class Cycle:
         """The backing disk is the one that the cache was attached to; also true where a serial is unknown."""
         return None in (self.backing_serial, backing.disk_serial) or self.backing_serial == backing.disk_serial
 
+    def is_attached_to(self, backing: BackingView | None) -> bool:
+        """Its own cache set is attached to the backing device; None: that is not known."""
+        return backing is not None and backing.cache_set is not None and backing.cache_set == self.cache_set
+
     @property
     def may_have_left(self) -> bool:
         """A device without a cache set is plausible: none was attached, or the agent or the kernel detached it."""
@@ -152,9 +160,19 @@ class Cycle:
         return VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.spec.iops)
 
     @property
+    def has_volume(self) -> bool:
+        """The cloud has answered the purchase."""
+        return self.volume_id is not None
+
+    @property
     def volume_state(self) -> VolumeState | None:
         """As the cloud last showed it; None: not seen yet."""
         return self.volume.state if self.volume else None
+
+    @property
+    def is_gone(self) -> bool:
+        """The cloud has deleted its volume, or is deleting it."""
+        return self.volume is not None and self.volume.state.is_gone
 
 
 def verb(action: Action | str) -> str:

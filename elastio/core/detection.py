@@ -78,18 +78,18 @@ def danger(state: AgentState, obs: Observation) -> Detection | None:
         return endangered(FaultKind.INCONSISTENT, recovery.inconsistent_text(state.cycle))
     if backing.waits_for_cache and not state.may_run_without_cache(backing):
         return endangered(FaultKind.CACHE_MISSING, recovery.missing_text(state.cycle, backing))
-    if state.recovered and state.cycle is not None and _lacks_data(state, state.cycle, backing):
-        return endangered(FaultKind.MAY_LACK_DATA, recovery.why_may_lack_data(state.cycle))
-    ours = state.cycle.cache_set if state.cycle else None
-    strange = backing.cache_set is not None and backing.cache_set != ours
-    if strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
-        return endangered(
-            FaultKind.FOREIGN_CACHE,
-            f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
-        )
-    if (meddled := _meddled(state, backing)) is not None:
-        return meddled
-    return _unclaimed(state, backing)
+    cycle = state.cycle
+    is_ours = cycle is not None and cycle.is_attached_to(backing)
+    lacks_data = cycle is not None and cycle.may_lack_data and not is_ours and not state.is_loss_accepted
+    if cycle is not None and lacks_data and state.recovered:
+        return endangered(FaultKind.MAY_LACK_DATA, recovery.why_may_lack_data(cycle))
+    is_strange = backing.cache_set is not None and not is_ours
+    # A cache set that appears while this agent is formatting is the one it formats.
+    is_formatting = state.phase is Phase.ATTACHING and cycle is not None and cycle.cache_set is None
+    if is_strange and state.recovered and state.phase is not Phase.FAULTED and not is_formatting:
+        text = f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it"
+        return endangered(FaultKind.FOREIGN_CACHE, text)
+    return _meddled(state, backing) or _unclaimed(state, backing)
 
 
 def _meddled(state: AgentState, backing: BackingView) -> Detection | None:
@@ -112,10 +112,8 @@ def _duplicated(state: AgentState, host: HostView | None) -> Detection | None:
     """Nobody can tell which of two devices with one UUID is the right one, so nothing is done to either."""
     if host is None or len(host.duplicates) < 2 or state.cycle is None:
         return None
-    names = " and ".join(host.duplicates)
-    return endangered(
-        FaultKind.DUPLICATE_DEVICE, f"{names} have the same backing UUID: remove the copy, then run `elastio resume`"
-    )
+    text = f"{' and '.join(host.duplicates)} have the same backing UUID: remove the copy, then run `elastio resume`"
+    return endangered(FaultKind.DUPLICATE_DEVICE, text)
 
 
 def _unregistered(state: AgentState, host: HostView | None) -> Detection | None:
@@ -130,16 +128,6 @@ def _unregistered(state: AgentState, host: HostView | None) -> Detection | None:
     )
 
 
-def _lacks_data(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
-    is_back = backing.cache_set is not None and backing.cache_set == cycle.cache_set
-    return cycle.may_lack_data and not is_back and not state.is_loss_accepted
-
-
-def _may_be_ours(state: AgentState) -> bool:
-    """A cache set that appears while this agent is formatting is the one it formats."""
-    return state.phase is Phase.ATTACHING and state.cycle is not None and state.cycle.cache_set is None
-
-
 def _why_inhibited(state: AgentState) -> str:
     """Why the cache has to be released whatever the load; empty: it does not."""
     return f"held clean ({state.inhibition.reason}):" if state.inhibition is not None and state.wants_flush else ""
@@ -147,24 +135,23 @@ def _why_inhibited(state: AgentState) -> str:
 
 def in_idle(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """A volume that belongs to no cycle. Whether a boost begins is decided later, see `machine`."""
-    if state.orphans and obs.host is not None and obs.host.backing is not None:
-        return Detection(
-            Event.ORPHAN_FOUND, f"volume {state.orphans[0].id} is ours and belongs to no cycle: release it"
-        )
+    if state.orphans and obs.backing is not None:
+        text = f"volume {state.orphans[0].id} is ours and belongs to no cycle: release it"
+        return Detection(Event.ORPHAN_FOUND, text)
     return None
 
 
 def in_attaching(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The cache is attached, the boost failed, or it is no longer wanted."""
     cycle, backing = _cycle(state), obs.backing
-    if backing is not None and _is_boosted(cycle, backing):
+    if backing is not None and cycle.is_attached_to(backing) and not backing.is_bypassed:
         took = (cycle.times.boosted or obs.now) - cycle.started_at
         return Detection(Event.CACHE_ATTACHED, f"cache attached in writeback mode {took:.2f} s after the decision")
     if (failure := cycle.failure) is not None:
         is_bought = cycle.volume_id is not None or cycle.create_unconfirmed_at is not None
         unbought = Event.BOOST_CAPPED if failure.kind is FailureKind.CAPPED else Event.BOOST_REFUSED
         return Detection(Event.BOOST_ABANDONED if is_bought else unbought, failure.text, failure=failure.kind)
-    if backing is not None and backing.is_bypassed and backing.cache_set == cycle.cache_set:
+    if backing is not None and cycle.is_attached_to(backing):
         return _abandoned(FailureKind.ERROR, f"somebody has set the cache mode {backing.cache_mode} as it was attached")
     was_there = cycle.cache_set is not None or cycle.times.installing is not None
     if was_there and obs.host is not None and obs.host.disk(cycle.serial) is None:
@@ -194,10 +181,6 @@ def withdrawn(reason: str, *, is_ordered: bool = False) -> Detection:
     return Detection(Event.BOOST_WITHDRAWN, reason, failure=FailureKind.WITHDRAWN, is_ordered=is_ordered)
 
 
-def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
-    return backing.cache_set is not None and backing.cache_set == cycle.cache_set and not backing.is_bypassed
-
-
 def in_boosting(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The load is over, the cache has to be released, or it is detached."""
     cycle = _cycle(state)
@@ -207,7 +190,7 @@ def in_boosting(state: AgentState, obs: Observation, wish: Wish) -> Detection | 
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
     if state.is_cache_stale:
         return Detection(Event.WENT_QUIET, "the cache had failed, and its data may be stale: it is released")
-    if obs.host is not None and obs.host.backing is not None and obs.host.backing.is_bypassed:
+    if obs.backing is not None and obs.backing.is_bypassed:
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
     release = wish.release
     if release is None:
@@ -252,7 +235,7 @@ def _has_left(cycle: Cycle, obs: Observation) -> bool:
 def in_detaching(state: AgentState, obs: Observation, wish: Wish) -> Detection | None:
     """The volume is gone, the cache is dirty again, or the volume is attached to another instance."""
     cycle, backing = _cycle(state), obs.backing
-    if backing is not None and backing.cache_set is not None and backing.cache_set == cycle.cache_set:
+    if backing is not None and cycle.is_attached_to(backing):
         if backing.state is not CacheState.NO_CACHE and not backing.is_drained:
             return Detection(Event.DIRTIED, f"the cache is not drained any more (mode {backing.cache_mode})")
         return None  # it is being detached, or the kernel has begun that and ends it by itself
@@ -266,8 +249,7 @@ def in_detaching(state: AgentState, obs: Observation, wish: Wish) -> Detection |
         )
     if cycle.volume_state is VolumeState.FOREIGN and not cycle.needs_sync:
         return Detection(Event.RELEASED, f"volume {cycle.volume_id} belongs to another machine and is left alone")
-    is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
-    if is_gone and not (cycle.needs_sync and backing is not None):
+    if cycle.is_gone and not (cycle.needs_sync and backing is not None):
         return Detection(Event.RELEASED, f"volume {cycle.volume_id} is deleted")
     return None
 
@@ -299,12 +281,11 @@ def in_faulted(state: AgentState, obs: Observation, wish: Wish) -> Detection | N
 
 def _is_cache_back(state: AgentState, host: HostView, backing: BackingView) -> bool:
     """The attached cache set is the cycle's; or, where the cycle names none, it is on a volume of this agent."""
-    if backing.cache_set is None:
-        return False
     if state.cycle is not None and state.cycle.cache_set is not None:
-        return backing.cache_set == state.cycle.cache_set
+        return state.cycle.is_attached_to(backing)
     owned = {v.serial for v in state.owned or ()} | {state.cycle.serial if state.cycle else None}
-    return any(d.serial in owned for d in host.disks if backing.cache_set in (d.cache_set, d.superblock))
+    carriers = (d for d in host.disks if backing.cache_set in (d.cache_set, d.superblock))
+    return backing.cache_set is not None and any(d.serial in owned for d in carriers)
 
 
 def _cycle(state: AgentState) -> Cycle:

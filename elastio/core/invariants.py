@@ -26,19 +26,16 @@ MOMENT_S = 1.0
 def check(decision: Decision, obs: Observation, policy: Policy) -> None:
     """Raises InvariantError, with the rule, if `decision` would break one. Its code names the action."""
     for action in decision.actions:
-        broken = _broken_rule(action, decision.state, obs, policy)
+        if isinstance(action, actions.CloudAction):
+            broken = _broken_in_cloud(action, decision.state, obs, policy)
+        else:
+            broken = _broken_on_host(action, decision.state, obs, policy)
         if broken:
             raise InvariantError(f"{type(action).__name__}: {broken}", code=f"action.{type(action).__name__}")
 
 
-def _broken_rule(action: actions.Action, state: AgentState, obs: Observation, policy: Policy) -> str:
-    """The rule that `action` would break; empty: none."""
-    if isinstance(action, actions.CloudAction):
-        return _broken_in_cloud(action, state, obs, policy)
-    return _broken_on_host(action, state, obs, policy)
-
-
 def _broken_in_cloud(action: actions.CloudAction, state: AgentState, obs: Observation, policy: Policy) -> str:
+    """The rule that `action` would break; empty: none. So is the answer of every function below."""
     cycle = state.cycle
     match action:
         case actions.TakeOverVolume():
@@ -73,18 +70,17 @@ def _broken_on_host(action: actions.HostAction, state: AgentState, obs: Observat
         case actions.BypassCache():
             return _foreign(attached, cycle) or _bypass(backing, policy)
         case actions.EnterPhase2() | actions.WakeWriteback() | actions.SetFlush() | actions.LimitWrites(mb_s=float()):
-            return _pace(action, attached, state)
+            # Writes may also be held back for a cache that is about to be attached.
+            is_for_disk = attached is None and isinstance(action, actions.LimitWrites)
+            return "" if is_for_disk and state.phase is Phase.ATTACHING else _foreign(attached, cycle)
         case actions.DetachCacheSet():
             return _foreign(action.cache_set, cycle) or _detach(backing, cycle)
         case actions.ReleaseCacheDisk():
             return _unregister(backing, cycle)
-        case (
-            actions.StartWithoutCache()
-            | actions.RegisterBacking()
-            | actions.WriteTombstone()
-            | actions.RemoveTombstone()
-        ):
-            return _of_device(action, state, backing)
+        case actions.StartWithoutCache() | actions.RegisterBacking():
+            return _start(action, state, backing)
+        case actions.WriteTombstone() | actions.RemoveTombstone():
+            return _tombstone(action, state, backing)
         case (
             actions.LimitWrites()
             | actions.TuneBacking()
@@ -98,31 +94,9 @@ def _broken_on_host(action: actions.HostAction, state: AgentState, obs: Observat
             assert_never(action)
 
 
-def _of_device(
-    action: actions.StartWithoutCache | actions.RegisterBacking | actions.WriteTombstone | actions.RemoveTombstone,
-    state: AgentState,
-    backing: BackingView | None,
-) -> str:
-    match action:
-        case actions.StartWithoutCache():
-            return _start_without(action, state, backing)
-        case actions.RegisterBacking():
-            return _register(state.cycle)
-        case actions.WriteTombstone() | actions.RemoveTombstone():
-            return _tombstone(action, state, backing)
-        case _:
-            assert_never(action)
-
-
 def _foreign(cache_set: str | None, cycle: Cycle | None) -> str:
     ours = cycle.cache_set if cycle else None
     return "" if cache_set is not None and cache_set == ours else f"cache set {cache_set} is not this cycle's"
-
-
-def _pace(action: actions.HostAction, attached: str | None, state: AgentState) -> str:
-    """Writes may also be held back for a cache that is about to be attached."""
-    is_for_disk = attached is None and isinstance(action, actions.LimitWrites) and state.phase is Phase.ATTACHING
-    return "" if is_for_disk else _foreign(attached, state.cycle)
 
 
 def _share(action: actions.HostAction, state: AgentState, backing: BackingView | None) -> str:
@@ -209,12 +183,6 @@ def _unregister(backing: BackingView | None, cycle: Cycle | None) -> str:
     return "the cache set is still attached" if _serves(backing, cycle) else ""
 
 
-def _register(cycle: Cycle | None) -> str:
-    """Where no cache of this agent was attached, somebody may have stopped the device on purpose."""
-    is_ours = cycle is not None and cycle.may_be_attached
-    return "" if is_ours else "no cache of this agent was on the backing device"
-
-
 def _tombstone(
     action: actions.WriteTombstone | actions.RemoveTombstone, state: AgentState, backing: BackingView | None
 ) -> str:
@@ -228,8 +196,13 @@ def _tombstone(
     return "the adopted volume may have a cache" if may_have_cache or not is_idle else ""
 
 
-def _start_without(action: actions.StartWithoutCache, state: AgentState, backing: BackingView | None) -> str:
+def _start(
+    action: actions.StartWithoutCache | actions.RegisterBacking, state: AgentState, backing: BackingView | None
+) -> str:
     """Data is given up only where it is provably not needed, or where an operator accepted its loss."""
+    if isinstance(action, actions.RegisterBacking):  # elsewhere somebody may have stopped the device on purpose
+        is_ours = state.cycle is not None and state.cycle.may_be_attached
+        return "" if is_ours else "no cache of this agent was on the backing device"
     is_failed_clean = _may_start_without(state, backing) and action.given_up == state.failed_clean_set
     if not is_failed_clean and not (state.is_loss_accepted and action.given_up == state.loss_accepted_for):
         return "no operator accepted the loss of what the missing cache holds"

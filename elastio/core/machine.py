@@ -47,22 +47,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import (
-    boosting,
-    detection,
-    invariants,
-    missing_cache,
-    polling,
-    requests,
-    update,
-)
+from elastio.core import boosting, detection, invariants, missing_cache, polling, requests, update
 from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind
 from elastio.core.detection import Detection, Event
 from elastio.core.model import RequestKind, VolumeState
 from elastio.core.planner import next_action
 from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
-from elastio.core.state import AgentState, Answer, Decision, Fault, Observation, Phase, Transition, course_of
+from elastio.core.state import AgentState, Answer, Course, Decision, Fault, Observation, Order, Phase, Transition
 from elastio.errors import InvariantError
 from elastio.strategy.review import review
 from elastio.strategy.situation import Wish
@@ -110,8 +102,9 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     state = folded = missing_cache.settle(update.fold(state, obs, policy), obs)
     reason, inhibited, seen = "", "", list[Transition]()
     if not state.recovered and (recovered := _recovered(state, obs)) is not None:
-        seen += _if_faulted(before, recovered[0])
         state, reason = _without_backoffs(recovered[0]), recovered[1]
+        if state.fault is not None:  # a start into FAULTED, which is not one of the table
+            seen.append(Transition(Event.ENDANGERED, before.phase, state.phase, state.fault.text))
     if state.recovered:
         state, inhibited = requests.hold_for_notice(state, obs, policy)
     memory, wish = review(state.memory, boosting.situation_of(state, obs, policy))
@@ -132,7 +125,8 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state = replace(state, waiting_for=plan.waiting_for)
     actions = () if plan.action is None else (plan.action,)
     changed = _changed_cycles(before, folded, state, obs)
-    course = course_of(seen, answers, changed if state.cycle is None else ())
+    orders = tuple(Order(a.request.kind, a.text, a.request.asked_by) for a in answers if a.accepted)
+    course = Course(tuple(seen), orders, changed[-1] if changed and state.cycle is None else None)
     decision = Decision(state, actions, reason, changed, answers, plan.wake_at, course)
     invariants.check(decision, obs, wish.policy)
     return decision
@@ -145,11 +139,6 @@ def _recovered(state: AgentState, obs: Observation) -> tuple[AgentState, str] | 
     """
     is_resumed = any(r.kind is RequestKind.RESUME for r in obs.requests)
     return None if state.is_stopped and not is_resumed else recover(state, obs)
-
-
-def _if_faulted(before: AgentState, state: AgentState) -> list[Transition]:
-    """The transition of a start into FAULTED, which is not one of the table."""
-    return [Transition(Event.ENDANGERED, before.phase, state.phase, state.fault.text)] if state.fault else []
 
 
 def _why_failed_clean(before: AgentState, state: AgentState) -> str:

@@ -95,7 +95,7 @@ def _why_not(state: AgentState, backing: BackingView | None, request: Request) -
         return "recover.nothing", "no cache is missing"
     if backing.waits_for_cache and backing.running:
         return "device.in_use", "the adaptive device is still in use: unmount it first"
-    if needed_set(backing) is None:
+    if (backing.cache_set or backing.superblock_set) is None:
         return "device.unknown", "the superblock of the backing device cannot be read, so its cache set is not known"
     if backing.may_have_been_written_since and not request.accepts_loss:
         return "recover.may-be-older", OLDER
@@ -118,11 +118,6 @@ def is_replaceable(state: AgentState) -> bool:
     return is_guess and state.phase is Phase.FAULTED
 
 
-def needed_set(backing: BackingView) -> str | None:
-    """The cache set that the device has, or waits for; None: its superblock cannot be read."""
-    return backing.cache_set or backing.superblock_set
-
-
 def _settle_take_over(state: AgentState, obs: Observation) -> AgentState:
     """The state after what came of the order, or without it once the danger is over."""
     for outcome in obs.outcomes:
@@ -135,18 +130,15 @@ def _settle_take_over(state: AgentState, obs: Observation) -> AgentState:
 
 def _settled(state: AgentState, order: TakeOver, outcome: Outcome, obs: Observation) -> AgentState:
     if outcome.kind is OutcomeKind.DONE and isinstance(outcome.value, Volume):
-        cycle = replace(
-            cycle_of(outcome.value, obs), forced=True, operator_confirmed=order.is_confirmed, tag=VolumeTag.DIRTY
-        )
         # It was a cache: its data is nowhere else until it was attached and flushed.
-        return replace(state, cycle=cycle.stamped(boosted=obs.now), take_over=None)
+        cycle = replace(cycle_of(outcome.value, obs), forced=True, tag=VolumeTag.DIRTY).stamped(boosted=obs.now)
+        return replace(state, cycle=replace(cycle, operator_confirmed=order.is_confirmed), take_over=None)
     if outcome.kind is OutcomeKind.REFUSED:
         return replace(state, take_over=replace(order, refused=outcome.error, code=outcome.code))
     return replace(state, take_over=replace(order, backoff=next_backoff(order.backoff, outcome, obs)))
 
 
 UNSEEN = "the kernel's state is not known yet (if `dmesg` shows that bcache hangs, only a reset helps)"
-_GONE = (VolumeState.GONE, VolumeState.DELETING)
 # An older list may lack a volume that somebody restored, or show one that was deleted.
 LIST_EVERY_S = 60.0
 
@@ -162,7 +154,8 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
     if state.phase is Phase.FAULTED and (unclaimed := state.unclaimed(backing)) and not state.is_stopped:
         return _give_up_unclaimed(state, request, unclaimed)
     if not state.lacks_cache(backing):
-        return state, Answer(request, False, _nothing_to_recover(state), "recover.nothing")
+        other = f"; the agent is faulted for another reason: {state.fault}" if state.fault else ""
+        return state, Answer(request, False, f"no cache is missing{other}", "recover.nothing")
     if request.accepts_loss and not request.brings_back:
         return _accept(state, request, backing, obs)
     if state.cycle is not None and not backing.waits_for_cache:
@@ -181,12 +174,6 @@ def _without_backing(state: AgentState, request: Request, obs: Observation) -> t
         return _bring_back(state, request, obs)
     text = "the backing device is not registered with bcache" if obs.host else UNSEEN
     return state, Answer(request, False, f"{text}: ask again in a moment", "device.unknown")
-
-
-def _nothing_to_recover(state: AgentState) -> str:
-    if state.fault:
-        return f"no cache is missing; the agent is faulted for another reason: {state.fault}"
-    return "no cache is missing"
 
 
 def remedies(cycle: Cycle) -> str:
@@ -231,10 +218,10 @@ def _settle_listing(state: AgentState, obs: Observation) -> AgentState:
     """The state with the newest list; without one after a failure, and once no cache can be missing."""
     for outcome in obs.outcomes:
         if isinstance(outcome.action, ListForBacking):
-            is_done = outcome.kind is OutcomeKind.DONE and isinstance(outcome.value, tuple)
-            found = outcome.value if is_done and isinstance(outcome.value, tuple) else None
+            found = outcome.value if outcome.kind is OutcomeKind.DONE and isinstance(outcome.value, tuple) else None
             backoff = next_backoff(state.backoff_of("ListForBacking"), outcome, obs)
-            backoff = Backoff(0, obs.now + LIST_EVERY_S * (0.75 + 0.5 * obs.jitter)) if is_done else backoff
+            if found is not None:
+                backoff = Backoff(0, obs.now + LIST_EVERY_S * (0.75 + 0.5 * obs.jitter))
             state = replace(state.with_backoff(outcome.action, backoff), for_backing=found)
     if state.phase is Phase.FAULTED or (state.for_backing, state.backoff_of("ListForBacking")) == (None, NO_BACKOFF):
         return state
@@ -246,7 +233,7 @@ def _settle_listing(state: AgentState, obs: Observation) -> AgentState:
 
 def candidates(state: AgentState) -> tuple[Volume, ...]:
     """This agent's volumes that exist: one of them may be the missing cache."""
-    return tuple(v for v in state.owned or () if v.state not in _GONE)
+    return tuple(v for v in state.owned or () if not v.state.is_gone)
 
 
 def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
@@ -256,11 +243,7 @@ def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[
     if backing is not None and backing.may_have_been_written_since and not is_confirmed:
         return state, Answer(request, False, remedies_if_clean(cycle), "recover.may-be-older")
     if cycle is not None and request.volume_id in (None, cycle.volume_id):
-        state = replace(
-            state,
-            cycle=replace(cycle, backoffs={}, operator_confirmed=is_confirmed),
-            loss_accepted_for="",
-        )
+        state = replace(state, cycle=replace(cycle, backoffs={}, operator_confirmed=is_confirmed), loss_accepted_for="")
         return state, Answer(request, True, f"the missing cache is {known_loss(cycle, obs)}; it is being brought back")
     if cycle is not None and not is_replaceable(state):
         text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
@@ -300,13 +283,10 @@ def known_loss(cycle: Cycle, obs: Observation) -> str:
 # --- go on without it --------------------------------------------------------------------------------------
 
 
-def _accept(
-    state: AgentState, request: Request, backing: BackingView | None, obs: Observation
-) -> tuple[AgentState, Answer]:
-    refused = _why_not_accepted(state, request, backing)
-    if refused:
-        return state, Answer(request, False, f"{refused}; nothing was changed", "recover.accepts_loss")
-    code, refused = ("", "") if request.volume_id else _why_not_nameless(state, obs)
+def _accept(state: AgentState, request: Request, backing: BackingView, obs: Observation) -> tuple[AgentState, Answer]:
+    code, refused = "recover.accepts_loss", _why_not_accepted(state, request, backing)
+    if not refused and not request.volume_id:
+        code, refused = _why_not_nameless(state, obs)
     if refused:
         return state, Answer(request, False, f"{refused}; nothing was changed", code)
     name = (state.cycle.volume_id if state.cycle else request.volume_id) or UNKNOWN_VOLUME
@@ -330,39 +310,31 @@ def _give_up_unclaimed(state: AgentState, request: Request, unclaimed: tuple[Vol
     return replace(state, given_up=(*state.given_up, named)), Answer(request, True, text)
 
 
-def _why_not_accepted(state: AgentState, request: Request, backing: BackingView | None) -> str:
+def _why_not_accepted(state: AgentState, request: Request, backing: BackingView) -> str:
     """Why the loss cannot be accepted now; empty: it can."""
-    if backing is not None and backing.waits_for_cache and backing.running:
+    if backing.waits_for_cache and backing.running:
         return "the adaptive device is still in use: unmount it first"
     if state.cycle is not None:
         return _why_not_named(state.cycle, request.volume_id, backing)
     if state.owned is None:
         return "the cloud has not listed this agent's volumes yet, so the cache may still exist"
     there = candidates(state)
-    if there and request.volume_id not in {v.id for v in (*there, *_not_clean(state))}:
+    if there and request.volume_id not in {v.id for v in (*there, *state.in_doubt(state.for_backing or ()))}:
         return f"{_not_exactly_one(list(there))}, or bring it back without --accept-data-loss"
     return ""
 
 
-def _why_not_named(cycle: Cycle, named: str | None, backing: BackingView | None) -> str:
-    if cycle.volume_id is None or cycle.volume_state is VolumeState.GONE:
-        return ""
-    if named == cycle.volume_id:
+def _why_not_named(cycle: Cycle, named: str | None, backing: BackingView) -> str:
+    if cycle.volume_id in (None, named) or cycle.volume_state is VolumeState.GONE:
         return ""
     if cycle.may_lack_data:
         return remedies(cycle)
-    if backing is not None and backing.may_have_been_written_since:
+    if backing.may_have_been_written_since:
         return remedies_if_clean(cycle)
     return (
         f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "
         f"`elastio recover`, or give it up by name with --volume {cycle.volume_id}"
     )
-
-
-def _not_clean(state: AgentState) -> tuple[Volume, ...]:
-    """What any machine bought for this device, and that exists, is not tagged clean and was not given up."""
-    there = (v for v in state.for_backing or () if v.state not in _GONE and v.tag is not VolumeTag.CLEAN)
-    return tuple(v for v in there if v.id not in state.given_up)
 
 
 def _why_not_nameless(state: AgentState, obs: Observation) -> tuple[str, str]:
@@ -372,7 +344,7 @@ def _why_not_nameless(state: AgentState, obs: Observation) -> tuple[str, str]:
         text = "the cloud has not listed the volumes of this backing device yet, whoever owns them, so the cache may "
         text += f"still exist{f' ({error})' if error else ''}: ask again in a moment, or name the volume with --volume"
         return "cloud.unlisted", text
-    there = _not_clean(state)
+    there = state.in_doubt(state.for_backing)
     if not there:
         return "", ""
     text = "; ".join(_described(v, state, obs) for v in there)

@@ -37,8 +37,8 @@ class VolumeState(StrEnum):
     FOREIGN = "foreign"  # its tags name another owner: nothing is done to it
 
     @property
-    def ends_bill(self) -> bool:
-        """True once the volume is no longer billed."""
+    def is_gone(self) -> bool:
+        """The volume is deleted, or is being deleted: it is no longer billed."""
         return self in {VolumeState.DELETING, VolumeState.GONE}
 
 

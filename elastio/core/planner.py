@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from elastio.core import actions, boosting, capacity, release
 from elastio.core.cycle import Cycle
-from elastio.core.model import BackingView, CacheMode, DiskView, HostView, VolumeState, VolumeTag
+from elastio.core.model import BackingView, CacheMode, DiskView, VolumeState, VolumeTag
 from elastio.core.policy import LIMITED, NOTHING, Policy, is_change
-from elastio.core.polling import NextAction, ask, ask_after, first, poll_volume, tag_volume
+from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.release import detaching
 from elastio.core.state import AgentState, Observation, Phase
 from elastio.errors import InvariantError
@@ -63,9 +63,7 @@ def _or_read(plan: NextAction, read: NextAction) -> NextAction:
         return plan
     if read.action is not None:
         return replace(plan, action=read.action)
-    times = [at for at in (plan.wake_at, read.wake_at) if at is not None and at < float("inf")]
-    wake_at = min(times, default=None)
-    return plan if wake_at == plan.wake_at else replace(plan, wake_at=wake_at)
+    return first(plan, read)
 
 
 def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -84,7 +82,7 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     if backing is not None and state.may_run_without_cache(backing):
         start = actions.StartWithoutCache(state.failed_clean_set)
         backoff = state.cycle.backoff_of(start) if state.cycle else state.backoff_of("TuneBacking")
-        return ask_after(backoff, start, obs, "the device to start without its cache, which failed while clean")
+        return ask(backoff, start, obs, "the device to start without its cache, which failed while clean")
     return first(lift, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
 
 
@@ -146,7 +144,7 @@ def _take_over(state: AgentState, obs: Observation, policy: Policy) -> NextActio
     action = actions.TakeOverVolume(
         order.volume_id, policy.backing_uuid, needed, is_attached=backing.cache_set is not None
     )
-    return ask_after(order.backoff, action, obs, f"the cloud to show whose volume {order.volume_id} is")
+    return ask(order.backoff, action, obs, f"the cloud to show whose volume {order.volume_id} is")
 
 
 def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | None:
@@ -155,7 +153,7 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
     if not state.is_loss_accepted or backing is None or not backing.waits_for_cache or backing.running:
         return None
     start = actions.StartWithoutCache(state.loss_accepted_for)
-    return ask_after(state.backoff_of("TuneBacking"), start, obs, "the device to start without its cache")
+    return ask(state.backoff_of("TuneBacking"), start, obs, "the device to start without its cache")
 
 
 # --- idle ------------------------------------------------------------------------------------------------
@@ -179,12 +177,9 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
-        most = policy.caps.cost_left(obs.spend)
-        least_s = policy.least_boost_s if cycle.least_s is None else cycle.least_s
-        size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
-        create = actions.CreateVolume(
-            cycle.token, cycle.spec, size, needs_price, most, least_s, policy.caps.shared_limits
-        )
+        caps, least_s = policy.caps, policy.least_boost_s if cycle.least_s is None else cycle.least_s
+        size, price, most = caps.max_size_bytes, caps.needs_price, caps.cost_left(obs.spend)
+        create = actions.CreateVolume(cycle.token, cycle.spec, size, price, most, least_s, caps.shared_limits)
         return ask(cycle, create, obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:
@@ -237,8 +232,8 @@ GONE = "bcache to notice that its cache disk is gone, which takes a request to t
 
 
 def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    backing = _attached_backing(cycle, obs.host)
-    if backing is None:
+    backing = obs.backing
+    if backing is None or not cycle.is_attached_to(backing):
         return NextAction(waiting_for="the kernel's view of the cache")
     wanted = state.flush_mb_s
     if backing.flush_full_speed:
@@ -255,8 +250,8 @@ def _is_disk_gone(cycle: Cycle, obs: Observation) -> bool:
 
 
 def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    backing = _attached_backing(cycle, obs.host)
-    if backing is None:
+    backing = obs.backing
+    if backing is None or not cycle.is_attached_to(backing):
         return NextAction(waiting_for="the kernel's view of the cache")
     settings = _flush_settings(state, cycle, backing, policy)
     if settings is not None:
@@ -314,13 +309,6 @@ def must_end(state: AgentState, cycle: Cycle, now: float, policy: Policy) -> boo
     return cycle.times.quiet is not None and now - cycle.times.quiet > OVERDUE * expected_s + SLACK_S
 
 
-def _attached_backing(cycle: Cycle, host: HostView | None) -> BackingView | None:
-    """The backing device, only while this cycle's own cache set is attached to it."""
-    if host is None or host.backing is None or host.backing.cache_set is None:
-        return None
-    return host.backing if host.backing.cache_set == cycle.cache_set else None
-
-
 # --- faulted ---------------------------------------------------------------------------------------------
 
 
@@ -330,14 +318,11 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     Never while the device that lost it still runs: udev would register the returned cache, and the kernel oopses when
     a device whose cache failed is unmounted after that.
     """
-    host = obs.host
-    backing = host.backing if host else None
-    if (host is not None and host.dead_bcache_device) or (
-        backing is not None and backing.waits_for_cache and backing.running
-    ):
-        return NextAction(
-            waiting_for="the adaptive device to be unmounted; after that its cache volume is attached again"
-        )
+    host, backing = obs.host, obs.backing
+    runs_without = backing is not None and backing.waits_for_cache and backing.running
+    if runs_without or (host is not None and host.dead_bcache_device):
+        waiting = "the adaptive device to be unmounted; after that its cache volume is attached again"
+        return NextAction(waiting_for=waiting)
     if host is None or backing is None or not backing.waits_for_cache:
         return NextAction(waiting_for="an operator")
     if state.is_loss_accepted:

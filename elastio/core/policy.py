@@ -50,16 +50,13 @@ class Policy:
     """The settings of every decision; docs/reference/configuration.md describes each key.
 
     `cache_bandwidth_mb_s` is what a cache offers to applications. `drain_bandwidth_mb_s` is bought on top of it, so
-    that dirty data is flushed while applications write at full speed. With the backing volume's bandwidth b on top of
-    B, the cache has to hold only 1 - b/B of a saturating burst: a smaller cache for a shorter time. In total it costs
-    less by the share b/B, although each of its seconds costs more (docs/explanation/writeback.md).
+    that dirty data is flushed while applications write at full speed (why that pays: docs/explanation/writeback.md).
 
     `cutoff` is the share of buckets up to which bcache absorbs asynchronous writes, used until the kernel shows its
-    own (0.40: the module's default). `headroom` multiplies a learned size. Volumes with another `backing_uuid`
-    belong to another agent; those of `neighbours` to one that runs in this VM.
-    `lead_s` is how long before an expected burst the cache is bought while no time to
-    attach was measured yet, `release_s` how long a clean cache takes to be deleted while that was not measured yet,
-    `least_confidence` the confidence that a forecast needs. `notice_poll_s` is the
+    own (0.40: the module's default). `headroom` multiplies a learned size. Volumes with another `backing_uuid` belong
+    to another agent; those of `neighbours` to one that runs in this VM. `lead_s` is how long before an expected burst
+    the cache is bought while no time to attach was measured yet, `release_s` how long a clean cache takes to be deleted
+    while that was not measured yet, `least_confidence` the confidence that a forecast needs. `notice_poll_s` is the
     interval of polls for a notice (None: never), `notice_flush` whether a notice flushes the cache. `tags_volumes`:
     keep the tag from which a janitor learns what a volume may hold. `detach_throttle_after_s` is how long a detach
     waits for an instant without requests before applications are held back for one (None: for ever). `market` is what
@@ -71,8 +68,7 @@ class Policy:
     `first_credits_bytes` what was in it when the agent first saw the volume; see `backing_credits`.
 
     `share_reserve`: what is reserved where the device is shared by the weights of cgroups; None: it is not shared.
-    `share_latency`: whose requests are not to wait long then.
-    `boost_rights`: whose load counts as utilization.
+    `share_latency`: whose requests are not to wait long then. `boost_rights`: whose load counts as utilization.
 
     `bandwidth`: between which bandwidths that of the next cache is learned; None: it is `cache_bandwidth_mb_s`.
     """

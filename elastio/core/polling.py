@@ -9,13 +9,12 @@ together.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from elastio.core import actions
 from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState, VolumeTag
 from elastio.core.policy import Policy
-from elastio.core.state import Observation
+from elastio.core.state import AgentState, Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +26,14 @@ class NextAction:
     waiting_for: str = ""
 
 
-class Backoffs(Protocol):
-    """A cycle; for what belongs to none, the state."""
+def ask(of: Cycle | AgentState | Backoff, action: actions.Action, obs: Observation, waiting_for: str) -> NextAction:
+    """The action if its worker is free and its backoff is over; else the wait for that.
 
-    def backoff_of(self, action: actions.Action | str) -> Backoff:
-        """The backoff of this kind of action."""
-
-
-def ask(of: Backoffs, action: actions.Action, obs: Observation, waiting_for: str) -> NextAction:
-    """The action if its worker is free and its backoff is over; else the wait for that."""
-    return ask_after(of.backoff_of(action), action, obs, waiting_for)
-
-
-def ask_after(backoff: Backoff, action: actions.Action, obs: Observation, waiting_for: str) -> NextAction:
-    """The action if its worker is free and this backoff is over; else the wait for that."""
+    `of` is the backoff, or what keeps it: a cycle; for an action that belongs to none, the state.
+    """
+    backoff = of if isinstance(of, Backoff) else of.backoff_of(action)
     if actions.worker_of(action) in obs.busy:
-        return NextAction(None, None, waiting_for)
+        return NextAction(waiting_for=waiting_for)
     if backoff.retry_at > obs.now:
         return NextAction(None, backoff.retry_at, f"{waiting_for}{f' ({backoff.error})' if backoff.error else ''}")
     return NextAction(action, None, waiting_for)
@@ -53,8 +44,8 @@ def first(*plans: NextAction) -> NextAction:
     for plan in plans:
         if plan.action is not None:
             return plan
-    times = [p.wake_at for p in plans if p.wake_at is not None]
-    return NextAction(None, min(times) if times else None, plans[0].waiting_for)
+    times = [p.wake_at for p in plans if p.wake_at is not None and p.wake_at < float("inf")]
+    return NextAction(None, min(times, default=None), plans[0].waiting_for)
 
 
 def poll_volume(cycle: Cycle, obs: Observation, waiting_for: str) -> NextAction:
@@ -109,9 +100,8 @@ def next_backoff(backoff: Backoff, outcome: actions.Outcome, obs: Observation) -
         return Backoff(tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
     if outcome.kind is actions.OutcomeKind.DONE:
         return _settling(tries if not backoff.error else 0, outcome, obs)
-    delay = min(
-        _retry_delay_s(tries), BYPASS_MOST_S if isinstance(outcome.action, actions.BypassCache) else RETRY_MOST_S
-    )
+    most_s = BYPASS_MOST_S if isinstance(outcome.action, actions.BypassCache) else RETRY_MOST_S
+    delay = min(_retry_delay_s(tries), most_s)
     return Backoff(tries + 1, obs.now + delay * (0.5 + 0.5 * obs.jitter), outcome.error)
 
 
@@ -147,8 +137,6 @@ def _settling(tries: int, outcome: actions.Outcome, obs: Observation) -> Backoff
     Writes to /sys are done when they return. A cloud call and bcache's detach are only accepted, and are repeated at
     growing intervals until their effect shows.
     """
-    if actions.worker_of(outcome.action) is not actions.Worker.CLOUD and not isinstance(
-        outcome.action, actions.DetachCacheSet
-    ):
+    if not isinstance(outcome.action, actions.CloudAction | actions.DetachCacheSet):
         return Backoff(0, obs.now)
     return Backoff(tries + 1, obs.now + min(SETTLE_S * 1.5 ** min(tries, MANY_TRIES), RETRY_MOST_S))

@@ -40,15 +40,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.model import (
-    BackingView,
-    CacheMode,
-    CacheState,
-    DiskView,
-    Volume,
-    VolumeId,
-    VolumeSpec,
-)
+from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, Volume, VolumeId, VolumeSpec
 from elastio.core.state import AgentState, Fault, FaultKind, Observation, Phase
 from elastio.units import format_size
 
@@ -87,16 +79,18 @@ def _at_rest(state: AgentState) -> AgentState:
     return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault=None)
 
 
+def _faulted(state: AgentState, kind: FaultKind, text: str) -> tuple[AgentState, str]:
+    return replace(state, phase=Phase.FAULTED, recovered=True, fault=Fault(kind, text)), text
+
+
 def _without_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str]:
     cycle = state.cycle
     if cycle is None:
         return remember_failed_clean(_at_rest(state), backing), "no cache is attached"
     cycle = replace(cycle, failure=None, backoffs={})
     if not backing.waits_for_cache and _may_lack_data(state, cycle, obs, backing):
-        cycle, fault = replace(cycle, may_lack_data=True), why_may_lack_data(cycle)
-        return replace(
-            state, phase=Phase.FAULTED, cycle=cycle, recovered=True, fault=Fault(FaultKind.MAY_LACK_DATA, fault)
-        ), fault
+        state = replace(state, cycle=replace(cycle, may_lack_data=True))
+        return _faulted(state, FaultKind.MAY_LACK_DATA, why_may_lack_data(cycle))
     if cycle.volume_id is None:
         cycle = replace(cycle, create_unconfirmed_at=obs.now)  # the volume may have been bought just before the crash
     going_on = state.phase is Phase.ATTACHING and cycle.times.boosted is None
@@ -109,12 +103,10 @@ def _without_cache(state: AgentState, obs: Observation, backing: BackingView) ->
 
 
 def _may_lack_data(state: AgentState, cycle: Cycle, obs: Observation, backing: BackingView) -> bool:
-    """The volume may hold data that this backing device lacks; see also `update._without_cache_set`.
+    """The volume may hold data that this backing device lacks: case 3 above; see also `update._without_cache_set`.
 
-    A cache that the kernel stopped as clean is believed only in the boot in which it was seen clean. After a boot the
-    superblock shows its last write, which may be older than the last data. While writes went to the cache, the last
-    count of dirty data proves nothing, because the next write changed it. A cache that was being attached may have
-    served unseen.
+    While writes went to the cache, the last count of dirty data proves nothing, because the next write changed it. A
+    cache that was being attached may have served unseen.
     """
     if cycle.may_lack_data or not cycle.may_have_served:
         return cycle.may_lack_data
@@ -133,23 +125,16 @@ def _with_cache(
 ) -> tuple[AgentState, str] | None:
     disk = _cache_disk(obs, backing)
     cycle = state.cycle
-    known = cycle is not None and (
-        cycle.cache_set == backing.cache_set or (disk is not None and cycle.serial == disk.serial)
-    )
-    if not known:
+    if cycle is None or not (cycle.is_attached_to(backing) or (disk is not None and cycle.serial == disk.serial)):
         if state.owned is None:
             return None  # only the cloud knows whose volume this is
         volume = next((v for v in state.owned if disk is not None and v.serial == disk.serial), None)
         if volume is None:
-            fault = f"cache set {backing.cache_set} is attached and its volume is not one of this agent's"
-            return replace(
-                state, phase=Phase.FAULTED, cycle=None, recovered=True, fault=Fault(FaultKind.FOREIGN_CACHE, fault)
-            ), fault
+            text = f"cache set {backing.cache_set} is attached and its volume is not one of this agent's"
+            return _faulted(replace(state, cycle=None), FaultKind.FOREIGN_CACHE, text)
         cycle = cycle_of(volume, obs)
-    if cycle is None:
-        return None
     if state.is_mixed and not is_ordered:
-        return replace(state, phase=Phase.FAULTED, recovered=True, fault=Fault(FaultKind.CACHE_STALE, MIXED)), MIXED
+        return _faulted(state, FaultKind.CACHE_STALE, MIXED)
     phase = phase_of(backing)
     if phase is Phase.BOOSTING and cycle.forced:
         phase = Phase.FLUSHING  # the order of an operator, or of a cap, has not reached the kernel, or a boot undid it
@@ -161,8 +146,7 @@ def _with_cache(
         cycle = replace(cycle.stamped(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: continuing in phase {phase}"
     kept = tuple(v for v in state.given_up if v != cycle.volume_id)
-    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
-    return replace(state, given_up=kept), text
+    return replace(state, phase=phase, cycle=cycle, recovered=True, fault=None, given_up=kept), text
 
 
 def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -> bool:
@@ -171,26 +155,14 @@ def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -
     Somebody may have set another mode since: as long as it is not `writeback`, nothing has become dirty.
     """
     is_same_boot = obs.host is not None and obs.host.boot_id == state.boot_id
-    return backing.state is CacheState.NO_CACHE or (
-        is_same_boot and backing.state is CacheState.CLEAN and backing.is_bypassed
-    )
+    is_bypassed = is_same_boot and backing.state is CacheState.CLEAN and backing.is_bypassed
+    return is_bypassed or backing.state is CacheState.NO_CACHE
 
 
 def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:
-    """The cycle with its cache attached: earlier signs that it was detached, or held nothing, no longer count."""
-    clean, detaching = (cycle.times.clean, cycle.times.detaching) if is_leaving else (None, None)
-    times = replace(
-        cycle.times, detached=None, durable=None, released=None, failed_clean=None, clean=clean, detaching=detaching
-    )
-    return replace(
-        cycle,
-        cache_set=backing.cache_set,
-        failure=None,
-        backoffs={},
-        may_lack_data=False,
-        operator_confirmed=False,
-        times=times,
-    )
+    cycle = replace(cycle.came_back(), cache_set=backing.cache_set, failure=None, backoffs={})
+    times = cycle.times if is_leaving else replace(cycle.times, clean=None, detaching=None)
+    return replace(cycle, may_lack_data=False, operator_confirmed=False, times=times)
 
 
 def _cache_disk(obs: Observation, backing: BackingView) -> DiskView | None:
@@ -232,11 +204,8 @@ def remember_failed_clean(state: AgentState, backing: BackingView) -> AgentState
     if not backing.lost_clean_cache or named is None:
         return state
     is_coming = state.phase is Phase.ATTACHING and cycle is not None and cycle.times.boosted is None
-    return (
-        state
-        if is_coming and cycle is not None and named == cycle.cache_set
-        else replace(state, failed_clean_set=named)
-    )
+    is_known = is_coming and cycle is not None and named == cycle.cache_set
+    return state if is_known else replace(state, failed_clean_set=named)
 
 
 def inconsistent_text(cycle: Cycle | None) -> str:

@@ -5,8 +5,6 @@
 3. The volume is tagged clean: from now on a janitor may delete it.
 4. The volume is detached from the VM and deleted. A list, not the answer to the deletion, proves that it is gone.
 
-A step that failed is repeated. A step that was done needs no memory, because a scan or a poll shows it.
-
 The tombstone of an adopted volume is there before a cache is installed, and until an idle agent sees that bcache names
 none: whoever mounted the volume alone meanwhile would see older data. See `elastio.host.tombstone` for how.
 """
@@ -14,11 +12,10 @@ none: whoever mounted the volume alone meanwhile would see older data. See `elas
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
 
 from elastio.core import actions
 from elastio.core.cycle import Cycle
-from elastio.core.model import BackingView, CacheState, VolumeState, VolumeTag
+from elastio.core.model import BackingView, CacheSetUuid, CacheState, Serial, VolumeId, VolumeState, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.polling import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.state import AgentState, Observation, Phase
@@ -33,52 +30,40 @@ def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         # While the device is unknown, so is whether it has all of the cache's data: the volume stays, and is billed.
         return NextAction(waiting_for=f"the backing device; volume {cycle.volume_id} is kept until it shows")
     if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
-        return _towards_detached(cycle, host.backing, obs, policy)
+        return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
     disk = host.disk(cycle.serial)
-    is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
-    if disk is not None and disk.is_in_use and not is_gone:
+    if disk is not None and disk.is_in_use and not cycle.is_gone:
         action = actions.ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
         return ask(cycle, action, obs, f"disk {disk.name} to be released")
     if cycle.needs_sync:
         return ask(cycle, actions.MakeDurable(), obs, "the backing device to be durable")
     # An account may forbid detaching and deleting what is tagged dirty. If the tag fails, the release goes on.
-    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy) if not is_gone else NextAction()
-    plan = _towards_deleted(cycle, obs)
+    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy) if not cycle.is_gone else NextAction()
+    plan = _towards_deleted(cycle, cycle.volume_id, cycle.serial, obs)
     return plan if tag.action is None else replace(plan, action=tag.action)
 
 
-def _towards_detached(cycle: Cycle, backing: BackingView, obs: Observation, policy: Policy) -> NextAction:
-    if not backing.is_drained:
-        # Once the kernel has begun the detach, `state` is "no cache"; the link `cache` disappears at the first
-        # instant without a request in flight.
-        waiting = "an instant without I/O to finish the detach"
-        throttle_at = _throttle_at(cycle, policy)
-        if throttle_at is not None and backing.state is CacheState.NO_CACHE and obs.now >= throttle_at:
-            plan = ask(cycle, actions.HelpDetach(), obs, waiting)
-            return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
-        return NextAction(wake_at=obs.now + 0.25, waiting_for=waiting)
-    if cycle.cache_set is None:
-        return NextAction()
-    plan = ask(cycle, actions.DetachCacheSet(cycle.cache_set), obs, "the cache set to be detached")
-    return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
+def _towards_detached(
+    cycle: Cycle, cache_set: CacheSetUuid, backing: BackingView, obs: Observation, policy: Policy
+) -> NextAction:
+    # Once the kernel has begun the detach, `state` is "no cache"; the link `cache` disappears at the first instant
+    # without a request in flight.
+    plan = NextAction(waiting_for="an instant without I/O to finish the detach")
+    clean_at, after_s = cycle.times.clean, policy.detach_throttle_after_s
+    is_late = clean_at is not None and after_s is not None and obs.now >= clean_at + after_s
+    if backing.is_drained:
+        plan = ask(cycle, actions.DetachCacheSet(cache_set), obs, "the cache set to be detached")
+    elif is_late and backing.state is CacheState.NO_CACHE:
+        plan = ask(cycle, actions.HelpDetach(), obs, plan.waiting_for)
+    return plan if plan.action else replace(plan, wake_at=obs.now + 0.25)
 
 
-def _throttle_at(cycle: Cycle, policy: Policy) -> float | None:
-    """When (CLOCK_BOOTTIME) applications may be held back for a moment so that a detach finishes; None: never."""
-    if policy.detach_throttle_after_s is None or cycle.times.clean is None:
-        return None
-    return cycle.times.clean + policy.detach_throttle_after_s
-
-
-def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
+def _towards_deleted(cycle: Cycle, volume_id: VolumeId, serial: Serial, obs: Observation) -> NextAction:
     """The disk is wiped, or gone: detach the volume, then delete it.
 
     A disk that the kernel still shows although the cloud has detached the volume must not delay the deletion: it may
     have been connected again with the power.
     """
-    volume_id, serial = cycle.volume_id, cycle.serial
-    if volume_id is None or serial is None:
-        return NextAction()
     poll = poll_volume(cycle, obs, f"volume {volume_id} ({cycle.volume_state or 'unseen'}) to be gone")
     match cycle.volume_state:
         case VolumeState.ATTACHED | VolumeState.ATTACHING | VolumeState.BUSY:
@@ -87,18 +72,8 @@ def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
             action = actions.DetachVolume(volume_id, serial)
         case VolumeState.AVAILABLE | VolumeState.ERROR:
             action = actions.DeleteVolume(volume_id, serial)
-        case (
-            VolumeState.CREATING
-            | VolumeState.DETACHING
-            | VolumeState.DELETING
-            | VolumeState.GONE
-            | VolumeState.ELSEWHERE
-            | VolumeState.FOREIGN
-            | None
-        ):
-            return poll  # it changes by itself, or nothing may be done to it
         case _:
-            assert_never(cycle.volume_state)
+            return poll  # it changes by itself, or nothing may be done to it
     if cycle.backoff_of("DescribeVolume").tries == 0:
         return poll  # decide on a new poll, never on a state that is as old as the boost
     return first(ask(cycle, action, obs, poll.waiting_for), poll)

@@ -24,7 +24,11 @@ Answered = tuple[AgentState, Answer]
 FAULTED = "agent.faulted"
 # The machine is taken away some time after the announced moment; the inhibition must last until then.
 NOTICE_GRACE_S = 600.0
+NO_SHUTDOWN = "no boost is held because of a shutdown"
+NO_SNAPSHOT = "there is no hold: it has ended, or none was begun; what was copied since may be inconsistent"
 InhibitionKind = Literal[RequestKind.QUIESCE, RequestKind.UNQUIESCE, RequestKind.STOP, RequestKind.SHUTDOWN]
+# How an operator ends an inhibition that does not only end by itself.
+ENDS = {InhibitionReason.SNAPSHOT: "unquiesce", InhibitionReason.SHUTDOWN: "shutdown --cancel"}
 # Returns the state after an event. Raises InvariantError for an event that the table does not have.
 Move = Callable[[AgentState, Detection], AgentState]
 
@@ -61,11 +65,11 @@ def _inhibit(kind: InhibitionKind, state: AgentState, request: Request, obs: Obs
         case RequestKind.QUIESCE:
             return quiesce(state, request, obs)
         case RequestKind.UNQUIESCE:
-            return unquiesce(state, request)
+            return end_hold(state, request, InhibitionReason.SNAPSHOT, NO_SNAPSHOT)
         case RequestKind.STOP:
             return end(state, request, InhibitionReason.STOP, policy.on_stop, obs)
         case RequestKind.SHUTDOWN if request.cancels:
-            return cancel_shutdown(state, request)
+            return end_hold(state, request, InhibitionReason.SHUTDOWN, NO_SHUTDOWN)
         case RequestKind.SHUTDOWN:
             how = policy.on_reboot if request.reboots else policy.on_shutdown
             return end(state, request, InhibitionReason.SHUTDOWN, how, obs)
@@ -136,7 +140,7 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
         return state, Answer(request, True, "boosts start by themselves again")
     reason, left_s = state.inhibition.reason, state.inhibition.until - obs.now
     text = f"the agent is not paused, but no boost begins yet: {reason}, for another {format_duration(left_s)}"
-    return state, Answer(request, True, f"{text} ({reason.remedy})" if reason.remedy else text)
+    return state, Answer(request, True, f"{text} (`elastio {ENDS[reason]}` ends it)" if reason in ENDS else text)
 
 
 def _why_not_accepted(state: AgentState, request: Request, obs: Observation) -> str:
@@ -209,13 +213,17 @@ def quiesce(state: AgentState, request: Request, obs: Observation) -> Answered:
     return replace(state, inhibition=begun), Answer(request, True, text)
 
 
-def unquiesce(state: AgentState, request: Request) -> Answered:
-    """End the hold of `quiesce`. Refused if there is none: a script has to learn that its hold ended too early."""
-    if state.inhibition is None or state.snapshot_hold is None:
-        text = "there is no hold: it has ended, or none was begun; what was copied since may be inconsistent"
-        return state, Answer(request, False, text, "hold.none")
-    rest = state.inhibition.without(InhibitionReason.SNAPSHOT)
+def end_hold(state: AgentState, request: Request, reason: InhibitionReason, unheld: str) -> Answered:
+    """End the hold of `quiesce`, or of a `shutdown` that does not take place. A flush that it began goes on.
+
+    Refused, with `unheld`, if there is none: a script has to learn that its hold ended too early.
+    """
+    if state.inhibition is None or state.inhibition.of(reason) is None:
+        return state, Answer(request, False, unheld, "hold.none")
+    rest = state.inhibition.without(reason)
     text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
+    if state.paused and reason is InhibitionReason.SHUTDOWN:
+        text = "the hold has ended; the agent is paused (`elastio resume`)"
     return replace(state, inhibition=rest), Answer(request, True, text)
 
 
@@ -231,20 +239,6 @@ def take_over(state: AgentState, request: Request, obs: Observation, move: Move)
     """Take over the cache of a machine that is gone, flush and release it. One that is attached is flushed at once."""
     state, answered = missing_cache.answer_take_over(state, request, obs)
     return (_end_boost(state, move) if answered.accepted else state), answered
-
-
-def cancel_shutdown(state: AgentState, request: Request) -> Answered:
-    """End the hold of `shutdown`, which began by mistake, or whose shutdown was cancelled. Refused if there is none.
-
-    A flush that it began goes on to its end.
-    """
-    if state.inhibition is None or state.inhibition.of(InhibitionReason.SHUTDOWN) is None:
-        return state, Answer(request, False, "no boost is held because of a shutdown", "hold.none")
-    rest = state.inhibition.without(InhibitionReason.SHUTDOWN)
-    text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
-    if state.paused:
-        text = "the hold has ended; the agent is paused (`elastio resume`)"
-    return replace(state, inhibition=rest), Answer(request, True, text)
 
 
 # --- the rest --------------------------------------------------------------------------------------------

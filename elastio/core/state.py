@@ -5,7 +5,7 @@ One bought volume is a `cycle.Cycle`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -104,17 +104,6 @@ class InhibitionReason(StrEnum):
     SHUTDOWN = "shutdown"
     NOTICE = "notice of the cloud"
 
-    @property
-    def remedy(self) -> str:
-        """How an operator ends such an inhibition: a phrase; empty: it ends by itself only."""
-        return _REMEDIES.get(self, "")
-
-
-_REMEDIES = {
-    InhibitionReason.SNAPSHOT: "`elastio unquiesce` ends it",
-    InhibitionReason.SHUTDOWN: "`elastio shutdown --cancel` ends it",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Inhibition:
@@ -174,9 +163,7 @@ class AgentState:
     agent's volumes; None until the cloud has answered after the start. `listed` None: a new list is needed.
 
     `loss_accepted_for` is an operator's order to go on without the data of this volume ("unknown": its ID is not
-    known); empty: none. It ends when it was carried out or the cache came back. What remains of it: `given_up`, the
-    volumes that are left to the operator while they exist, and `is_stale_accepted`, the state "inconsistent" that the
-    kernel leaves on the backing device.
+    known); empty: none. `given_up` and `is_stale_accepted` are what remains of it, see `missing_cache`.
 
     `machine` identifies this machine without the cloud; empty: not known. `create_s` is the shortest time in which the
     cloud recently created a volume, and `appear_s` are the last times from a decision until the disk of the cache
@@ -287,15 +274,18 @@ class AgentState:
         """
         if self.cycle is not None or backing.cache_set is not None or backing.waits_for_cache:
             return ()
-        there = (v for v in self.owned or () if v.state not in (VolumeState.DELETING, VolumeState.GONE))
-        given_up = (self.loss_accepted_for, *self.given_up)
-        return tuple(v for v in there if v.tag is not VolumeTag.CLEAN and v.id not in given_up)
+        return tuple(v for v in self.in_doubt(self.owned or ()) if v.id != self.loss_accepted_for)
+
+    def in_doubt(self, volumes: tuple[Volume, ...]) -> tuple[Volume, ...]:
+        """Those of them that may hold data: they exist, are not tagged clean, and were not given up."""
+        there = (v for v in volumes if v.tag is not VolumeTag.CLEAN and not v.state.is_gone)
+        return tuple(v for v in there if v.id not in self.given_up)
 
     @property
     def orphans(self) -> tuple[Volume, ...]:
         """Owned volumes that may be released: not kept, not being deleted, not attached to another instance."""
-        left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN)
-        return tuple(v for v in self.owned or () if v.state not in left_alone and not self.is_kept(v))
+        there = (v for v in self.owned or () if v.state not in (VolumeState.ELSEWHERE, VolumeState.FOREIGN))
+        return tuple(v for v in there if not v.state.is_gone and not self.is_kept(v))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +352,3 @@ class Decision:
     answers: tuple[Answer, ...] = ()
     wake_at: float | None = None
     course: Course = NO_COURSE
-
-
-def course_of(seen: Iterable[Transition], answers: Iterable[Answer], ended: tuple[Cycle, ...]) -> Course:
-    """The course of a decision that saw these transitions, gave these answers, and ended at most one cycle."""
-    orders = tuple(Order(a.request.kind, a.text, a.request.asked_by) for a in answers if a.accepted)
-    return Course(tuple(seen), orders, ended[-1] if ended else None)

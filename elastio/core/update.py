@@ -6,10 +6,9 @@ An outcome supplies only what a scan or a poll cannot show, such as an ID or an 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
 
 from elastio.core import actions, capacity, model
-from elastio.core.cycle import Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger, verb
+from elastio.core.cycle import NO_BACKOFF, Backoff, CacheUse, Cycle, Failure, FailureKind, Trigger
 from elastio.core.policy import Policy
 from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, VISIBLE_WITHIN_S, next_backoff, with_next_poll
 from elastio.core.recovery import remember_failed_clean
@@ -98,7 +97,7 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: actions.Outcome, ob
     cycle = cycle.answered(outcome, next_backoff(asked, outcome, obs))
     counts = not actions.is_read(outcome.action) and not isinstance(outcome.action, actions.TagVolume)
     if counts and outcome.kind is actions.OutcomeKind.DONE and asked.tries < PATIENT_TRIES:
-        cycle = cycle.with_backoff(verb("DescribeVolume"), Backoff())  # something changed: poll at once
+        cycle = cycle.with_backoff("DescribeVolume", NO_BACKOFF)  # something changed: poll at once
     if outcome.kind is actions.OutcomeKind.DONE:
         cycle = with_next_poll(_fold_done(cycle, outcome, obs), state.create_s, obs)
     elif outcome.kind is actions.OutcomeKind.REFUSED:
@@ -143,28 +142,16 @@ def _fold_done(cycle: Cycle, outcome: actions.Outcome, obs: Observation) -> Cycl
             return cycle.stamped(asked=obs.now)
         case actions.InstallCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value)
-        case actions.TagVolume() | actions.ReleaseCacheDisk() | actions.MakeDurable() | actions.DeleteVolume():
-            return _fold_release(cycle, outcome.action, obs.now)
+        case actions.TagVolume():
+            return replace(cycle, tag=outcome.action.tag)
+        case actions.ReleaseCacheDisk():
+            return cycle.stamped(durable=obs.now, released=obs.now)
+        case actions.MakeDurable():
+            return cycle.stamped(durable=obs.now)
+        case actions.DeleteVolume():
+            return cycle.bill_closed(obs.now).stamped(deleted=obs.now)
         case _:
             return cycle  # a poll, a list or a scan shows the effect
-
-
-def _fold_release(
-    cycle: Cycle,
-    action: actions.TagVolume | actions.ReleaseCacheDisk | actions.MakeDurable | actions.DeleteVolume,
-    now: float,
-) -> Cycle:
-    match action:
-        case actions.TagVolume():
-            return replace(cycle, tag=action.tag)
-        case actions.ReleaseCacheDisk():
-            return cycle.stamped(durable=now, released=now)
-        case actions.MakeDurable():
-            return cycle.stamped(durable=now)
-        case actions.DeleteVolume():
-            return cycle.bill_closed(now).stamped(deleted=now)
-        case _:
-            assert_never(action)
 
 
 def adopt(cycle: Cycle, volume: model.Volume, obs: Observation) -> Cycle:
@@ -191,7 +178,7 @@ def _opened_wall(cycle: Cycle, volume: model.Volume, obs: Observation) -> float:
 def _fold_describe(cycle: Cycle, volume: model.Volume | None, obs: Observation) -> Cycle:
     if volume is not None:
         # A volume that the cloud does not know yet counts as deleted: one that shows now was not.
-        cycle = replace(cycle if volume.state.ends_bill else cycle.bill_reopened(), volume=volume, seen=True)
+        cycle = replace(cycle if volume.state.is_gone else cycle.bill_reopened(), volume=volume, seen=True)
         if volume.state is model.VolumeState.CREATING:
             return replace(cycle, unready_at=obs.now)
         is_made = volume.state is model.VolumeState.AVAILABLE and cycle.times.asked is None
@@ -213,12 +200,8 @@ def _fold_list(state: AgentState, outcome: actions.Outcome, obs: Observation, po
     is_left = any(v.tag is not model.VolumeTag.CLEAN and v.id not in state.given_up for v in volumes)
     is_soon = is_left or any(v.state is model.VolumeState.DELETING for v in volumes)
     every_s = min(policy.reconcile_interval_s, LEAVING_S) if is_soon else policy.reconcile_interval_s
-    state = replace(
-        state.with_backoff(outcome.action, backoff),
-        owned=volumes,
-        others=others,
-        listed=Listed(obs.now, obs.now + every_s * (0.75 + 0.5 * obs.jitter)),
-    )
+    listed = Listed(obs.now, obs.now + every_s * (0.75 + 0.5 * obs.jitter))
+    state = replace(state.with_backoff(outcome.action, backoff), owned=volumes, others=others, listed=listed)
     cycle = state.cycle
     ours = next((v for v in volumes if cycle is not None and v.token == cycle.token), None)
     if cycle is None or ours is None:
@@ -239,15 +222,12 @@ def _fold_host(cycle: Cycle, host: model.HostView, state: AgentState, wall: floa
         # The answer may be lost; the set on this volume can only be the one that was made there, by the last try.
         cycle = replace(cycle, cache_set=disk.cache_set or disk.superblock or cycle.cache_set)
     backing = host.backing
-    if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
+    if backing is None or not cycle.is_attached_to(backing):
         return _without_cache_set(cycle, host, state)
     if cycle.backing_serial is None:
         cycle = replace(cycle, backing_serial=backing.disk_serial)
-    gone = (cycle.times.detached, cycle.times.durable, cycle.times.failed_clean)
-    if any(at is not None for at in gone):
-        # It is attached again: earlier signs that it was detached, or held nothing, no longer count.
-        times = replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
-        cycle = replace(cycle, times=times)
+    if any(at is not None for at in (cycle.times.detached, cycle.times.durable, cycle.times.failed_clean)):
+        cycle = cycle.came_back()
     if backing.cache_mode is model.CacheMode.WRITEBACK:
         cycle = cycle.stamped(boosted=host.at)
     if backing.cache_mode is model.CacheMode.NONE:
@@ -277,14 +257,12 @@ def _with_use(use: CacheUse, backing: model.BackingView) -> CacheUse:
 def _without_cache_set(cycle: Cycle, host: model.HostView, state: AgentState) -> Cycle:
     """The cycle when its cache set is not attached: not yet, or no longer. After a boot the cache may just be late.
 
-    "No cache" is believed only of the disk that the cache was attached to, and only after the agent began to detach the
-    cache, or the kernel stopped a clean one. Otherwise the device may be an older copy, put in place unseen, and the
-    volume may hold data that is nowhere else.
+    See `recovery` for when "no cache" is believed. Otherwise the volume may hold data that is nowhere else.
     """
     backing = host.backing
-    if backing is None or backing.cache_set is not None or backing.waits_for_cache or cycle.times.released is not None:
+    if backing is None or backing.cache_set is not None or backing.waits_for_cache:
         return cycle
-    if not cycle.may_have_served:
+    if cycle.times.released is not None or not cycle.may_have_served:
         return cycle
     if not cycle.is_on(backing):
         return replace(cycle, may_lack_data=True)
@@ -298,10 +276,7 @@ def _without_cache_set(cycle: Cycle, host: model.HostView, state: AgentState) ->
 
 
 def _failed_clean(cycle: Cycle, host: model.HostView, state: AgentState) -> Cycle:
-    """The cycle when the kernel stopped its cache as clean.
-
-    The kernel reads that from the superblock, which may say clean after a power cut although the index is dirty.
-    """
+    """The cycle when the kernel stopped its cache as clean, by a superblock that may be wrong: see `recovery`."""
     if cycle.is_index_dirty:
         return replace(cycle, may_lack_data=True)
     if not state.recovered:

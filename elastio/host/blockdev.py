@@ -94,13 +94,19 @@ def serial_of(sysfs: Sysfs, name: str) -> Serial | None:
     return Serial(shown.strip()) if shown.strip() else None
 
 
+def disk_of(sysfs: Sysfs, name: str) -> str:
+    """The whole disk of a partition; the name itself for a disk."""
+    if not sysfs.exists(f"sys/class/block/{name}/partition"):
+        return name
+    target = sysfs.target(f"sys/class/block/{name}") or name
+    return target.rstrip("/").split("/")[-2] if target.count("/") else name
+
+
 def disks_below(sysfs: Sysfs, device: str) -> tuple[str, ...]:
     """The disks on which a disk, a partition or a mapped device lies, sorted; none for a device that is gone."""
     if lower := sysfs.names(f"sys/class/block/{device}/slaves"):
         return tuple(sorted({disk for name in lower for disk in disks_below(sysfs, name)}))
-    target = sysfs.target(f"sys/class/block/{device}") or ""
-    is_partition = sysfs.exists(f"sys/class/block/{device}/partition")
-    return (target.split("/")[-2] if is_partition else device,) if target else ()
+    return (disk_of(sysfs, device),) if sysfs.target(f"sys/class/block/{device}") else ()
 
 
 def _sectors(text: str, name: str) -> int:

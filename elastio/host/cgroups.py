@@ -135,14 +135,14 @@ def weights(sysfs: Sysfs, groups: tuple[str, ...]) -> dict[str, float]:
     return {node: weight(sysfs, node) for node in dict.fromkeys(node for group in groups for node in path(group))}
 
 
-def by_device(sysfs: Sysfs, group: str, file: str) -> Mapping[str, Mapping[str, str]]:
+def by_device(sysfs: Sysfs, group: str, file: str, root: str = CGROUPS) -> Mapping[str, Mapping[str, str]]:
     """The values of a file such as `io.max`, by MAJOR:MINOR and key; nothing where there is no such file.
 
     Not read by lines: some kernels show devices without values before another one on its line (canonical/lxd#10052).
     """
     found: dict[str, dict[str, str]] = {}
     values: dict[str, str] = {}
-    for word in sysfs.read_or(f"{CGROUPS}/{group}/{file}" if group else f"{CGROUPS}/{file}", "").split():
+    for word in sysfs.read_or(f"{root}/{group}/{file}" if group else f"{root}/{file}", "").split():
         key, is_value, value = word.partition("=")
         if is_value:
             values[key] = value

@@ -97,7 +97,7 @@ def parts(sysfs: Sysfs, device: str) -> Parts:
 
 def node_of(sysfs: Sysfs, number: str) -> str:
     """The kernel's name of the device with this `major:minor`; empty if there is none."""
-    return (sysfs.target(f"sys/dev/block/{number}") or "").rsplit("/", 1)[-1]
+    return sysfs.link(f"sys/dev/block/{number}") or ""
 
 
 def disk_below(sysfs: Sysfs, device: str) -> str | None:

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from elastio.errors import HostError
+from elastio.host.blockdev import disk_of
+from elastio.host.cgroups import CGROUPS, by_device
 from elastio.host.sysfs import Sysfs
 from elastio.strategy.account import Limit
 from elastio.strategy.waits import DiskCount
@@ -27,14 +29,6 @@ from elastio.units import MB, SECTOR
 NAME, READS, READ_SECTORS, WRITES, WRITTEN_SECTORS, BUSY_MS = 2, 3, 5, 7, 9, 12
 # Memory, and what only passes on to another disk.
 NOT_DISKS = ("ram", "zram", "loop")
-
-
-def disk_of(sysfs: Sysfs, name: str) -> str:
-    """The whole disk of a partition; the name itself for a disk."""
-    if not sysfs.exists(f"sys/class/block/{name}/partition"):
-        return name
-    target = sysfs.target(f"sys/class/block/{name}") or name
-    return target.rstrip("/").split("/")[-2] if target.count("/") else name
 
 
 def disk_below(sysfs: Sysfs, folder: Path) -> str:
@@ -103,8 +97,8 @@ class DiskActivity:
         return own, others
 
 
-V2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
-V1 = "sys/fs/cgroup/blkio"
+V2 = (CGROUPS, f"{CGROUPS}/unified")
+V1 = f"{CGROUPS}/blkio"
 THROTTLE = "blkio.throttle"
 
 
@@ -135,11 +129,8 @@ def _groups(group: str) -> Iterator[str]:
 
 def _v2(sysfs: Sysfs, root: str, group: str, number: str) -> Iterator[Limit]:
     for name in _groups(group):
-        for line in sysfs.read_or(f"{root}/{name}/io.max", "").splitlines():
-            device, _, rest = line.partition(" ")
-            values = dict(word.partition("=")[::2] for word in rest.split())
-            if device == number:
-                yield from _limit(name, _mb_s(values.get("rbps", "")), _mb_s(values.get("wbps", "")))
+        values = by_device(sysfs, name, "io.max", root).get(number, {})
+        yield from _limit(name, _mb_s(values.get("rbps", "")), _mb_s(values.get("wbps", "")))
 
 
 def _v1(sysfs: Sysfs, group: str, number: str) -> Iterator[Limit]:

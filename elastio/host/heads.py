@@ -21,7 +21,8 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from elastio.codec import decode, encode
 from elastio.errors import HostError, NotOursError
 from elastio.host import superblock
 from elastio.host.mapper import Linear
-from elastio.host.superblock import UNREADABLE, bytes_of
+from elastio.host.superblock import UNREADABLE, Verify, bytes_of
 from elastio.units import KIB, MIB, SECTOR
 
 MAGIC = b"elastio head\r\n\x1a\n"
@@ -175,9 +176,6 @@ def _with_checksum(block: bytes) -> bytes:
     return block[: _CHECKSUM.start] + hashlib.sha256(without).digest() + block[_CHECKSUM.stop :]
 
 
-Verify = Callable[[int], None]
-
-
 def read(node: Path) -> Head | None:
     """The head on a device; None if there is none, or the device cannot be read. Raises NotOursError for a damaged one.
 
@@ -201,14 +199,11 @@ def write(node: Path, head: Head, block: bytes, verify: Verify) -> None:
 
     The caller has proven that nothing is on the device. `verify` as in `superblock`.
     """
-
-    def write_all(descriptor: int) -> None:
+    with _claimed(node, verify) as descriptor:
         _put(descriptor, bytes(LEAST_BYTES), 0)
         _put(descriptor, block, head.content_sector * SECTOR + superblock.OFFSET)
         os.fsync(descriptor)
         _put(descriptor, serialize(head), slot_of(head))
-
-    _exclusively(node, verify, write_all)
 
 
 def erase(node: Path, head: Head, verify: Verify) -> None:
@@ -218,8 +213,7 @@ def erase(node: Path, head: Head, verify: Verify) -> None:
     """
     at = head.content_sector * SECTOR + superblock.OFFSET
     end = at + BLOCK_BYTES
-
-    def erase_all(descriptor: int) -> None:
+    with _claimed(node, verify) as descriptor:
         for slot in SLOTS:
             _put(descriptor, bytes(BLOCK_BYTES), slot)
         os.fsync(descriptor)
@@ -228,18 +222,14 @@ def erase(node: Path, head: Head, verify: Verify) -> None:
         os.fsync(descriptor)
         _put(descriptor, bytes(BLOCK_BYTES), at)
 
-    _exclusively(node, verify, erase_all)
 
-
-def _exclusively(node: Path, verify: Verify, work: Callable[[int], None]) -> None:
+@contextmanager
+def _claimed(node: Path, verify: Verify) -> Iterator[int]:
+    """The device as `superblock.claimed`; what was written is durable at the end. Raises HostError."""
     try:
-        descriptor = os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            verify(descriptor)
-            work(descriptor)
+        with superblock.claimed(node, verify) as descriptor:
+            yield descriptor
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
     except OSError as error:
         raise HostError(f"the head on {node} cannot be written: {error.strerror}", code="head.write") from error
 

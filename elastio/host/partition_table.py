@@ -25,6 +25,7 @@ from uuid import UUID
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import superblock
+from elastio.host.superblock import Verify
 from elastio.host.sysfs import Sysfs
 from elastio.units import SECTOR
 
@@ -34,7 +35,6 @@ NO_CYLINDER, LINUX, MAGIC = b"\xfe\xff\xff", 0x83, b"\x55\xaa"
 MOST_BLOCKS = 2**32 - 1
 BEFORE_DATA = 2 * superblock.OFFSET  # the first sector, zeros, and bcache's superblock
 
-Verify = Callable[[int], None]
 Show = Callable[[int], None]  # see `reread`
 
 
@@ -109,14 +109,10 @@ def take_back(node: Path, block_bytes: int, verify: Verify, show: Show) -> None:
 
 @contextmanager
 def _claimed(node: Path, verify: Verify) -> Iterator[int]:
-    """A descriptor that nobody else shares. Raises DeviceBusyError, or HostError also for what fails inside."""
+    """The device as `superblock.claimed`. Raises DeviceBusyError, or HostError also for what fails inside."""
     try:
-        descriptor = os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            verify(descriptor)
+        with superblock.claimed(node, verify) as descriptor:
             yield descriptor
-        finally:
-            os.close(descriptor)
     except OSError as error:
         if error.errno == errno.EBUSY:
             text = f"{node} or its partition is in use: unmount it, and give the command again"

@@ -18,7 +18,8 @@ from __future__ import annotations
 import os
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -197,19 +198,27 @@ def erase(device: Path, verify: Verify) -> None:
 
 
 def _overwrite(device: Path, data: bytes, at: int, verify: Verify) -> None:
-    """Opened exclusively: the kernel refuses while anything uses the disk."""
     try:
-        descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            verify(descriptor)
+        with claimed(device, verify) as descriptor:
             os.pwrite(descriptor, data, at)
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
     except OSError as error:
-        raise HostError(
-            f"cannot write the superblock of {device}: {error.strerror}", code="superblock.write"
-        ) from error
+        text = f"cannot write the superblock of {device}: {error.strerror}"
+        raise HostError(text, code="superblock.write") from error
+
+
+@contextmanager
+def claimed(device: Path, verify: Verify) -> Iterator[int]:
+    """A descriptor for writing that nobody else shares: the kernel refuses while anything uses the disk.
+
+    Raises OSError, and what `verify` raises.
+    """
+    descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        verify(descriptor)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def crc64(data: bytes) -> int:

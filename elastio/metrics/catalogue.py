@@ -7,7 +7,7 @@ for the others. The reference page, the rules and the dashboard are compared wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -39,24 +39,14 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
-def _gauge(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}", MetricKind.GAUGE, Source.AGENT, help, labels)
+def _maker(kind: MetricKind, source: Source) -> Callable[..., Metric]:
+    """Makes metrics of this kind and source from a name, a sentence and labels."""
+    suffix = "_total" if kind is MetricKind.COUNTER else ""
+    return lambda name, help, *labels: Metric(f"elastio_{name}{suffix}", kind, source, help, labels)
 
 
-def _counter(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}_total", MetricKind.COUNTER, Source.AGENT, help, labels)
-
-
-def _billed(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}", MetricKind.GAUGE, Source.LEDGER, help, labels)
-
-
-def _counted(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}_total", MetricKind.COUNTER, Source.LEDGER, help, labels)
-
-
-def _always(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"elastio_{name}", MetricKind.GAUGE, Source.ALWAYS, help, labels)
+_always, _gauge, _billed = (_maker(MetricKind.GAUGE, each) for each in (Source.ALWAYS, Source.AGENT, Source.LEDGER))
+_counter, _counted = (_maker(MetricKind.COUNTER, each) for each in (Source.AGENT, Source.LEDGER))
 
 
 METRICS = (

@@ -12,7 +12,7 @@ from pathlib import Path
 from elastio.core.model import Serial
 from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import mounts, superblock, tombstone
-from elastio.host.blockdev import Disk, run_wipefs, why_no_backing
+from elastio.host.blockdev import Disk, disk_of, run_wipefs, why_no_backing
 from elastio.host.commands import FOLDERS, Run, is_installed
 from elastio.host.heads import LEAST_BYTES, Head, Volume
 from elastio.host.sysfs import Sysfs
@@ -85,7 +85,7 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Adop
     saved = saved_sectors(device, volume, sysfs)
     if place is None:
         require_sound(device, volume, sysfs, run)
-    block_bytes = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
+    block_bytes = int(sysfs.read(f"sys/block/{disk_of(sysfs, device)}/queue/logical_block_size"))
     names = (str(uuid.uuid4()), str(uuid.uuid4()))
     if head_target is None and is_logical(sysfs, device):
         extents = head_volume.free_extents(sysfs, device, block_bytes, run)
@@ -128,7 +128,7 @@ def _target(target: Path, sysfs: Sysfs) -> tuple[str, Path | None]:
         if mount.place == "/":
             text = "the root filesystem cannot be adopted: it cannot be unmounted"
             raise NotOursError(text, code="adopt.root")
-        device = (sysfs.target(f"sys/dev/block/{mount.number}") or "").rsplit("/", 1)[-1]
+        device = sysfs.link(f"sys/dev/block/{mount.number}") or ""
         if mount.kind == BTRFS:  # its number is no device's
             device = mounts.node_name(sysfs, mount.source)
         if not device:
@@ -136,11 +136,6 @@ def _target(target: Path, sysfs: Sysfs) -> tuple[str, Path | None]:
             raise NotOursError(text, code="adopt.filesystem")
         return device, Path(mount.place)
     return name_of(path_of(target, sysfs), sysfs), None
-
-
-def _disk_of(device: str, sysfs: Sysfs) -> str:
-    target = sysfs.target(f"sys/class/block/{device}") or ""
-    return target.split("/")[-2] if sysfs.exists(f"sys/class/block/{device}/partition") else device
 
 
 def _require_kind(device: str, sysfs: Sysfs) -> None:
@@ -236,7 +231,7 @@ def _head_device(path: Path, volume: str, block_bytes: int, sysfs: Sysfs, run: R
     if found:
         raise DeviceBusyError(f"/dev/{device} {', '.join(map(str, found))}: nothing was changed", code="head.used")
     sectors = int(sysfs.read(f"{directory}/size"))
-    own_block = int(sysfs.read(f"sys/block/{_disk_of(device, sysfs)}/queue/logical_block_size"))
+    own_block = int(sysfs.read(f"sys/block/{disk_of(sysfs, device)}/queue/logical_block_size"))
     if sectors * SECTOR < LEAST_BYTES or sysfs.read_or(f"{directory}/ro", "0") != "0" or own_block > block_bytes:
         text = (
             f"/dev/{device} is read-only, smaller than {format_size(LEAST_BYTES)}, or has larger blocks than the volume"

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, commands, tombstone
 from elastio.host.commands import Run
-from elastio.host.sysfs import Sysfs
+from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import UseKind, uses
 from elastio.units import KIB, SECTOR, format_size
 
@@ -70,7 +68,6 @@ DATA_OFFSET_SECTORS = 2048
 MIN_SIZE_BYTES = 64 * 1024 * 1024
 UDEV_S = 3.0
 APPEAR_S = 15.0
-POLL_S = 0.1
 # The error code of each use; the first that applies.
 USED = {
     UseKind.MOUNT: "device.mounted",
@@ -148,12 +145,7 @@ def _require_unused(path: Path, name: str, directory: str, sysfs: Sysfs) -> None
 
 
 def format_backing(
-    device: VerifiedDevice,
-    sysfs: Sysfs,
-    run: Run = commands.run,
-    *,
-    sleep: Callable[[float], None] = time.sleep,
-    monotonic: Callable[[], float] = time.monotonic,
+    device: VerifiedDevice, sysfs: Sysfs, run: Run = commands.run, wait: Wait = wait_for
 ) -> CreatedDevice:
     """Write the superblock and wait for bcacheN. Raises HostError; the message says what was already written.
 
@@ -171,9 +163,9 @@ def format_backing(
         )
     uuid = printed[1]
     directory = f"sys/class/block/{device.name}/bcache"
-    if not _wait(lambda: sysfs.exists(f"{directory}/backing_dev_uuid"), UDEV_S, sleep, monotonic):
+    if not wait(lambda: sysfs.exists(f"{directory}/backing_dev_uuid"), UDEV_S):
         sysfs.write_apart(blockdev.REGISTER, str(device.path), APPEAR_S)
-    if not _wait(lambda: sysfs.link(f"{directory}/dev") is not None, APPEAR_S, sleep, monotonic):
+    if not wait(lambda: sysfs.link(f"{directory}/dev") is not None, APPEAR_S):
         raise HostError(
             f"{device.path} is now a backing device (UUID {uuid}), but the kernel shows no /dev/bcacheN for it "
             f"after {APPEAR_S:.0f} s: see `dmesg`",
@@ -185,17 +177,6 @@ def format_backing(
             f"the kernel shows UUID {shown} for {device.path}, but make-bcache wrote {uuid}", code="bcache.other_uuid"
         )
     return CreatedDevice(uuid, sysfs.link(f"{directory}/dev") or "")
-
-
-def _wait(
-    condition: Callable[[], bool], seconds: float, sleep: Callable[[float], None], monotonic: Callable[[], float]
-) -> bool:
-    deadline = monotonic() + seconds
-    while not condition():
-        if monotonic() >= deadline:
-            return False
-        sleep(POLL_S)
-    return True
 
 
 def name_of(path: Path, sysfs: Sysfs) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import heads
-from elastio.host.blockdev import disks_below, is_zero
+from elastio.host.blockdev import disk_of, is_zero
 from elastio.host.commands import Run, is_installed
 from elastio.host.heads import LEAST_BYTES, Head
 from elastio.host.sysfs import Sysfs
@@ -113,8 +113,7 @@ def _place(sysfs: Sysfs, row: dict[str, str], block_bytes: int) -> FreeExtents |
     extent = int(row["vg_extent_size"])
     extents = -(-LEAST_BYTES // SECTOR // extent)
     disk = sysfs.path(row["pv_name"].lstrip("/")).resolve().name
-    whole = disk if sysfs.exists(f"sys/block/{disk}") else "".join(disks_below(sysfs, disk))  # of a partition
-    own_block = int(sysfs.read(f"sys/block/{whole}/queue/logical_block_size"))
+    own_block = int(sysfs.read(f"sys/block/{disk_of(sysfs, disk)}/queue/logical_block_size"))
     if int(row["pv_free"]) < extents * extent or own_block > block_bytes:
         return None
     return FreeExtents(row["vg_name"], row["vg_uuid"], row["pv_name"], disk, extents, extents * extent)

@@ -56,7 +56,7 @@ ANY_DISK = Patch(
 )
 ANY_LEAVE = Patch(CYCLE, "return self.times.boosted is None or any(at is not None for at in gone)", "return True")
 NO_DISPUTE = Patch(RECOVERY, "_may_lack_data(state, cycle, obs, backing):", "False:")
-NOT_RELEASED = Patch(RELEASE, "if disk is not None and disk.is_in_use and not is_gone:", "if False and disk:")
+NOT_RELEASED = Patch(RELEASE, "if disk is not None and disk.is_in_use and not cycle.is_gone:", "if False and disk:")
 LET_GO = Patch(
     INVARIANTS,
     'Checked on every decision, and again by the executor on a scan of its own.\n    """\n',
@@ -224,8 +224,8 @@ BUYING = (
         "orphans stay",
         "what no cycle knows is released",
         STATE,
-        "return tuple(v for v in self.owned or () if v.state not in left_alone",
-        "return tuple(v for v in () if v.state not in left_alone",
+        "there = (v for v in self.owned or () if v.state not in (VolumeState.ELSEWHERE, VolumeState.FOREIGN))",
+        "there: tuple[Volume, ...] = ()",
     ),
     one(
         "unseen is gone", "a new volume may not show yet", POLLING, "VISIBLE_WITHIN_S = 60.0", "VISIBLE_WITHIN_S = 0.0"
@@ -266,10 +266,10 @@ WRITING_DOWN = (
         (
             Patch(
                 RELEASE,
-                "    plan = ask(cycle, actions.DetachCacheSet(",
+                "    if backing.is_drained:\n",
                 "    tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy)\n"
-                "    if tag.action is not None:\n        return tag\n"
-                "    plan = ask(cycle, actions.DetachCacheSet(",
+                "    if backing.is_drained and tag.action is not None:\n        return tag\n"
+                "    if backing.is_drained:\n",
             ),
             Patch(INVARIANTS, "DeleteVolume() | actions.TagVolume(tag=VolumeTag.CLEAN):", "DeleteVolume():"),
         ),

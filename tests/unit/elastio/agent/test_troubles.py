@@ -94,3 +94,8 @@ SOURCES = ("CreateVolume", "DeleteVolume", "ListVolumes", "scan", "LimitWrites")
 )
 def test_an_error_of_what_is_not_needed_is_over(state: AgentState, is_running: bool, over: tuple[str, ...]) -> None:
     assert no_longer_needed(SOURCES, state, is_running=is_running) == over
+
+
+@pytest.mark.parametrize("source", ["Identify", "ListVolumes", "PollNotice", "RemoveTombstone", "TuneBacking"])
+def test_what_an_agent_at_rest_does_is_needed(source: str) -> None:
+    assert no_longer_needed((source,), IDLE, is_running=True) == ()

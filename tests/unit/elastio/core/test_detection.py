@@ -286,3 +286,9 @@ def test_without_a_journal_a_clean_cache_is_brought_back_by_its_name_and_with_it
     assert (refused.answers[0].code, refused.state.cycle) == ("recover.may-be-older", None)
     accepted = seen(host(WAITS_FOR_CLEAN), requests=(replace(named, accepts_loss=True),))
     assert decide(faulted, accepted, POLICY).actions == (AttachVolume(VOLUME_ID),)
+
+
+@pytest.mark.parametrize(("known", "fault"), [(None, None), (OTHER_SET, FaultKind.FOREIGN_CACHE)])
+def test_a_cache_set_that_appears_is_the_one_that_this_agent_formats(known: Any, fault: FaultKind | None) -> None:
+    found = danger(state(Phase.ATTACHING, cycle(cache_set=known)), seen(host(cached(), FORMATTED)))
+    assert (found and found.fault) == fault

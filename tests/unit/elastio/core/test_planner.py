@@ -317,6 +317,15 @@ def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float,
     view = host(drained(state=CacheState.NO_CACHE), FORMATTED)
     plan = next_action(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_throttle_after_s=10.0))
     assert (plan.action == HelpDetach()) is helped
+    assert plan.wake_at == (None if helped else NOW + 0.25)
+
+
+@pytest.mark.parametrize(("retry_at", "wake_at"), [(NOW + 5.0, NOW + 5.0), (float("inf"), None)])
+def test_a_poll_for_a_notice_is_waited_for_where_there_will_be_one(retry_at: float, wake_at: float | None) -> None:
+    before = state(Phase.BOOSTING, boosted(), backoffs={"PollNotice": Backoff(0, retry_at)})
+    view = host(cached(writeback_running=False), FORMATTED)
+    plan = next_action(before, seen(view), replace(POLICY, notice_poll_s=5.0))
+    assert (plan.action, plan.wake_at) == (None, wake_at)
 
 
 def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None:

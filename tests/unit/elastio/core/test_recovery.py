@@ -232,6 +232,18 @@ def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
     assert present(after.cycle).forced
 
 
+@pytest.mark.parametrize(
+    ("is_ordered", "phase", "fault"),
+    [(False, Phase.FAULTED, FaultKind.CACHE_STALE), (True, Phase.FLUSHING, None)],
+)
+def test_one_that_came_back_and_may_have_been_dirty_is_flushed_by_order_only(
+    is_ordered: bool, phase: Phase, fault: FaultKind | None
+) -> None:
+    before = state(Phase.FAULTED, boosted(may_lack_data=True), recovered=False, failed_clean_set=SET)
+    after = present(recover(before, seen(host(cached())), is_ordered=is_ordered))[0]
+    assert (after.phase, after.fault and after.fault.kind) == (phase, fault)
+
+
 def test_one_that_failed_while_no_agent_ran_in_the_same_boot_is_remembered_at_the_start() -> None:
     of = replace(state(Phase.BOOSTING, replace(boosted(), dirty_boot="boot"), recovered=False), boot_id="boot")
     after = decide(of, seen(host(FAILED_CLEAN)), POLICY).state

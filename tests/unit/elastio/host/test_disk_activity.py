@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from elastio.errors import HostError
-from elastio.host.disk_activity import DiskActivity, disk_below, disk_of, lies_on
+from elastio.host.blockdev import disk_of
+from elastio.host.disk_activity import DiskActivity, disk_below, lies_on
 from elastio.host.sysfs import Sysfs
 from elastio.strategy.waits import DiskCount
 

@@ -84,15 +84,18 @@ class Host:
             self.after_make()
         return self.answers[argv[0]]
 
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.at_sleep()
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        until = self.now + seconds
+        while not condition() and self.now < until:
+            self.now += 0.1
+            self.at_sleep()
+        return condition()
 
     def verify(self) -> VerifiedDevice:
         return verify(self.node, self.sysfs, self.run)
 
     def create(self) -> CreatedDevice:
-        return format_backing(self.verify(), self.sysfs, self.run, sleep=self.sleep, monotonic=lambda: self.now)
+        return format_backing(self.verify(), self.sysfs, self.run, self.wait)
 
 
 @pytest.fixture
