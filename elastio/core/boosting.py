@@ -146,19 +146,13 @@ PACED_S = 30.0
 
 
 def drain_window(state: AgentState, policy: Policy) -> tuple[float, float] | None:
-    """From when until when (CLOCK_BOOTTIME) writes are held back for the disk; None: not before it appears.
-
-    Only for a purchase that a load has caused and the cloud has accepted. Of the first one nobody knows when its disk
-    will appear: its writes are held back as soon as the cloud attaches the volume.
-    """
+    """From when until when (CLOCK_BOOTTIME) a load's writes are held back for its disk; None: not before it appears."""
     cycle = state.cycle
-    if cycle is None or cycle.trigger is not Trigger.LOAD or cycle.times.created is None:
-        return None
-    if state.phase is not Phase.ATTACHING:
+    if state.phase is not Phase.ATTACHING or cycle is None or cycle.trigger is not Trigger.LOAD:
         return None
     drain_s = min(MOST_S, IN_FLIGHT_BYTES / (policy.backing_bandwidth_mb_s * MB))
     decided, asked = cycle.times.decided, cycle.times.asked
-    if state.appear_s and decided is not None:
+    if state.appear_s and decided is not None and cycle.times.created is not None:
         expected = decided + median(state.appear_s)
         return expected - drain_s, expected + drain_s
     return None if asked is None else (asked, asked + drain_s)

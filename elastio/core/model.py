@@ -206,10 +206,9 @@ class BackingView:
     def is_drained(self) -> bool:
         """The cache is clean and writes bypass it: nothing is to be flushed, and nothing can become dirty.
 
-        `dirty_bytes` is not checked. After a power cut the index may show data as dirty that was flushed just before,
-        or the superblock may say "clean" although data was not flushed. The writeback thread then sees no work and
-        waits for a write, which never reaches the cache in this mode. A detach is still safe: the kernel first flushes
-        everything that the index shows as dirty.
+        `dirty_bytes` is not checked. After a power cut the index may call dirty what was flushed just before, or the
+        superblock clean what was not, which the writeback thread does not see. A detach is still safe: the kernel first
+        flushes everything that the index calls dirty.
         """
         return self.state is CacheState.CLEAN and self.cache_mode is CacheMode.NONE
 
@@ -224,20 +223,13 @@ class BackingView:
 
     @property
     def is_dirty_unseen(self) -> bool:
-        """Its superblock says clean after a power cut, and nothing flushes what the index calls dirty.
-
-        A write that the cache absorbs ends that, which somebody may have prevented by mode `writethrough`. In the other
-        modes only a detach flushes it.
-        """
+        """Nothing flushes what only the index calls dirty, until the cache absorbs a write: in two modes it may."""
         takes_writes = self.cache_mode in (CacheMode.WRITEBACK, CacheMode.WRITETHROUGH)
         return self.state is CacheState.CLEAN and self.dirty_bytes > 0 and takes_writes
 
     @property
     def is_left_to_detach(self) -> bool:
-        """Nothing but a detach flushes what the index holds: no write that is absorbed can wake the writeback thread.
-
-        Somebody has set the mode; writes bypass dirty data already, whatever the agent does.
-        """
+        """Nothing but a detach flushes it: somebody has set a mode in which writes bypass dirty data already."""
         return self.state is CacheState.CLEAN and self.cache_mode is CacheMode.WRITEAROUND
 
     @property

@@ -186,9 +186,8 @@ class BcacheHost:
         with throttle.drained(self.guard, self.sysfs, disk, limit, self._wait, is_left, prepare) as is_inhibited:
             if not is_inhibited and not self._has_warned:
                 self._has_warned = True
-                _log.warning(
-                    "not all requests to %s can be held back (see `elastio doctor`): a read may be stale", disk
-                )
+                text = "not all requests to %s can be held back (see `elastio doctor`): a read may be stale"
+                _log.warning(text, disk)
             yield
 
     def bypass_cache(self) -> Effect:
@@ -281,12 +280,9 @@ class BcacheHost:
         """See `ports.CacheHost`."""
         backing, disk = self._backing(), self._require_disk(serial)
         attached = self._attached(backing)
-        if attached is None:
-            cache_set = self._format_cache(disk, backing, size_bytes)
-        else:
-            cache_set = attached
-            if cache_disk.registered_set(self.sysfs, disk) != attached:
-                raise NotOursError(f"cache set {attached} is attached to {backing.device} already", code="set.other")
+        if attached is not None and cache_disk.registered_set(self.sysfs, disk) != attached:
+            raise NotOursError(f"cache set {attached} is attached to {backing.device} already", code="set.other")
+        cache_set = attached or self._format_cache(disk, backing, size_bytes)
         # Of what is in flight the attach waits for all.
         least = Depth(initial(self.sysfs, backing.disk), initial(self.sysfs, disk.name))
         tuning.tune(self.sysfs, backing.directory, backing.disk, attached, least)
@@ -299,10 +295,7 @@ class BcacheHost:
         return cache_set
 
     def _attach(self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
-        """While no write is in flight: see `throttle`. The set is registered while the last writes complete.
-
-        If they do not in time, or the set is not registered, writes stay held back for the next try.
-        """
+        """While no write is in flight: see `throttle`. Without that, writes stay held back for the next try."""
 
         def register() -> None:
             self.sharer.leave()

@@ -257,7 +257,6 @@ class SimHost:
         self._require_absorbing(bcache)
         self.calls.seconds = max(self.calls.seconds, self._kernel.wait_for_writes())
         if self._kernel.is_flooded:
-            self._kernel.keep_held()
             raise DeviceBusyError("the device had writes in flight", code="device.not_drained")
         self._lift_limits()
         self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))

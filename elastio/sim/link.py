@@ -221,14 +221,15 @@ class Link:
         self.hold(MOVE_S, reads=True)
 
     def keep_held(self) -> None:
-        """Writes stay held back for the attach, also after one that was refused."""
+        """Writes stay held back for the attach, or the next try."""
         if self.settings.holds_back:
             self.limit_writes(HELD_MB_S)
 
     def wait_for_writes(self) -> float:
-        """Hold writes back for as long as they may be in flight; the seconds."""
+        """Hold writes back for as long as they may be in flight, and longer where that is not enough; the seconds."""
         if self.is_flooded:
             self.hold(SETTLE_S)
+            self.keep_held()
         return SETTLE_S if self.is_flooded else 0.0
 
     @property

@@ -36,10 +36,7 @@ HOST, KERNEL, CLOUD = "elastio/sim/host.py", "elastio/sim/link.py", "elastio/sim
 EARLY = Patch(STEPS, "LAST_S, POLL_S = 0.5,", "LAST_S, POLL_S = 1e9,")
 ANY_TIME = Patch(INVARIANTS, "MOMENT_S = 1.0", "MOMENT_S = 1e9")
 HOST_BYPASSES = Patch(HOST, "if bcache.state is not CacheState.CLEAN or (kernel", "if False and (kernel")
-ASLEEP = Patch(STEPS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:", "if False:")
-ASLEEP_ALLOWED = Patch(
-    INVARIANTS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes and not backing.is_bypassed:", "if False:"
-)
+ASLEEP, ASLEEP_ALLOWED = (Patch(file, "if backing.is_dirty_unseen:", "if False:") for file in (STEPS, INVARIANTS))
 HOST_ASLEEP = Patch(HOST, "if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:", "if False:")
 CLEAN_IS_DRAINED = Patch(
     MODEL,
@@ -88,7 +85,7 @@ DRAINING = (
         "the same: whatever `state` calls clean is bypassed at once",
         (
             ASLEEP,
-            Patch(STEPS, "if left_s <= LAST_S:", "if left_s <= LAST_S or backing.state is CacheState.CLEAN:"),
+            Patch(STEPS, "if left_s <= LAST_S:", "if left_s <= LAST_S or backing.state == 'clean':"),
             ASLEEP_ALLOWED,
             ANY_TIME,
             HOST_ASLEEP,
