@@ -35,6 +35,9 @@ class Moved:
 
 # The weight of the last reading in a mix: buffered writes come in bursts, and reads between them.
 WEIGHT = 0.2
+# A mix so near to even counts as even. Requests drawn at random are never quite even within some turns, so the larger
+# direction is always found to have more than half: by that much, limits would allow too much.
+EVEN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +59,5 @@ class Mix:
     def larger(self) -> float:
         """The share of the direction that moves more, 0.5 to 1; 1 where nothing was moved."""
         total = self.read_bytes + self.written_bytes
-        return max(self.read_bytes, self.written_bytes) / total if total else 1.0
+        share = max(self.read_bytes, self.written_bytes) / total if total else 1.0
+        return share if share >= 0.5 + EVEN else 0.5

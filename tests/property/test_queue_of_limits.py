@@ -1,10 +1,10 @@
 """How cgroups share a volume by limits, on a model of what Linux 6.1 does with those (block/blk-throttle.c).
 
 A limit that is rewritten while requests wait takes over what has passed too early, as an unsigned number
-(`host.sharer`). One thread submits what limits have held back, and waits for the disk with what is due; so what
-passes too early stands there in the order in which it became due. Who waits for the disk gets the next place in its
-queue at random. Cgroups have a number of threads each, and each thread one request under way. Turns begin up to 30 ms
-late.
+(`host.sharer`). One thread submits what limits have held back, and waits for the disk with what is due; all that is
+due meanwhile is its next batch, reads before writes. So what passes too early stands there. Who waits for the disk gets
+the next place in its queue at random. Cgroups have a number of threads each, and each thread one request under way, a
+read or a write, which have limits of their own. Turns begin up to 30 ms late.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from random import Random
 import pytest
 
 from elastio.core.division import Division
+from elastio.core.moved import Mix, Moved
 from elastio.core.shares import Reserved, SharePlan
 from elastio.host import sharer
 from elastio.host.sharer import TURN_S
@@ -35,19 +36,18 @@ UNDERLOADED = dict(zip(EQUAL, (0.1, 0.1, 0.65), strict=True))
 
 @dataclass
 class Limited:
-    """A cgroup, and what the kernel counts of it in the current slice. Times in jiffies of 1/`hz` s; sizes in bytes."""
+    """Reads or writes of a cgroup, and what the kernel counts of them in the current slice.
+
+    Times in jiffies of 1/`hz` s; sizes in bytes.
+    """
 
     hz: int
-    threads: int
     limit: int | None = None
     waiting: int = 0
-    under_way: int = 0
     begun: int = 0
     ends: int = 0
     passed: int = 0
     carried: int = 0
-    wanted_mb_s: float = inf
-    asks_at: float = 0.0
 
     @property
     def slice(self) -> int:
@@ -87,15 +87,32 @@ class Limited:
 
 
 @dataclass
+class Group:
+    """A cgroup. `ways`: its reads, and its writes."""
+
+    threads: int
+    ways: tuple[Limited, Limited]
+    under_way: int = 0
+    wanted_mb_s: float = inf
+    asks_at: float = 0.0
+    mix: Mix = field(default_factory=Mix)
+
+
+@dataclass
 class Machine:
-    """`queue`: at the disk, each with what is left of it; `waiting`: for a place there. `hz`: jiffies of a second."""
+    """`queue`: at the disk, each with what is left of it; `waiting`: for a place there. `hz`: jiffies of a second.
+
+    `reads`: their share of the requests, 0 to 1.
+    """
 
     draw: Random
     hz: int
     plan: SharePlan
-    groups: dict[str, Limited]
+    groups: dict[str, Group]
+    reads: float = 0.0
     now: int = 0
-    due: deque[str] = field(default_factory=deque)
+    batch: deque[tuple[str, bool]] = field(default_factory=deque)
+    due: deque[tuple[str, bool]] = field(default_factory=deque)
     waiting: list[tuple[str, int, bool]] = field(default_factory=list)
     queue: deque[tuple[str, int, list[float]]] = field(default_factory=deque)
     is_thread_free: bool = True
@@ -109,11 +126,11 @@ class Machine:
 
     @classmethod
     def of(cls, seed: int, hz: int, threads: Mapping[str, int], reserve: tuple[Reserved, ...] = ()) -> Machine:
-        groups = {group: Limited(hz, count) for group, count in threads.items()}
+        groups = {name: Group(count, (Limited(hz), Limited(hz))) for name, count in threads.items()}
         return cls(Random(seed), hz, SharePlan(CAPACITY_MB_S, reserve), groups)
 
     def __post_init__(self) -> None:
-        self.submitted = dict.fromkeys(self.groups, 0)
+        self.submitted = dict.fromkeys(self.groups, Moved())
         self.seen = dict(self.submitted)
 
     def run(self, seconds: float, wants: Mapping[str, float] | None = None) -> tuple[float, float]:
@@ -128,37 +145,46 @@ class Machine:
                 self._ask(name, self.groups[name])
             self._serve()
             self._turn()
-        got = {name: (moved - before[name]) / MB / seconds for name, moved in self.submitted.items()}
+        got = {name: moved.since(before[name]).total_bytes / MB / seconds for name, moved in self.submitted.items()}
         second = got.pop(SECOND)
         return sum(got.values()), second
 
-    def _ask(self, name: str, group: Limited) -> None:
+    def _ask(self, name: str, group: Group) -> None:
         at = self.now / self.hz
         while group.under_way < group.threads and group.asks_at <= at:
             group.under_way += 1
             if group.wanted_mb_s < inf:
                 group.asks_at = max(group.asks_at, at - 0.1) + SIZE / MB / group.wanted_mb_s
-            if not group.waiting and group.may_pass(self.now):
-                group.charge(self.now)
-                self._submit(name, by_thread=False)
+            is_read = self.reads > 0 and self.draw.random() < self.reads
+            way = group.ways[not is_read]
+            if not way.waiting and way.may_pass(self.now):
+                way.charge(self.now)
+                self._submit(name, is_read=is_read, by_thread=False)
             else:
-                group.waiting += 1
+                way.waiting += 1
         self._release(name, group)
 
-    def _release(self, name: str, group: Limited) -> None:
-        while group.waiting and group.may_pass(self.now):
-            group.waiting -= 1
-            group.charge(self.now)
-            self.due.append(name)
+    def _release(self, name: str, group: Group) -> None:
+        for is_read, way in zip((True, False), group.ways, strict=True):
+            while way.waiting and way.may_pass(self.now):
+                way.waiting -= 1
+                way.charge(self.now)
+                self.due.append((name, is_read))
         self._submit_due()
 
     def _submit_due(self) -> None:
-        if self.is_thread_free and self.due:
+        if not self.is_thread_free:
+            return
+        if not self.batch:
+            self.batch.extend(sorted(self.due, key=lambda each: not each[1]))
+            self.due.clear()
+        if self.batch:
             self.is_thread_free = False
-            self._submit(self.due.popleft(), by_thread=True)
+            name, is_read = self.batch.popleft()
+            self._submit(name, is_read=is_read, by_thread=True)
 
-    def _submit(self, name: str, *, by_thread: bool) -> None:
-        self.submitted[name] += SIZE
+    def _submit(self, name: str, *, is_read: bool, by_thread: bool) -> None:
+        self.submitted[name] = self.submitted[name].plus(Moved(SIZE * is_read, SIZE * (not is_read), 1))
         self.waiting.append((name, self.now, by_thread))
 
     def _serve(self) -> None:
@@ -189,8 +215,13 @@ class Machine:
             return
         seconds, self.turned = (self.now - self.turned) / self.hz, self.now
         self.turns_at = self.now / self.hz + TURN_S + LATE_S * self.draw.random()
-        used = {name: (moved - self.seen[name]) / MB / seconds for name, moved in self.submitted.items()}
+        moved = {name: now.since(self.seen[name]) for name, now in self.submitted.items()}
+        used = {name: each.total_bytes / MB / seconds for name, each in moved.items()}
         self.seen = dict(self.submitted)
+        for name, group in self.groups.items():
+            group.mix = group.mix.after(moved[name])
+            if name in self.limits:
+                self.limits[name] = (group.ways[0].limit or 0) / MB / group.mix.larger
         request_s = sum(self.times) / len(self.times) if self.times else 0.0
         self.times.clear()
         weights = {"a.slice": 100.0, **dict.fromkeys(self.groups, 100.0)}
@@ -210,13 +241,17 @@ class Machine:
         for name, mb_s in limits.items():
             self.writes += 1
             self.limits[name] = mb_s
-            self.groups[name].write(round(mb_s * MB), self.now)
+            self._set(self.groups[name], round(mb_s * self.groups[name].mix.larger * MB))
             self._release(name, self.groups[name])
+
+    def _set(self, group: Group, limit: int | None) -> None:
+        for way in group.ways:
+            way.write(limit, self.now)
 
     def _lift(self, names: Iterable[str]) -> None:
         for name in tuple(names):
             del self.limits[name]
-            self.groups[name].write(None, self.now)
+            self._set(self.groups[name], None)
             self._release(name, self.groups[name])
 
 
@@ -256,3 +291,20 @@ def test_they_are_kept_soon_after_each_change_of_wishes(seed: int, hz: int) -> N
         assert first + second >= 0.95 * VOLUME_MB_S
         machine.run(WINDOW_S, UNDERLOADED)
         assert sum(machine.run(WINDOW_S, UNDERLOADED)) >= 0.97 * sum(UNDERLOADED.values()) * CAPACITY_MB_S
+
+
+@pytest.mark.parametrize("hz", [100, 250])
+def test_limits_follow_no_draw_where_as_much_is_read_as_written(hz: int) -> None:
+    seeds, seconds, writes = 8, 15, 0
+    got = [0.0, 0.0]
+    for seed in range(seeds):
+        machine = Machine.of(seed, hz, EQUAL)
+        machine.reads = 0.5
+        machine.run(5)
+        before = machine.writes
+        got = [mb_s + more / seeds for mb_s, more in zip(got, machine.run(seconds), strict=True)]
+        writes += machine.writes - before
+    print(f"{got[0]:.2f} + {got[1]:.2f} MB/s, {writes / seeds / seconds:.2f} writes a second")
+    assert 1.9 <= got[0] / got[1] <= 2.1
+    assert sum(got) >= 0.97 * CAPACITY_MB_S
+    assert writes < seeds * seconds * 5

@@ -36,3 +36,8 @@ def test_a_mix_is_that_of_the_first_reading_and_then_follows_the_next_ones() -> 
         mix = mix.after(Moved(100, 300))
     assert 0.5 < mix.larger < 0.75
     assert mix.written_bytes > mix.read_bytes
+
+
+@pytest.mark.parametrize(("read", "written", "larger"), [(54, 46, 0.5), (46, 54, 0.5), (60, 40, 0.6), (0, 7, 1.0)])
+def test_a_mix_that_is_nearly_even_counts_as_even(read: int, written: int, larger: float) -> None:
+    assert Mix().after(Moved(read, written)).larger == larger
