@@ -138,7 +138,8 @@ class Division:
         there = self.lending.absent.keys() | waits.keys()
         seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there)
         hungry = seen.hungry(self.hungry)
-        lending = self._lending(waits, hungry, plan, is_quiet)
+        silent = seen.limit.keys() & self.pending_mb_s.keys()
+        lending = self._lending(waits, hungry, plan, is_quiet, silent)
         hungry |= seen.borrowers(lending.level, plan)
         if not hungry:
             return self._without_need(seen, lending)
@@ -166,11 +167,13 @@ class Division:
         limits = {} if spare >= PATIENCE else dict(seen.limit)
         return Division(seen.used, self.turns + 1, 0, lending, spare), limits
 
-    def _lending(self, waited: Waits, hungry: Collection[str], plan: SharePlan, is_quiet: bool) -> Lending:
+    def _lending(
+        self, waited: Waits, hungry: Collection[str], plan: SharePlan, is_quiet: bool, silent: Collection[str]
+    ) -> Lending:
         """Who wants more than it has waits for that, and not for others."""
         target_s = {group: plan.target_s(group) or math.inf for group in waited}
         waits = {group: each for group, each in waited.items() if group not in hungry}
-        return self.lending.turn(waits, target_s, is_quiet=is_quiet)
+        return self.lending.turn(waits, target_s, is_quiet=is_quiet, silent=silent)
 
 
 def at_limits(

@@ -13,12 +13,13 @@ others, and few in one with them: of its requests nearly none waits, though it w
 
 The level is the highest one at which waits are not too long, found by bisection, because nobody knows how the wait of a
 volume depends on its load. Having found it, a higher one is tried after HOLD turns, and each time after twice as many:
-limits come to rest. Once no cgroup with a target uses the device, all is lent.
+limits come to rest. Once no cgroup with a target uses the device, all is lent; one whose large request may wait for its
+own limit, for seconds, has not left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -109,13 +110,16 @@ class Lending:
     hold: int = HOLD
     absent: Mapping[str, int] = field(default_factory=dict)
 
-    def turn(self, waited: Waits, target_s: Mapping[str, float], *, is_quiet: bool = False) -> Lending:
+    def turn(
+        self, waited: Waits, target_s: Mapping[str, float], *, is_quiet: bool = False, silent: Collection[str] = ()
+    ) -> Lending:
         """The next state. `waited`: of each cgroup with a target that keeps within its share and uses the device.
 
         `is_quiet`: those to whom it is lent have moved next to nothing, as their next requests wait for their limits.
+        `silent`: cgroups whose own next requests may wait so, and which are there as long as they were before.
         """
-        absent = {group: turns + 1 for group, turns in self.absent.items() if turns + 1 < ABSENT}
-        absent |= dict.fromkeys(waited, 0)
+        absent = {group: turns + (group not in silent) for group, turns in self.absent.items()}
+        absent = {group: turns for group, turns in absent.items() if turns < ABSENT} | dict.fromkeys(waited, 0)
         if not absent:
             return ALL_LENT
         if is_quiet and (_worst(waited, target_s) or 0.0) <= 1:

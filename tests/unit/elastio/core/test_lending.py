@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from elastio.core.division import Division
@@ -69,6 +71,21 @@ def test_all_is_lent_when_nobody_with_a_target_has_been_there_for_some_turns() -
     assert after(half, ABSENT - 1).level == 0.5
     assert after(half, ABSENT) == Lending()
     assert after(after(after(half, ABSENT - 1), 1, db=9), ABSENT - 1).level == 0.5
+
+
+@pytest.mark.parametrize(("limits", "untouched", "stays"), [({DB: 4.0, TAR: 4.0}, (), 16), ({TAR: 4.0}, (DB,), 0)])
+def test_one_whose_large_request_may_wait_for_a_limit_of_ours_is_still_there(
+    limits: dict[str, float], untouched: tuple[str, ...], stays: int
+) -> None:
+    plan = replace(PLAN, capacity_mb_s=16.0)
+    division = Division(lending=Lending(0.25, absent={DB: 0}), pending_mb_s={DB: 64.0})
+    levels = []
+    for _ in range(stays + ABSENT + 1):
+        division, _ = division.turn({DB: 0.0, TAR: 4.0}, WEIGHTS, plan, limits, untouched)
+        levels.append(division.lending.level)
+    assert levels == [0.25] * (len(levels) - 2) + [1.0] * 2, (
+        "64 MB/s of one turn are 16 turns at 4 MB/s; a foreign limit says nothing"
+    )
 
 
 def test_a_turn_in_which_no_request_ends_says_nothing() -> None:
