@@ -232,7 +232,7 @@ class SimHost:
             raise NotOursError("the backing device is no adopted volume", code="tombstone.none")
         if not to_head and (bcache.state is not CacheState.NO_CACHE or bcache.cache_set or bcache.sb_set):
             raise DeviceBusyError("the device has a cache: its tombstone stays", code="tombstone.cache")
-        self.calls.seconds = max(self.calls.seconds, kernel.wait_for_writes())
+        self.calls.seconds = max(self.calls.seconds, kernel.wait_for_writes(for_attach=to_head))
         if kernel.in_flight[0] and (kernel.is_flooded or not kernel.settings.holds_back):
             raise DeviceBusyError("the device had writes in flight", code="device.not_drained")
         kernel.move_first_block(to_head=to_head)

@@ -225,11 +225,12 @@ class Link:
         if self.settings.holds_back:
             self.limit_writes(HELD_MB_S)
 
-    def wait_for_writes(self) -> float:
-        """Hold writes back for as long as they may be in flight, and longer where that is not enough; the seconds."""
+    def wait_for_writes(self, *, for_attach: bool = True) -> float:
+        """Hold writes back for as long as they may be in flight, and for an attach until the next try; the seconds."""
         if self.is_flooded:
             self.hold(SETTLE_S)
-            self.keep_held()
+            if for_attach:
+                self.keep_held()
         return SETTLE_S if self.is_flooded else 0.0
 
     @property

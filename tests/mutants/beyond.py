@@ -338,7 +338,7 @@ BEYOND = (
         "writes pass between the disk and the attach",
         "what is held back for a tombstone is not in flight at the attach",
         Patch("elastio/core/planner.py", " or boosting.is_being_attached(state, obs):", ":"),
-        "tests/scenario/test_adopted.py::test_no_write_passes_between_the_tombstone_and_the_attach",
+        f"{HELD}::test_what_is_held_back_does_not_pass_between_the_disk_and_the_attach",
         LATER,
     ),
     on_the_host(
