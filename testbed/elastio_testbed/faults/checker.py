@@ -23,8 +23,9 @@ REGIONS = (
     {"offset": DIRECT_AT, "blocks": 2048, "direct": True, "writers": 2, "readers": 3},
     {"offset": BUFFERED_AT, "blocks": 1024, "direct": False, "writers": 1, "readers": 1},
 )
-# Of an adopted volume half of these lie in its head while a cache is attached, where its tombstone is.
-FIRST_MIB = {"offset": 0, "blocks": 512, "direct": True, "writers": 1, "readers": 2}
+# Of an adopted volume: the first ones move to its head, where a tombstone takes their place, and back with each cache.
+# So few that each is written and read many times a second.
+FIRST_BLOCKS = {"offset": 0, "blocks": 32, "direct": True, "writers": 1, "readers": 2}
 FILL_S, STOP_S, BURST_MIB = 180.0, 300.0, 180
 # A pass writes 2 MiB at random and reads them back, too slowly to count as load.
 FIO = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from elastio_testbed.console import Say
-from elastio_testbed.faults.checker import FIRST_MIB, REGIONS, Checker, wait_for_reads
+from elastio_testbed.faults.checker import FIRST_BLOCKS, REGIONS, Checker, wait_for_reads
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.image import GuestImage
 from elastio_testbed.scratch import scratch_folder
@@ -62,7 +62,7 @@ def checked_guest(image: GuestImage, seed: int, adopted: str | None = None) -> I
     """A guest with its agent at rest and the checker running; `adopted` as in `Lab`. Raises HypervisorError."""
     with scratch_folder("elastio-consistency-") as name, Lab(image, Path(name), seed, adopted=adopted) as lab:
         lab.prepare()
-        checker = Checker(lab, seed, (*REGIONS, FIRST_MIB) if adopted else REGIONS)
+        checker = Checker(lab, seed, (*REGIONS, FIRST_BLOCKS) if adopted else REGIONS)
         checker.start()
         yield lab, checker
 
