@@ -12,6 +12,7 @@ none: whoever mounted the volume alone meanwhile would see older data. See `elas
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from elastio.core import actions
 from elastio.core.cycle import Cycle
@@ -72,8 +73,12 @@ def _towards_deleted(cycle: Cycle, volume_id: VolumeId, serial: Serial, obs: Obs
             action = actions.DetachVolume(volume_id, serial)
         case VolumeState.AVAILABLE | VolumeState.ERROR:
             action = actions.DeleteVolume(volume_id, serial)
+        case VolumeState.CREATING | VolumeState.DETACHING | VolumeState.DELETING | VolumeState.GONE | None:
+            return poll  # it changes by itself
+        case VolumeState.ELSEWHERE | VolumeState.FOREIGN:
+            return poll  # nothing may be done to it
         case _:
-            return poll  # it changes by itself, or nothing may be done to it
+            assert_never(cycle.volume_state)
     if cycle.backoff_of("DescribeVolume").tries == 0:
         return poll  # decide on a new poll, never on a state that is as old as the boost
     return first(ask(cycle, action, obs, poll.waiting_for), poll)
