@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.sim.run import SAMPLE_S, Simulation
-from elastio.sim.workload import Workload
-from elastio.sim.world import SimWorld
+from elastio_sim.run import SAMPLE_S, Simulation
+from elastio_sim.workload import Workload
+from elastio_sim.world import SimWorld
 
 # A time of day that differs by less is rounded.
 JUMP_S = 1e-3

@@ -8,9 +8,9 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.adviser import LearnedForecaster, forecast_terms
 from elastio.core.model import Forecast
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.strategy.learned import ForecastTerms
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 
 from .simulated import KERNEL, machine
 

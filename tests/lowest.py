@@ -129,7 +129,7 @@ class Environment:
 def main(directory: Path, *chosen: str) -> int:
     """Exit code: 0 if every command has its help in every environment."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    modules = ("elastio", "elastio_adviser", "elastio_aws", "elastio_openstack")
+    modules = ("elastio", "elastio_adviser", "elastio_aws", "elastio_openstack", "elastio_sim")
     sets = {
         "lowest": (lowest(project, ("aws", "openstack")), modules),
         "calibration": (lowest(project, ("calibration",)), ("elastio", "elastio_calibration")),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from elastio.core.model import RequestKind, VolumeId, VolumeState
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
-from elastio.sim.world import SimWorld
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
+from elastio_sim.world import SimWorld
 from tests.crash.way import WayWatch
 
 SECOND = "i-0000000000000002"

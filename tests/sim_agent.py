@@ -22,7 +22,9 @@ from elastio.control.client import ControlClient
 from elastio.control.status import Status
 
 ROOT = Path(__file__).parents[1]
-SOURCES = os.pathsep.join(str(ROOT / name) for name in ("", "providers", "adviser", "calibration", "testbed"))
+SOURCES = os.pathsep.join(
+    str(ROOT / name) for name in ("", "providers", "simulator", "adviser", "calibration", "testbed")
+)
 PACE = 15
 START_S = 30
 CONFIG = """\

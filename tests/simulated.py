@@ -11,18 +11,18 @@ from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.shares import LatencyTarget
 from elastio.core.state import Phase
 from elastio.ports import Adviser, Forecaster, Reporter
-from elastio.sim.faults import FaultPlan
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.prices import TARIFF
-from elastio.sim.provider import SimProvider
-from elastio.sim.run import KeptRecorder, Point, Simulation, ignore
-from elastio.sim.workload import Segment, Trace
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.hindsight import PastLoad, Pause, plans, slow_cost
 from elastio.strategy.speed import in_ratio
 from elastio.strategy.tariff import Tariff
 from elastio.strategy.worth import UNBOUNDED, Bounds, Market, Offer, Plan, Terms
 from elastio.units import GIB, MIB
+from elastio_sim.faults import FaultPlan
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.prices import TARIFF
+from elastio_sim.provider import SimProvider
+from elastio_sim.run import KeptRecorder, Point, Simulation, ignore
+from elastio_sim.workload import Segment, Trace
+from elastio_sim.world import SimWorld, WorldSettings
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)
 POLICY = Policy(

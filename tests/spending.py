@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastio.core.model import VolumeSpec
-from elastio.sim.prices import TARIFF
-from elastio.sim.provider import SimProvider
 from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, agbs
+from elastio_sim.prices import TARIFF
+from elastio_sim.provider import SimProvider
 
 CAP_KINDS = ("max_agbs_per_day", "max_agbs_per_month", "max_cost_per_day", "max_cost_per_month")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.workload import Dump, Workload
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, MIB, agbs
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.workload import Dump, Workload
+from elastio_sim.world import SimWorld, WorldSettings
 
 
 @dataclass(frozen=True, slots=True)

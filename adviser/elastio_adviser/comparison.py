@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elastio.sim.run import TimelinePoint
 from elastio_adviser.experiment import BoostResult
+from elastio_sim.run import TimelinePoint
 
 SAME = 0.01
 # A month has 30 days, as in the price lists of clouds.

@@ -7,15 +7,15 @@ from types import MappingProxyType
 
 from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy
-from elastio.sim.clock import SimClock
-from elastio.sim.faults import FaultPlan
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import Simulation, TimelinePoint
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB, agbs
 from elastio_adviser.checkpointing import CM1, LAMMPS, Checkpointing, Profile, run_static
+from elastio_sim.clock import SimClock
+from elastio_sim.faults import FaultPlan
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.records import MemoryRecorder
+from elastio_sim.run import Simulation, TimelinePoint
+from elastio_sim.world import SimWorld, WorldSettings
 
 # A few minutes of an application that dumps often: quick to run, quick to understand.
 DEMO = Profile(compute_s=120, dump_bytes=2 * GB, iterations=3, initial_bytes=3 * GB)
@@ -24,7 +24,7 @@ EXPERIMENTS = MappingProxyType({"demo": DEMO, "cm1": CM1, "lammps": LAMMPS})
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What is compared. `faults` is a specification of `elastio.sim.faults` for the adaptive run."""
+    """What is compared. `faults` is a specification of `elastio_sim.faults` for the adaptive run."""
 
     profile: Profile = CM1
     backing_mb_s: float = 33.0

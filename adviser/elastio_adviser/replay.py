@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elastio.sim.workload import Workload
 from elastio.units import GB, MB, MIB
 from elastio_adviser.rates import Rate
+from elastio_sim.workload import Workload
 
 # A recorded device counts as saturated above this share of its bandwidth: the trace then shows what the device could
 # do, not what the application wanted.

@@ -12,11 +12,6 @@ from dataclasses import dataclass, field, replace
 from elastio.config.schema import parse
 from elastio.core.policy import Policy
 from elastio.errors import ConfigError
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
-from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import Simulation
-from elastio.sim.world import GRID_HZ, SimWorld, WorldSettings
 from elastio.strategy.credits import constant
 from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB, MB, agbs
@@ -27,6 +22,11 @@ from elastio_adviser.modification import DAY_S, ChangeRule, fast_s
 from elastio_adviser.rates import TraceError
 from elastio_adviser.replay import Demand, Replay
 from elastio_adviser.volume_types import VolumeType, volume_type
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
+from elastio_sim.records import MemoryRecorder
+from elastio_sim.run import Simulation
+from elastio_sim.world import GRID_HZ, SimWorld, WorldSettings
 
 # Policy keys that may be varied, and the section of the configuration that each belongs to.
 KEYS: Mapping[str, str] = {

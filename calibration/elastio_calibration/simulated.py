@@ -11,11 +11,6 @@ from elastio.core.cycle import Cycle
 from elastio.core.model import RequestKind
 from elastio.core.policy import Policy
 from elastio.errors import ElastioError
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import SAMPLE_S, Simulation
-from elastio.sim.workload import Workload
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB
 from elastio_adviser.checkpointing import Checkpointing, Profile
@@ -23,6 +18,11 @@ from elastio_calibration.errors import CalibrationError
 from elastio_calibration.record import Header, SavedState
 from elastio_calibration.schedule import WRITE, Point
 from elastio_calibration.target import Labels, LedgerPosition, check_sizes, ending_with, header_of, prices_of
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.records import MemoryRecorder
+from elastio_sim.run import SAMPLE_S, Simulation
+from elastio_sim.workload import Workload
+from elastio_sim.world import SimWorld, WorldSettings
 
 QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
 

@@ -67,7 +67,7 @@ class App:
 
     def config(self) -> Config:
         if self.is_simulated and self.config_path == DEFAULT_PATH:
-            from elastio.sim.daemon import default_config  # noqa: PLC0415  the simulator is not loaded otherwise
+            from elastio_sim.daemon import default_config  # noqa: PLC0415  the simulator is not loaded otherwise
 
             return default_config()
         return load(self.config_path)

@@ -104,7 +104,7 @@ def config_of(app: App, status: Status | None) -> Config:
     except ConfigError as error:
         if error.code != "file.missing" or status is None or status.agent.cloud != "sim":
             raise
-    from elastio.sim.daemon import default_config  # noqa: PLC0415  the simulator is not loaded otherwise
+    from elastio_sim.daemon import default_config  # noqa: PLC0415  the simulator is not loaded otherwise
 
     return default_config()
 

@@ -33,7 +33,7 @@ def main(path: Path, sim: bool) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[journald.handler()])
     try:
         if sim:
-            from elastio.sim.daemon import run_simulated  # noqa: PLC0415  the simulator is not loaded otherwise
+            from elastio_sim.daemon import run_simulated  # noqa: PLC0415  the simulator is not loaded otherwise
 
             run_simulated(path if path != DEFAULT_PATH or path.exists() else None)
         else:

@@ -186,7 +186,7 @@ def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool, 
         )
         raise ElastioError(f"{text}, or ask with status, why, watch or metrics", code="sim.unanswered")
     if sim:
-        from elastio.sim.settings import default_socket  # noqa: PLC0415  the simulator is not loaded otherwise
+        from elastio_sim.settings import default_socket  # noqa: PLC0415  the simulator is not loaded otherwise
 
         socket = default_socket()
     if ctx.obj is None:

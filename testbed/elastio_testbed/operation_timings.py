@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from elastio.sim.host import HostTimes
-from elastio.sim.kernel import KernelSettings
+from elastio_sim.host import HostTimes
+from elastio_sim.kernel import KernelSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from elastio.core.policy import Policy
-from elastio.sim.cloud import CloudTimes
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.run import Simulation
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps
 from elastio.units import GIB, MB, agbs
 from elastio_adviser.checkpointing import Checkpointing, Profile, run_static
 from elastio_calibration.simulated import Machine
+from elastio_sim.cloud import CloudTimes
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.run import Simulation
+from elastio_sim.world import SimWorld, WorldSettings
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.lower_bound import DIRTY_SHARE

@@ -16,12 +16,12 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 from elastio import registry
 from elastio.core.model import Serial, VolumeId, VolumeSpec
 from elastio.ports import ListsForBacking, TagsVolumes, TellsNotices, VolumeProvider
-from elastio.sim import faults as sim_faults
-from elastio.sim import provider as sim
 from elastio.units import GIB
 from elastio_aws import identity
 from elastio_aws.provider import AwsProvider, open_provider
 from elastio_aws.volumes import serial_of
+from elastio_sim import faults as sim_faults
+from elastio_sim import provider as sim
 from elastio_testbed.ec2 import Ec2Endpoint, Fault, FaultKind
 from elastio_testbed.openstack.cassette import Cassette
 from elastio_testbed.openstack.cloud_fixture import OpenstackCloud, Tenant

@@ -8,7 +8,7 @@ from elastio.core.model import BackingView
 from elastio.ports import CacheHost
 from elastio.units import MIB
 from tests.contract.cache_host import LONG_S, STEPS, backing, device, play
-from tests.unit.elastio.sim.conftest import BLOCK, CACHE, Machine
+from tests.unit.elastio_sim.conftest import BLOCK, CACHE, Machine
 
 SIZE_BYTES = 16 * MIB
 

@@ -16,7 +16,7 @@ from functools import cache
 from itertools import chain, groupby, islice
 from pathlib import Path
 
-from elastio.sim.faults import OP_KINDS, FaultMode
+from elastio_sim.faults import OP_KINDS, FaultMode
 
 from .branches import Branches
 from .crashes import FAST, AgentKilled, CrashPoint, Run

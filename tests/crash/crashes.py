@@ -15,11 +15,11 @@ from elastio.agent.narration import EventLog
 from elastio.config.sections import ProfileSection
 from elastio.core.model import CacheMode, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Trace
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.learned import ForecastTerms
 from elastio.units import GIB, agbs
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Trace
+from elastio_sim.world import SimWorld, WorldSettings
 from tests.beside import Neighbour
 from tests.fixtures.memory_ledger import MemoryLedger
 from tests.moved import Operator, die_dirty

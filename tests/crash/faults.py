@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastio.sim.faults import (
+from elastio_sim.faults import (
     AGENT_KINDS,
     HOST_OP_KINDS,
     OP_KINDS,

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from elastio.core.model import RequestKind
 from elastio.core.policy import Ahead, Policy
 from elastio.core.state import Phase
-from elastio.sim.prices import TARIFF
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, MB
+from elastio_sim.prices import TARIFF
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests import simulated
 from tests.moved import FIRST_LOAD
 from tests.simulated import DEAR_ROOM, PROMPT_READERS, QUIET, by_money

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from elastio.core.actions import HELD_MB_S
 from elastio.core.cycle import Trigger
 from elastio.core.state import Phase
-from elastio.sim.faults import FaultMode
-from elastio.sim.run import Simulation
-from elastio.sim.shares import GUARD_S
 from elastio.strategy.spending import Caps
+from elastio_sim.faults import FaultMode
+from elastio_sim.run import Simulation
+from elastio_sim.shares import GUARD_S
 from tests.spending import beyond_s
 
 ROUNDING = 1 + 1e-6

@@ -11,9 +11,9 @@ from typing import Any
 from elastio.core.detection import Event
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
-from elastio.sim.faults import SHARED_CAPS
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
+from elastio_sim.faults import SHARED_CAPS
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 
 # Whoever flushes or pauses, and a load that costs too much, ends a boost for good.
 ORDERS = frozenset({RequestKind.FLUSH, RequestKind.PAUSE})

@@ -6,7 +6,7 @@ from .beyond import by_test
 from .mutant import Mutant, Patch
 
 PLANNER, TOMBSTONE = "elastio/core/planner.py", "elastio/core/release.py"
-INVARIANTS, HOST = "elastio/core/invariants.py", "elastio/sim/host.py"
+INVARIANTS, HOST = "elastio/core/invariants.py", "simulator/elastio_sim/host.py"
 FIRST = "adopted/"
 UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:")
 INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")

@@ -56,7 +56,7 @@ BEYOND = (
         "owner not compared (simulator)",
         "a volume of another machine is left alone",
         Patch(
-            "elastio/sim/provider.py",
+            "simulator/elastio_sim/provider.py",
             "if volume.owner != self.account.instance_id:\n            raise Not",
             "if False:\n            raise Not",
         ),

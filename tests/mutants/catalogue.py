@@ -31,7 +31,11 @@ FACTS, RECOVERY, MACHINE, LOOP = (
 )
 POLLING = "elastio/core/polling.py"
 JOURNAL, ACTIONS = "elastio/agent/journal.py", "elastio/core/actions.py"
-HOST, KERNEL, CLOUD = "elastio/sim/host.py", "elastio/sim/link.py", "elastio/sim/provider.py"
+HOST, KERNEL, CLOUD = (
+    "simulator/elastio_sim/host.py",
+    "simulator/elastio_sim/link.py",
+    "simulator/elastio_sim/provider.py",
+)
 
 EARLY = Patch(STEPS, "LAST_S, POLL_S = 0.5,", "LAST_S, POLL_S = 1e9,")
 ANY_TIME = Patch(INVARIANTS, "MOMENT_S = 1.0", "MOMENT_S = 1e9")
@@ -104,7 +108,7 @@ DRAINING = (
         "bypass with requests in flight",
         "a bypass waits for quiet",
         Patch(HOST, "and not kernel.is_quiet)", "and False)"),
-        "tests/unit/elastio/sim/test_host.py::test_writes_do_not_bypass_the_cache_while_a_request_is_in_flight",
+        "tests/unit/elastio_sim/test_host.py::test_writes_do_not_bypass_the_cache_while_a_request_is_in_flight",
         "the one block in flight has to be written a second time before it is flushed",
     ),
     one(
@@ -118,7 +122,7 @@ DRAINING = (
         "attach with writes in flight",
         "a cache comes when no write is in flight",
         Patch(KERNEL, "in_flight = self._write.block is not None and self.settings.holds_back", "in_flight = False"),
-        "tests/unit/elastio/sim/test_kernel_attach.py"
+        "tests/unit/elastio_sim/test_kernel_attach.py"
         "::test_a_write_that_was_in_flight_when_a_cache_came_leaves_an_older_block_in_it_unless_it_is_waited_for",
         "the block in flight has to be read before its write ends, and again after it",
     ),
@@ -244,7 +248,7 @@ BUYING = (
     one(
         "born without a tag",
         "what has never been a cache may go",
-        "elastio/sim/cloud.py",
+        "simulator/elastio_sim/cloud.py",
         "tag: VolumeTag = VolumeTag.CLEAN",
         "tag: VolumeTag = VolumeTag.UNKNOWN",
     ),

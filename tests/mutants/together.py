@@ -39,7 +39,7 @@ TOGETHER = (
     of_several(
         "what was taken over is clean",
         "what may hold the only copy is tagged dirty in the call that takes it over",
-        "elastio/sim/provider.py",
+        "simulator/elastio_sim/provider.py",
         "self.account.instance_id, VolumeTag.DIRTY",
         "self.account.instance_id, VolumeTag.CLEAN",
         first=TAKEN_OVER,

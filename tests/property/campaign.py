@@ -17,7 +17,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, seed, settings
 
 from elastio.accounting.recorder import CostRecorder
-from elastio.sim.faults import (
+from elastio_sim.faults import (
     OP_KINDS,
     RANDOM_CALLS,
     SCHEDULED_KINDS,
@@ -28,7 +28,7 @@ from elastio.sim.faults import (
     FaultPlan,
     ScheduledFault,
 )
-from elastio.sim.workload import Segment
+from elastio_sim.workload import Segment
 from tests.crash.crashes import FAST
 from tests.fixtures.memory_ledger import MemoryLedger
 from tests.simulated import KERNEL

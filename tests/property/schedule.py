@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from elastio.sim.faults import MODES, SHARED_CAPS, STATES, FaultMode, FaultPlan, ScheduledFault
-from elastio.sim.workload import Segment
+from elastio_sim.faults import MODES, SHARED_CAPS, STATES, FaultMode, FaultPlan, ScheduledFault
+from elastio_sim.workload import Segment
 from tests.spending import CAP_KINDS, Cap
 
 HORIZON_S = 150

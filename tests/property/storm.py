@@ -15,13 +15,13 @@ from elastio.config.sections import ProfileSection
 from elastio.core.model import Forecast, RequestKind, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.sim.clock import SimClock
-from elastio.sim.faults import SWAPS, FaultMode, FaultPlan
-from elastio.sim.run import KeptRecorder, Simulation
-from elastio.sim.workload import Segment, Trace
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.bandwidth import SpeedBounds
 from elastio.units import GIB
+from elastio_sim.clock import SimClock
+from elastio_sim.faults import SWAPS, FaultMode, FaultPlan
+from elastio_sim.run import KeptRecorder, Simulation
+from elastio_sim.workload import Segment, Trace
+from elastio_sim.world import SimWorld, WorldSettings
 from tests import simulated
 from tests.beside import Neighbour
 from tests.crash.crashes import (

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from elastio.core.model import RequestKind
-from elastio.sim.faults import FaultMode, ScheduledFault
-from elastio.sim.workload import constant
+from elastio_sim.faults import FaultMode, ScheduledFault
+from elastio_sim.workload import constant
 
 from .schedule import Schedule
 from .storm import Storm

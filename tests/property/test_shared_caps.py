@@ -18,12 +18,12 @@ from elastio.accounting.shared_caps import SharedCaps
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.sim.prices import TARIFF
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment, Trace
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps, Others, Reservation
 from elastio.units import GIB, MIB, agbs
+from elastio_sim.prices import TARIFF
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment, Trace
+from elastio_sim.world import SimWorld, WorldSettings
 from tests.beside import join
 from tests.simulated import KERNEL, POLICY
 from tests.values import present

@@ -19,11 +19,11 @@ from elastio.accounting.rows import CycleRow, StepDurations
 from elastio.core.cycle import Trigger
 from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Model
-from elastio.sim.prices import TARIFF
 from elastio.strategy.learned import FREE_CACHES, FREE_S, WASTED_SHARE, ForecastTerms, next_burst
 from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.units import GB, GIB, MB
+from elastio_sim.prices import TARIFF
 from tests import values
 
 COUNT, MB_S = 120, 128.0

@@ -13,12 +13,12 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.config.sections import ProfileSection
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.shares import READERS, WRITERS
-from elastio.sim.workload import Segment
 from elastio.strategy.account import account
 from elastio.strategy.bandwidth import curves_of
 from elastio.strategy.watched_bursts import UNSEEN_S, Watch
+from elastio_sim.run import Simulation
+from elastio_sim.shares import READERS, WRITERS
+from elastio_sim.workload import Segment
 from tests.fixtures.memory_ledger import MemoryLedger
 from tests.simulated import BURST, KERNEL, QUIET, assert_at_rest, machine
 

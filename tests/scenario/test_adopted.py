@@ -7,8 +7,8 @@ import json
 from elastio.agent.status_builder import is_safe_to_copy
 from elastio.core.model import CacheState, RequestKind, VolumeState
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import STEADY, in_phase, machine
 from tests.values import present
 

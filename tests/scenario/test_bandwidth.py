@@ -10,11 +10,11 @@ import pytest
 from elastio.config.sections import ProfileSection
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.strategy.bandwidth import STEP, SpeedBounds
 from elastio.strategy.learning import in_force
 from elastio.strategy.spending import Caps
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.crash.watches import SpeedWatch
 from tests.simulated import QUIET, assert_at_rest, machine
 

@@ -9,9 +9,9 @@ import pytest
 from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
-from elastio.sim.workload import Segment
 from elastio.strategy.spending import Caps
 from elastio.units import GIB
+from elastio_sim.workload import Segment
 from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, bought, failures, in_phase, machine, path
 
 CYCLE = ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]

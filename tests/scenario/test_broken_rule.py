@@ -9,7 +9,7 @@ from elastio.core.machine import decide
 from elastio.core.model import RequestKind
 from elastio.core.state import Decision, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
-from elastio.sim.run import Simulation
+from elastio_sim.run import Simulation
 from tests.simulated import BURST, assert_at_rest, in_phase, machine
 from tests.values import FORMATTED, POLICY, asked, boosted, cached, host, present, seen, state
 

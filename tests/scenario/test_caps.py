@@ -11,12 +11,12 @@ from elastio.accounting.recorder import NullRecorder
 from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment, Trace
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps
 from elastio.units import MIB
 from elastio_adviser.volume_types import volume_type
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment, Trace
+from elastio_sim.world import SimWorld, WorldSettings
 from tests.simulated import KERNEL, POLICY, assert_at_rest, bought, failures, in_phase, machine, path
 from tests.spending import Cap
 from tests.values import present

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment, Trace
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.credits import CreditBucket
 from elastio.units import GB, GIB, MIB
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment, Trace
+from elastio_sim.world import SimWorld, WorldSettings
 from tests.simulated import KERNEL, POLICY, intents
 
 # A full bucket holds 20 GB, of which a flush leaves 2; 0.3 GB more are there at the start.

@@ -7,9 +7,9 @@ import pytest
 from elastio.core.detection import MOST_DIRTIED
 from elastio.core.model import CacheMode, RequestKind
 from elastio.core.state import FaultKind, Phase
-from elastio.sim.faults import FaultMode
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
+from elastio_sim.faults import FaultMode
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import QUIET, assert_at_rest, in_phase, intents, machine, path
 from tests.values import present
 

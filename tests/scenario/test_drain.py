@@ -7,9 +7,9 @@ import json
 from elastio.core.actions import HELD_MB_S
 from elastio.core.boosting import IN_FLIGHT_BYTES
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.units import MB
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import QUIET, assert_at_rest, in_phase, intents, machine
 from tests.values import POLICY
 

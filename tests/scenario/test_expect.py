@@ -10,11 +10,11 @@ from elastio.core.cycle import Trigger
 from elastio.core.model import RequestKind
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.strategy.ahead import BEGIN_S, MOST_EXPECTED, MOST_MISSED
 from elastio.strategy.spending import Caps
 from elastio.units import GIB, MB
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, by_money, in_phase, machine, path
 from tests.values import present
 

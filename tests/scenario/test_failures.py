@@ -11,11 +11,11 @@ from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeState
 from elastio.core.state import FaultKind, Phase
 from elastio.errors import JournalError
-from elastio.sim.faults import FaultMode, ScheduledFault
-from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.units import GIB
+from elastio_sim.faults import FaultMode, ScheduledFault
+from elastio_sim.records import MemoryRecorder
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import QUIET, STEADY, assert_at_rest, bought, failures, in_phase, intents, machine, path
 from tests.values import present
 

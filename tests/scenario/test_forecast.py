@@ -17,9 +17,9 @@ from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.model import Forecast
 from elastio.core.state import Phase
 from elastio.errors import LedgerError
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.units import GB, MB
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import KERNEL, POLICY, QUIET, assert_at_rest, bought, failures, in_phase, machine, path
 from tests.values import present
 

@@ -9,8 +9,8 @@ from elastio.agent.status_builder import is_safe_to_copy
 from elastio.core.model import Notice, RequestKind
 from elastio.core.policy import StopPolicy
 from elastio.core.state import InhibitionReason, Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
 from tests.values import present
 

@@ -15,9 +15,9 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.core.cycle import Trigger
 from elastio.core.policy import Ahead
 from elastio.core.state import Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.strategy.learned import WASTED_SHARE
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.forecasting import forecasting
 from tests.simulated import KERNEL, QUIET, assert_at_rest
 from tests.values import present

@@ -10,9 +10,9 @@ import pytest
 from elastio.core.model import CacheState, RequestKind, VolumeId, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
 from elastio.errors import ConfigError, RefusedError
-from elastio.sim.faults import FaultMode
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
+from elastio_sim.faults import FaultMode
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import (
     BURST,
     QUIET,

@@ -19,11 +19,11 @@ from elastio.cli.status import rows
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Model
 from elastio.core.state import Phase
-from elastio.sim.prices import TARIFF
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.strategy.spending import RELEASE_S, Caps
 from elastio.strategy.worth import Market
+from elastio_sim.prices import TARIFF
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import DEAR_ROOM, KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, in_phase, machine, path
 from tests.unit.elastio.agent.test_market import config
 from tests.values import present

@@ -11,12 +11,12 @@ from elastio.core.model import RequestKind, Sample
 from elastio.core.policy import Policy
 from elastio.core.shares import BoostRights, LatencyTarget, Reserved
 from elastio.core.state import AgentState, Phase
-from elastio.sim.faults import FaultMode, ScheduledFault
-from elastio.sim.records import IN_MEMORY, MemoryRecorder
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment, Trace
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import MB
+from elastio_sim.faults import FaultMode, ScheduledFault
+from elastio_sim.records import IN_MEMORY, MemoryRecorder
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment, Trace
+from elastio_sim.world import SimWorld, WorldSettings
 from tests.simulated import KERNEL, POLICY, PROMPT_READERS, bought
 
 SHARED = replace(POLICY, share_reserve=())

@@ -16,12 +16,12 @@ import pytest
 
 from elastio.core.model import RequestKind, Serial, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import Answer, FaultKind, Phase
-from elastio.sim.disk import CacheContent, SimDisk
-from elastio.sim.faults import Fault, FaultMode, FaultPlan
-from elastio.sim.run import Simulation, ignore
-from elastio.sim.workload import Segment
-from elastio.sim.world import SimWorld
 from elastio.units import GIB
+from elastio_sim.disk import CacheContent, SimDisk
+from elastio_sim.faults import Fault, FaultMode, FaultPlan
+from elastio_sim.run import Simulation, ignore
+from elastio_sim.workload import Segment
+from elastio_sim.world import SimWorld
 from tests.crash.branches import Branches
 from tests.simulated import QUIET, in_phase, intents, machine, path
 from tests.values import OTHER_SET

@@ -6,8 +6,8 @@ from typing import Any
 
 from elastio.core.model import RequestKind, VolumeId, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import QUIET, assert_at_rest, in_phase, machine
 
 from .test_missing_cache import assert_kept, swap_backing

@@ -9,14 +9,14 @@ import pytest
 from elastio.config.schema import parse
 from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment, Trace
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MIB
 from elastio_adviser.checkpointing import CM1, Checkpointing
 from elastio_adviser.experiment import Experiment
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.records import MemoryRecorder
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment, Trace
+from elastio_sim.world import SimWorld, WorldSettings
 from tests.fixtures.least_configuration import least
 from tests.values import present
 

@@ -11,10 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 INSTALL = ROOT / "docs/how-to/install.md"
 PAGES = (ROOT / "README.md", INSTALL, ROOT / "docs/how-to/install-the-package.md")
+SOURCES = ("elastio", "providers", "simulator", "adviser", "calibration", "systemd")
 TEXTS = [
     *ROOT.glob("*.md"),
     *(p for p in ROOT.glob("docs/**/*.md") if "results" not in p.parts and "adr" not in p.parts),
-    *(p for name in ("elastio", "providers", "adviser", "calibration", "systemd") for p in (ROOT / name).rglob("*.*")),
+    *(p for name in SOURCES for p in (ROOT / name).rglob("*.*")),
 ]
 # What pip would look up on the public index, where nobody of this project owns the name.
 FROM_INDEX = re.compile(r"""elastio\[|pip3? install (?:-\S+ )*['"]?elastio\b""")

@@ -16,13 +16,13 @@ from elastio import registry
 from elastio.cli.options import Finite
 from elastio.cli.terminal import busy
 from elastio.errors import ConfigError, ElastioError
-from elastio.sim.faults import FaultPlan
 from elastio.units import GB, GIB, format_size
 from elastio_adviser import traces, whatif
 from elastio_adviser.cli import verdict
 from elastio_adviser.cli.verdict import DAY, MB_S, SIZE
 from elastio_adviser.doubts import doubts
 from elastio_adviser.experiment import EXPERIMENTS, BoostResult, Comparison, Experiment, Setup, compare
+from elastio_sim.faults import FaultPlan
 
 
 def _faults(_ctx: click.Context, _param: click.Parameter, value: str) -> str:

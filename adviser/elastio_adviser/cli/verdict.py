@@ -10,7 +10,6 @@ from click.core import ParameterSource
 
 from elastio.cli.options import Finite
 from elastio.errors import ConfigError
-from elastio.sim.provider import FASTEST_MB_S
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.units import GB, GIB, MB, format_duration, format_size
 from elastio_adviser import whatif
@@ -19,6 +18,7 @@ from elastio_adviser.modification import ChangeRule
 from elastio_adviser.rates import Rate
 from elastio_adviser.replay import Demand, demands
 from elastio_adviser.volume_types import VolumeType, shipped, volume_type
+from elastio_sim.provider import FASTEST_MB_S
 
 F = TypeVar("F", bound=Callable[..., Any])
 MB_S = Finite(min=1, max=1e6)

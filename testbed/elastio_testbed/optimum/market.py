@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
-from elastio.sim.kernel import KernelSettings
 from elastio.strategy.speed import in_ratio
 from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff, agbs_tariff
@@ -19,6 +18,7 @@ from elastio.strategy.worth import Bounds, Offer, Terms
 from elastio.units import GB, GIB, MB, MIB
 from elastio_aws import gp3
 from elastio_aws.prices import price_list
+from elastio_sim.kernel import KernelSettings
 
 MONTH_H = 730.0
 # From the purchase of a volume to its first write, from the begin of a burst to that write, and from the end of a flush

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from elastio.sim.kernel import KernelSettings
 from elastio.strategy.governor import TARGET
 from elastio.units import MB
 from elastio_adviser.replay import Demand
+from elastio_sim.kernel import KernelSettings
 
 EFFICIENCY = KernelSettings().cache_efficiency
 WORKING = 0.30  # of the backing volume: above it the load counts as high

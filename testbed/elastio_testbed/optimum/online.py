@@ -17,13 +17,13 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.adviser import HindsightAdviser, LearnedForecaster, forecast_terms
 from elastio.core.policy import Ahead, Model, Policy
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.run import Simulation
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy import worth
 from elastio.strategy.learned import ForecastTerms
 from elastio.units import MB
 from elastio_adviser.replay import Replay
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.run import Simulation
+from elastio_sim.world import SimWorld, WorldSettings
 from elastio_testbed.optimum.market import Market
 from elastio_testbed.optimum.traces import Load
 

@@ -23,14 +23,14 @@ from elastio.core.model import Quote, Rates, RequestKind, Sample, VolumeSpec, Vo
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.errors import LedgerError
-from elastio.sim.prices import TARIFF
-from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
 from elastio.strategy.caps import spending_refusal
 from elastio.strategy.memory import LoadWatch
 from elastio.strategy.spending import Caps, Spent
 from elastio.units import GIB, agbs
+from elastio_sim.prices import TARIFF
+from elastio_sim.records import MemoryRecorder
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import BURST, KERNEL, POLICY, QUIET, assert_at_rest, bought, in_phase, machine
 from tests.values import changed, present, state
 

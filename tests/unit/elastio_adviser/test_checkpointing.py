@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, MB, MIB, agbs
 from elastio_adviser.checkpointing import CM1, LAMMPS, Checkpointing, Profile, run_static
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.world import SimWorld, WorldSettings
 
 SLOW = WorldSettings(kernel=KernelSettings(backing_mb_s=20.0))
 

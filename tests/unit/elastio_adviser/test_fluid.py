@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastio.core.policy import Policy
-from elastio.sim.kernel import KernelSettings
 from elastio.strategy.credits import CreditBucket, constant
 from elastio.units import GB, GIB, MB
 from elastio_adviser.fluid import is_sustained, serve
 from elastio_adviser.replay import Demand
 from elastio_adviser.whatif import Question, answer
+from elastio_sim.kernel import KernelSettings
 
 DUMPS = (Demand(60, 60 * MB, 0), Demand(0, 4 * GB, 0), Demand(600, 0, 0)) * 3
 SPREAD = (Demand(60, 60 * MB, 0), Demand(30, 3 * GB, 0), Demand(300, 300 * MB, 300 * MB), Demand(300, 0, 0)) * 2

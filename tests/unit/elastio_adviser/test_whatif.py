@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from elastio.errors import ConfigError
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.learning import next_size
 from elastio.strategy.tariff import Tariff
 from elastio.units import GB, GIB, MB, agbs
@@ -17,6 +15,8 @@ from elastio_adviser.rates import Rate, TraceError
 from elastio_adviser.replay import Demand, Replay, demands
 from elastio_adviser.volume_types import VolumeType, volume_type
 from elastio_adviser.whatif import Answer, Question, answer
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.world import SimWorld, WorldSettings
 
 UUID = KernelSettings().backing_uuid
 # 0.08 USD a GB and month, 0.04 a MB/s and month, nothing included.

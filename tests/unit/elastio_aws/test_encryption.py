@@ -6,8 +6,8 @@ import pytest
 
 from elastio.core.model import Serial, Volume, VolumeId, VolumeState
 from elastio.errors import RefusedError
-from elastio.sim.clock import SimClock
 from elastio_aws.encryption import VISIBILITY_S, PendingEncrypted
+from elastio_sim.clock import SimClock
 
 ID = VolumeId("vol-1")
 ENCRYPTED = {"VolumeId": ID, "Encrypted": True, "KmsKeyId": "alias/ours"}

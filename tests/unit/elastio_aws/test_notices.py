@@ -9,8 +9,8 @@ import pytest
 
 from elastio.core.model import Notice
 from elastio.errors import TransientError
-from elastio.sim.clock import SimClock
 from elastio_aws.notices import MAINTENANCE_LEAD_S, RENEW_S, NoticeReader, parse, parse_scheduled
+from elastio_sim.clock import SimClock
 from tests.fixtures.errors import refused
 
 from .conftest import Metadata

@@ -18,10 +18,6 @@ from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
 from elastio.core.model import VolumeId, VolumeSpec, VolumeTag
 from elastio.errors import ElastioError
-from elastio.sim.daemon import SimDaemon
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryRecorder
-from elastio.sim.workload import Workload
 from elastio.units import GB, GIB
 from elastio_adviser.checkpointing import Checkpointing, Profile
 from elastio_calibration.errors import CalibrationError
@@ -33,6 +29,10 @@ from elastio_calibration.schedule import Point
 from elastio_calibration.target import Labels, calibrate, measure
 from elastio_calibration.work_dir import WorkDir
 from elastio_calibration.writer import Writer
+from elastio_sim.daemon import SimDaemon
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.records import MemoryRecorder
+from elastio_sim.workload import Workload
 from tests.fixtures.errors import refused
 from tests.values import present
 

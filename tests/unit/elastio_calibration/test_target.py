@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from elastio.accounting.rows import CycleRow
-from elastio.sim.workload import Workload
 from elastio.units import GB, GIB
 from elastio_adviser.checkpointing import Checkpointing, Profile
 from elastio_calibration.errors import CalibrationError
@@ -17,6 +16,7 @@ from elastio_calibration.record import RecordFile, SavedState, read
 from elastio_calibration.schedule import Point, Preset, Schedule, schedule
 from elastio_calibration.simulated import SimulatedTarget, machine
 from elastio_calibration.target import LedgerPosition, calibrate, measure, notes_of
+from elastio_sim.workload import Workload
 from tests.fixtures.errors import refused
 
 LIMIT_S = 3600.0

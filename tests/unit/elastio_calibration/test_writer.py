@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio.sim.clock import SimClock
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.writer import Writer
+from elastio_sim.clock import SimClock
 
 
 def test_writes_whole_blocks_and_removes_them(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.model import Serial, Volume, VolumeId, VolumeState
-from elastio.sim.clock import SimClock
 from elastio_openstack.stuck import DetachTimer
+from elastio_sim.clock import SimClock
 
 VOLUME = Volume(VolumeId("v-1"), Serial("v-1"), VolumeState.DETACHING, 1 << 30, 64.0, "token-1", "backing", 0.0)
 

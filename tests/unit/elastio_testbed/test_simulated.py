@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from elastio.config import schema
-from elastio.sim.host import HostTimes
 from elastio.units import GIB
+from elastio_sim.host import HostTimes
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS, Delay

@@ -10,7 +10,7 @@ from elastio.agent.event_reader import Narrator
 from elastio.agent.log_events import EventKind, LogEvent
 from elastio.agent.narration import Moment, error, narrate
 from elastio.core.state import AgentState, Decision
-from elastio.sim.run import Simulation
+from elastio_sim.run import Simulation
 from tests.simulated import POLICY
 
 DEVICE = POLICY.backing_uuid

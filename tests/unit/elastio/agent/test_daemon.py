@@ -44,9 +44,9 @@ from elastio.host import cgroups, guard, throttle
 from elastio.host.counters import DiskCounters
 from elastio.host.guard import LimitRemovers
 from elastio.host.sysfs import Sysfs
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.workload import Segment
 from elastio.strategy.spending import Caps
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.workload import Segment
 from tests.fixtures.errors import refused
 from tests.fixtures.least_configuration import least
 from tests.simulated import POLICY, QUIET, in_phase, machine

@@ -20,7 +20,7 @@ from elastio.core.policy import StopPolicy
 from elastio.core.state import AgentState, Answer, Inhibition, InhibitionReason, Phase
 from elastio.host.machine import SystemClock
 from elastio.host.systemd import Notifier
-from elastio.sim.run import Simulation
+from elastio_sim.run import Simulation
 from tests.simulated import STEADY, in_phase, machine
 from tests.values import NOW, SET, backing, cycle, host, present, state
 

@@ -47,14 +47,14 @@ from elastio.core.model import (
 )
 from elastio.errors import ConfigError
 from elastio.ports import VolumeProvider
-from elastio.sim.clock import SimClock
-from elastio.sim.cloud import DiskSlots, SimAccount
-from elastio.sim.faults import FaultPlan
-from elastio.sim.prices import TARIFF
-from elastio.sim.provider import SimProvider
-from elastio.sim.workload import constant
-from elastio.sim.world import SimWorld
 from elastio.units import GIB
+from elastio_sim.clock import SimClock
+from elastio_sim.cloud import DiskSlots, SimAccount
+from elastio_sim.faults import FaultPlan
+from elastio_sim.prices import TARIFF
+from elastio_sim.provider import SimProvider
+from elastio_sim.workload import constant
+from elastio_sim.world import SimWorld
 from tests.values import present
 
 SPEC = VolumeSpec(2 * GIB, 100.0)

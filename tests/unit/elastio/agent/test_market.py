@@ -12,8 +12,8 @@ from elastio.config.schema import Config, parse
 from elastio.core.model import Identity
 from elastio.core.policy import Model
 from elastio.errors import ConfigError
-from elastio.sim.kernel import KernelSettings
 from elastio.units import GIB
+from elastio_sim.kernel import KernelSettings
 from tests.simulated import machine
 from tests.values import present
 

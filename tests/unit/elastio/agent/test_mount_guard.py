@@ -17,7 +17,7 @@ from elastio.core.cycle import Timestamps
 from elastio.core.model import VolumeSpec
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
-from elastio.sim.records import MemoryJournal
+from elastio_sim.records import MemoryJournal
 from tests.fixtures.synced import syncs
 from tests.values import NOW, SERIAL, WALL, cycle, state
 

@@ -12,8 +12,8 @@ from elastio.core.model import RequestKind
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Course, Decision, Observation, Phase, Transition
 from elastio.errors import InvariantError, JournalError
-from elastio.sim.workload import Segment
 from elastio.strategy.spending import Caps
+from elastio_sim.workload import Segment
 from tests.simulated import BURST, POLICY, QUIET, STEADY, in_phase, machine
 from tests.values import BOOSTED, NOW, UNBOUGHT, VOLUME_ID, WALL, cycle, faulted, host, present, seen
 

@@ -14,9 +14,9 @@ from elastio.core.actions import AttachVolume, CreateVolume
 from elastio.core.model import Request, RequestKind, VolumeId, VolumeSpec
 from elastio.core.policy import Policy, StopPolicy
 from elastio.core.state import AgentState, Phase
-from elastio.sim.faults import FaultPlan
-from elastio.sim.run import Simulation
-from elastio.sim.world import SimWorld
+from elastio_sim.faults import FaultPlan
+from elastio_sim.run import Simulation
+from elastio_sim.world import SimWorld
 from tests.values import present
 
 SPEC = VolumeSpec(10 * 2**30, 128.0)

@@ -14,8 +14,8 @@ from elastio.config.paths import JOURNAL
 from elastio.core.model import RequestKind
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ConfigError
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.workload import Segment
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.workload import Segment
 from tests.simulated import assert_at_rest, bought, in_phase, intents, machine
 from tests.values import cycle, present
 

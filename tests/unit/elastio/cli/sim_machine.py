@@ -9,8 +9,8 @@ from typing import Any
 
 from elastio.config.schema import Config
 from elastio.core.state import Phase
-from elastio.sim.daemon import SimDaemon, default_config
-from elastio.sim.workload import Workload
+from elastio_sim.daemon import SimDaemon, default_config
+from elastio_sim.workload import Workload
 
 TURN_S, AHEAD_S = 0.002, 0.1
 

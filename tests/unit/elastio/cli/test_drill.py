@@ -23,9 +23,9 @@ from elastio.core.model import Quote, VolumeSpec
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.errors import HostError
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.workload import Segment, Trace
 from elastio.units import GB, GIB
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.workload import Segment, Trace
 from tests.fixtures.errors import refused
 
 from .conftest import FakeAgent, Golden, Shell, published, standing

@@ -15,10 +15,10 @@ from elastio.accounting.ledger import Ledger
 from elastio.control.exit_codes import Exit
 from elastio.core.model import Rates, Sample
 from elastio.core.state import AgentState, Phase
-from elastio.sim.workload import Segment, Trace
-from elastio.sim.world import SimWorld
 from elastio.strategy.memory import LoadWatch, Memory
 from elastio.units import MIB
+from elastio_sim.workload import Segment, Trace
+from elastio_sim.world import SimWorld
 
 from .conftest import Shell
 from .machine import UUID

@@ -15,7 +15,7 @@ from elastio.control.exit_codes import Exit
 from elastio.control.status import OthersPart
 from elastio.core.cycle import Failure, FailureKind
 from elastio.errors import ElastioError
-from elastio.sim.clock import SimClock
+from elastio_sim.clock import SimClock
 from tests.fixtures.errors import refused
 from tests.unit.elastio.metrics.promtool import promtool
 

@@ -10,9 +10,9 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.agent.request_handler import RequestHandler
 from elastio.cli.metrics import bills_of
 from elastio.metrics.document import Known, document
-from elastio.sim.records import IN_MEMORY
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Segment
+from elastio_sim.records import IN_MEMORY
+from elastio_sim.run import Simulation
+from elastio_sim.workload import Segment
 from tests.simulated import BURST, KERNEL, machine
 
 from .promtool import STEP_S

@@ -12,9 +12,9 @@ import pytest
 from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.state import Phase
-from elastio.sim.workload import Segment
 from elastio.strategy.spending import Caps
 from elastio.units import GIB
+from elastio_sim.workload import Segment
 from tests.simulated import STEADY, in_phase
 
 from .promtool import RULE_TESTS, assert_fired, promtool, series_in

@@ -8,13 +8,13 @@ from statistics import mean
 import pytest
 
 from elastio.core.model import Forecast
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import Simulation
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.spending import Caps
 from elastio.units import GB, GIB, MB
 from elastio_adviser.replay import Demand, Replay
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.records import MemoryRecorder
+from elastio_sim.run import Simulation
+from elastio_sim.world import SimWorld, WorldSettings
 from elastio_testbed.optimum.market import ATTACH_S, LATE_S, RELEASE_S, USABLE, Market, agbs_market, gp3_market
 from elastio_testbed.optimum.model import Cache, is_burst, passed, slow, stretches
 from tests.values import present
