@@ -1,4 +1,4 @@
-"""Finds providers and extensions of the command line by entry point, and imports only what is used.
+"""Finds providers, extensions of the command line and the simulator by entry point, and imports only what is used.
 
 A distribution registers a provider as an entry point of the group `elastio.providers`: a callable
 `(settings, backing_uuid) -> VolumeProvider`. The package of its module may have five more modules, which import no
@@ -15,6 +15,8 @@ Extensions:
 - `elastio.plots`: `timeline(runs, title, path)` draws the runs of `elastio simulate --trace`;
   `bandwidth(points, inflection_mb_s, title, path)` the curve of `elastio profile`; `report(ledgers, report, machine,
   credits)` returns the page of `elastio report --html`.
+- `elastio.simulator`: of the simulated machine, `run(config_path)` is `elastiod --sim`; `config()` its configuration
+  where there is no file, and `socket()` the path of its control socket then.
 """
 
 from __future__ import annotations
@@ -170,6 +172,7 @@ def _owner(entry: EntryPoint) -> str:
 
 COMMANDS = "elastio.commands"
 PLOTS = "elastio.plots"
+SIMULATOR = "elastio.simulator"
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
@@ -184,3 +187,12 @@ def load(entry: EntryPoint) -> Any:
     except (ImportError, AttributeError) as error:
         text = f"{entry.name} of {_owner(entry)} cannot be loaded: {error}"
         raise ElastioError(text, code="extension.broken") from error
+
+
+def simulator(name: str) -> Callable[..., Any]:
+    """`run`, `config` or `socket` of the group. Raises ElastioError where there is no simulator."""
+    entry = installed(SIMULATOR).get(name)
+    if entry is None:
+        text = "--sim needs the simulator, and none is installed: install elastio again"
+        raise ElastioError(text, code="simulator.missing")
+    return cast("Callable[..., Any]", load(entry))

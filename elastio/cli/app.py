@@ -67,9 +67,7 @@ class App:
 
     def config(self) -> Config:
         if self.is_simulated and self.config_path == DEFAULT_PATH:
-            from elastio_sim.daemon import default_config  # noqa: PLC0415  the simulator is not loaded otherwise
-
-            return default_config()
+            return config_of_simulator()
         return load(self.config_path)
 
     def client(self) -> ControlClient:
@@ -127,6 +125,14 @@ class App:
                 time.sleep(min(self.poll_s, timeout_s))
         finally:
             line.clear()
+
+
+def config_of_simulator() -> Config:
+    """The configuration of `elastiod --sim` without a file. Raises ElastioError where there is no simulator."""
+    from elastio import registry  # noqa: PLC0415  importlib.metadata costs a start a tenth of its time
+
+    config: Config = registry.simulator("config")()
+    return config
 
 
 def describe(status: Status) -> str:

@@ -8,7 +8,7 @@ from elastio import registry
 from elastio.accounting.database import local_zone
 from elastio.accounting.report import day_start, local_day, month_start, split_days
 from elastio.accounting.rows import MonthToDate
-from elastio.cli.app import App
+from elastio.cli.app import App, config_of_simulator
 from elastio.cli.ledger import open_ledger
 from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
@@ -104,9 +104,7 @@ def config_of(app: App, status: Status | None) -> Config:
     except ConfigError as error:
         if error.code != "file.missing" or status is None or status.agent.cloud != "sim":
             raise
-    from elastio_sim.daemon import default_config  # noqa: PLC0415  the simulator is not loaded otherwise
-
-    return default_config()
+    return config_of_simulator()
 
 
 def _recorded(app: App, backing_uuid: str, now_wall: float) -> tuple[int | None, Spend]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from elastio import __version__
+from elastio import __version__, registry
 from elastio.agent.daemon import Daemon, let_requests_pass
 from elastio.config.paths import DEFAULT_PATH
 from elastio.control.exit_codes import Exit
@@ -33,9 +33,7 @@ def main(path: Path, sim: bool) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[journald.handler()])
     try:
         if sim:
-            from elastio_sim.daemon import run_simulated  # noqa: PLC0415  the simulator is not loaded otherwise
-
-            run_simulated(path if path != DEFAULT_PATH or path.exists() else None)
+            registry.simulator("run")(path if path != DEFAULT_PATH or path.exists() else None)
         else:
             let_requests_pass(Sysfs(owner=path.stem))
             daemon = Daemon(path)

@@ -186,9 +186,9 @@ def main(ctx: click.Context, config_path: Path, socket: Path | None, sim: bool, 
         )
         raise ElastioError(f"{text}, or ask with status, why, watch or metrics", code="sim.unanswered")
     if sim:
-        from elastio_sim.settings import default_socket  # noqa: PLC0415  the simulator is not loaded otherwise
+        from elastio import registry  # noqa: PLC0415
 
-        socket = default_socket()
+        socket = registry.simulator("socket")()
     if ctx.obj is None:
         is_chosen = config_path != DEFAULT_PATH or socket is not None
         directory = None if is_chosen else DEFAULT_PATH.parent

@@ -129,6 +129,27 @@ def test_the_configuration_of_a_simulated_machine_is_its_own(tmp_path: Path) -> 
         App(config_path=tmp_path / "none.toml", is_simulated=True).config()
 
 
+@pytest.mark.parametrize(
+    ("points", "code"),
+    [
+        ("", "simulator.missing"),
+        ("[elastio.simulator]\nrun = no_such_module:run\nsocket = no_such_module:socket\n", "extension.broken"),
+    ],
+)
+def test_without_the_simulator_sim_is_refused_in_a_line(
+    points: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "elastio-0.dist-info"  # found before the one that is installed, and in its place
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elastio\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(errors.ElastioError, "__str__", lambda error: error.code)
+    for program, arguments in ((main, ["--sim", "status"]), (elastiod, ["--sim"])):
+        result = CliRunner().invoke(program, arguments)
+        assert (result.exit_code, result.stderr.split()[1:]) == (Exit.FAILED, [code])
+
+
 def test_nothing_is_suggested_for_a_word_that_is_like_no_command(elastio: Shell) -> None:
     assert "mean" not in elastio("xyzzy").stderr
 
