@@ -190,9 +190,12 @@ def load(entry: EntryPoint) -> Any:
 
 
 def simulator(name: str) -> Callable[..., Any]:
-    """`run`, `config` or `socket` of the group. Raises ElastioError where there is no simulator."""
+    """`run`, `config` or `socket` of the group. Raises ElastioError `simulator.missing` where it is not installed."""
     entry = installed(SIMULATOR).get(name)
+    text = "--sim needs the simulator, which is not installed: install elastio again"
     if entry is None:
-        text = "--sim needs the simulator, and none is installed: install elastio again"
         raise ElastioError(text, code="simulator.missing")
-    return cast("Callable[..., Any]", load(entry))
+    try:
+        return cast("Callable[..., Any]", load(entry))
+    except ElastioError as error:
+        raise ElastioError(f"{text} ({error})", code="simulator.missing") from error
