@@ -8,7 +8,7 @@ from typing import Any
 
 from elastio.accounting.tables import table
 from elastio.units import MB
-from elastio_testbed import cold, dollars
+from elastio_testbed import dollars, priced
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.conditions import Conditions
 from elastio_testbed.experiment import Setup
@@ -85,7 +85,7 @@ class Evaluation:
             "adopted": plan.adopted,
             **asdict(self.conditions),
             **medians,
-            **self.cold(),
+            **self.priced(),
             "shown": self.shown,
             "disturbed": list(self.disturbed),
             "summary": self.summary(),
@@ -93,12 +93,10 @@ class Evaluation:
             "repetitions": [r.to_json() for r in self.repetitions],
         }
 
-    def cold(self) -> dict[str, Any]:
-        """The figures of an experiment on a volume with credits, and its tariffs; empty for any other."""
-        kind = EXPERIMENTS[self.plan.experiment].cold
-        if kind is None:
-            return {}
-        return {**cold.figures_of(self.repetitions).to_json(), "tariffs": dollars.sources(kind)}
+    def priced(self) -> dict[str, Any]:
+        """The figures of an experiment with prices, and its tariffs; empty for any other."""
+        found = priced.figures_of(EXPERIMENTS[self.plan.experiment], self.repetitions)
+        return {} if found is None else {**found.to_json(), "tariffs": dollars.sources(found.priced)}
 
     @property
     def is_sound(self) -> bool:
@@ -129,10 +127,10 @@ def to_text(evaluation: Evaluation) -> str:
         f"{'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)" + (f", bursts known ahead: {plan.ahead}" if plan.ahead else "")
     ) + (f", adopted {plan.adopted}" if plan.adopted else "")
-    judged = evaluation.cold()
+    judged = evaluation.priced()
     rows = table(_HEADS, [_row(evaluation, setup) for setup in plan.setups], left_out=0)
     lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation)]
-    lines += [cold.to_text(judged) if judged else "", disturbance(evaluation.disturbed)]
+    lines += [priced.to_text(judged) if judged else "", disturbance(evaluation.disturbed)]
     return "\n".join(filter(None, lines))
 
 

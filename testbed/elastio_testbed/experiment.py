@@ -20,6 +20,8 @@ SHORTEST_SAMPLE_S = 0.2
 LEAD_S = 20.0
 # The agent buys no caches below 256 MiB, see `cache.min_size_gib`.
 MIN_CACHE_GIB = 0.26
+# The least bandwidth of gp3.
+LEAST_MIB_S = 125
 # The largest size that the agent may learn, in initial sizes.
 MOST_CACHES = 4
 # Memory of a guest without that of the application.
@@ -51,14 +53,29 @@ LEARNED_SETTING = ("policy", "ahead", '"learned"')
 
 @dataclass(frozen=True, slots=True)
 class ColdVolume:
-    """A data volume with credits. Types as in `elastio_adviser.volume_types`; caches and static-fast have `fast_type`.
+    """A data volume with credits, of a type as in `elastio_adviser.volume_types`.
 
     `first_share` of a full bucket is there when the application starts.
     """
 
     volume_type: str
-    fast_type: str
     first_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """What the set-ups cost in currency. Types as in `elastio_adviser.volume_types`: of the data volume; of caches and
+    static-fast.
+
+    `vm_hour`: the price of an hour of the VM, which the agent knows too: it then decides by money. 0: volumes only.
+    The adaptive set-up has to reach, against static-fast: at most so many percent more time, and so many of its price.
+    """
+
+    volume_type: str
+    fast_type: str
+    most_time_pct: float
+    most_cost_pct: float
+    vm_hour: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +117,7 @@ class Experiment:
     `dumps_gb` per VM: the first is the initial dump, before the first iteration; `compute_s` is the total compute time,
     in equal parts before each later dump. `is_size_fixed`: the agent may buy the initial size only. `setups` are those
     that are compared by default, at `default_scale`. `cold`: the data volume has credits, and `backing_mb_s` is its
-    burst rate.
+    burst rate. `fast_mb_s`: of static-fast; 0: as caches.
     """
 
     name: str
@@ -115,7 +132,14 @@ class Experiment:
     is_size_fixed: bool = False
     setups: tuple[Setup, ...] = PUBLISHED
     cold: ColdVolume | None = None
+    priced: Priced | None = None
+    fast_mb_s: float = 0.0
     default_scale: float = 1.0
+
+    @property
+    def is_by_money(self) -> bool:
+        """The agent decides by the prices of the VM and of caches."""
+        return self.priced is not None and self.priced.vm_hour > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +194,11 @@ class Scaled:
         return round(self.experiment.cache_mb_s * self.bandwidth * MB)
 
     @property
+    def fast_bytes_s(self) -> int:
+        """The bandwidth of static-fast."""
+        return round((self.experiment.fast_mb_s or self.experiment.cache_mb_s) * self.bandwidth * MB)
+
+    @property
     def lead_s(self) -> float:
         return max(1.0, LEAD_S * self.time)
 
@@ -186,6 +215,11 @@ class Scaled:
     def unit_bytes(self) -> int:
         """The bytes of one GiB of the scaled cloud: small enough for a fine choice of sizes."""
         return max(4 * MIB, self.bytes_of(self.experiment.initial_cache_gb) // 64 // MIB * MIB)
+
+    @property
+    def unit_bytes_s(self) -> int:
+        """The bytes/s of one MiB/s of the scaled cloud. If none is paid for, caches have the least that is sold."""
+        return round(MIB * self.bandwidth) if self.experiment.is_by_money else -(-self.cache_bytes_s // LEAST_MIB_S)
 
     @property
     def initial_cache_gib(self) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from elastio.units import GIB, MB
 from elastio_testbed import lvmcache
+from elastio_testbed.dollars import agent_settings
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import LEARNED_SETTING, Ahead, Scaled, Setup
 from elastio_testbed.hypervisor import Disk, GuestError, Power, define_machine
@@ -141,7 +142,7 @@ class Guest:
     @property
     def cap_bytes_s(self) -> int:
         """The bandwidth of the data volume in this set-up."""
-        return self.scaled.cache_bytes_s if self.setup is Setup.STATIC_FAST else self.scaled.backing_bytes_s
+        return self.scaled.fast_bytes_s if self.setup is Setup.STATIC_FAST else self.scaled.backing_bytes_s
 
     def disk_name(self, serial: str | None = None) -> str:
         """The kernel's name of the data disk, or of the disk with this serial."""
@@ -184,7 +185,9 @@ class Guest:
         """The agent's configuration."""
         scaled = self.scaled
         metadata_url = endpoint.imds_url(self.instance_id, host=HOST_IN_GUEST)
+        by_money = agent_settings(scaled, endpoint.scale)
         return {
+            **by_money,
             "device": {
                 "backing_uuid": f'"{self.backing_uuid}"',
                 "bandwidth_mb_s": scaled.backing_bytes_s / MB,
@@ -201,6 +204,7 @@ class Guest:
                 "inactivity_delay_s": scaled.inactivity_delay_s,
                 "cool_down_s": 1,
                 "lead_s": scaled.lead_s,
+                **by_money.get("policy", {}),
             },
             "agent": {"sample_interval_s": self.sample_interval_s},
             "provider": {"name": '"aws"'},

@@ -50,7 +50,7 @@ def simulate(
         return {}
     models = {
         Setup.STATIC_SLOW: lambda: _static(scaled, profile, scaled.backing_bytes_s),
-        Setup.STATIC_FAST: lambda: _static(scaled, profile, scaled.cache_bytes_s),
+        Setup.STATIC_FAST: lambda: _static(scaled, profile, scaled.fast_bytes_s),
         Setup.ADAPTIVE: lambda: adaptive(scaled, profile, machine(scaled, took)),
     }
     if scaled.bucket is not None:

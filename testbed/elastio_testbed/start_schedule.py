@@ -38,7 +38,7 @@ def busy(scaled: Scaled, setup: Setup) -> Busy:
     """
     if setup is Setup.STATIC_SLOW:
         return Busy(())
-    speed = scaled.cache_bytes_s
+    speed = scaled.fast_bytes_s if setup is Setup.STATIC_FAST else scaled.cache_bytes_s
     # A workload that moves more data than its dumps does so around them.
     times = scaled.experiment.workload.moved_bytes(scaled) / sum(scaled.dumps_bytes)
     earliest = latest = 0.0

@@ -33,7 +33,7 @@ class Table:
 
 def all_tables(document: Document) -> list[Table]:
     """Every table that has rows, in the order in which they are shown."""
-    makers = (completion, throughput, cost, credits, caches, bandwidth, latency, model)
+    makers = (completion, throughput, cost, dollars, caches, bandwidth, latency, model)
     return [table for make in makers if (table := make(document)).rows]
 
 
@@ -150,11 +150,11 @@ def cost(document: Document) -> Table:
     return Table("Cost", heads, tuple(rows), note)
 
 
-def credits(document: Document) -> Table:
-    """Dollars and credits of an experiment on a cold volume; no rows for any other."""
+def dollars(document: Document) -> Table:
+    """What an experiment with prices costs, and its credits if it has any; no rows for any other."""
     heads = ("set-up", "dollars", "of static-fast", "least credits")
-    if "least_credit_share" not in document:
-        return Table("Cold volume", heads, ())
+    if "tariffs" not in document:
+        return Table("Dollars", heads, ())
     rows = []
     for setup in shown_setups(document):
         runs = [repetition["setups"] for repetition in document["repetitions"]]
@@ -164,10 +164,10 @@ def credits(document: Document) -> Table:
         rows.append((setup, *cells, spread_over(balances, 1)))
     tariffs = "; ".join(f"{name}: {source}" for name, source in document["tariffs"].items())
     note = (
-        "Dollars of the data volume and of all caches, at the published size and time. Shares in percent. Least "
-        f"credits: the lowest balance over a full bucket. Tariffs: {tariffs}."
+        "Dollars of data volume and caches, and of the VM where it has a price, at the published size and time. "
+        f"Shares in percent. Least credits: the lowest balance over a full bucket. Tariffs: {tariffs}."
     )
-    return Table("Cold volume", heads, tuple(rows), note)
+    return Table("Dollars", heads, tuple(rows), note)
 
 
 def _share_of_fast(run: Mapping[str, Any], setup: str) -> float | None:

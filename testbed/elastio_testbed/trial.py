@@ -41,8 +41,6 @@ EC2, OPENSTACK = "ec2", "openstack"
 JOURNAL = "/var/lib/elastio/journal.jsonl"
 # The times of a boost that are not steps on the way to writeback mode.
 NO_STEPS = {"boost_s", "own_s", "flush_s", "attached_s"}
-# The throughput that the agent buys at the cloud's API: the minimum of gp3.
-API_MIB_S = 125
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
 
     It denies to detach or delete volumes with a dirty tag, as the IAM policy of the documentation does.
     """
-    scale = Scale(gib_bytes=scaled.unit_bytes, mib_s_bytes=-(-scaled.cache_bytes_s // API_MIB_S))
+    scale = Scale(gib_bytes=scaled.unit_bytes, mib_s_bytes=scaled.unit_bytes_s)
     endpoint = Ec2Endpoint(folder, scale=scale, latency_scale=plan.scale, seed=plan.seed)
     endpoint.guards_dirty = True
     return endpoint
