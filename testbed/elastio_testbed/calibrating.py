@@ -39,7 +39,7 @@ PAUSE_S = 10.0
 # if a smaller size is planned, so its curve needs fewer points.
 CACHES_OF_CHECKPOINTS = (0.65, 0.85, 1.0, 1.2)
 CACHES_OF_FIRST = (0.65, 1.2)
-# The factor above the minimum of bcache, and the factor below which two sizes count as one.
+# The factor below which two sizes count as one.
 APART = 1.02
 
 
@@ -81,7 +81,7 @@ def grids(scaled: Scaled) -> dict[int, tuple[float, ...]]:
 
 
 def _caches_gb(scaled: Scaled, shares: Sequence[float]) -> tuple[float, ...]:
-    first_gb, least_gb = scaled.initial_cache_gib * GIB / GB, APART * MIN_CACHE_GIB * GIB / GB
+    first_gb, least_gb = scaled.initial_cache_gib * GIB / GB, scaled.least_cache_gib * GIB / GB
     found: list[float] = []
     for size in (max(least_gb, share * scaled.dumps_bytes[-1] / GB) for share in shares):
         if size * APART < first_gb and (not found or size > found[-1] * APART):

@@ -224,13 +224,16 @@ class Scaled:
     @property
     def initial_cache_gib(self) -> float:
         """The initial cache in real GiB, a multiple of the unit."""
-        units = -(-self.bytes_of(self.experiment.initial_cache_gb) // self.unit_bytes)
-        return units * self.unit_bytes / GIB
+        return self._sold_gib(self.bytes_of(self.experiment.initial_cache_gb))
+
+    def _sold_gib(self, size_bytes: int) -> float:
+        """The smallest size that the scaled cloud sells for so many bytes."""
+        return -(-size_bytes // self.unit_bytes) * self.unit_bytes / GIB
 
     @property
     def least_cache_gib(self) -> float:
         """The smallest size that the agent may buy: the minimum of bcache, or the fixed size."""
-        return self.initial_cache_gib if self.experiment.is_size_fixed else max(MIN_CACHE_GIB, self.unit_bytes / GIB)
+        return self.initial_cache_gib if self.experiment.is_size_fixed else self._sold_gib(round(MIN_CACHE_GIB * GIB))
 
     @property
     def most_cache_gib(self) -> float:

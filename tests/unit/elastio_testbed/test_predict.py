@@ -71,13 +71,23 @@ def test_calibrates_with_the_writers_and_the_pace_of_the_application() -> None:
 def test_equal_dumps_need_one_grid_and_caches_are_not_smaller_than_the_minimum_of_bcache() -> None:
     (caches,) = grids(replace(CM1, experiment="demo").scaled()).values()
     assert len(caches) == 5
-    small = Plan("cm1", (), 0.1, 0.5).scaled()
-    for caches in grids(small).values():
+    for caches in grids(Plan("cm1", (), 0.1, 0.5).scaled()).values():
         assert len(caches) == 2
-        assert caches[0] * GB > small.least_cache_gib * GIB
     with pytest.raises(PlanError) as raised:
         calibration_commands(Plan("cm1", (), 0.04, 0.5).scaled(), 1, 0.0)
     assert raised.value.code == "scale"
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.12, 0.15, 0.2])
+def test_the_least_size_that_the_agent_learns_is_sold_as_it_is_and_was_calibrated(scale: float) -> None:
+    small = Plan("demo", (), scale, 0.5).scaled()
+    least = round(small.least_cache_gib * GIB)
+    assert least >= 0.26 * GIB
+    assert least % small.unit_bytes == 0
+    (command,) = calibration_commands(small, 1, 0.0)
+    asked = elastio_calibrate.make_context("calibrate", command[2:]).params
+    points = Asked(**{name: value for name, value in asked.items() if name != "directory"}).schedule().points
+    assert min(p.cache_bytes for p in points if p.cache_bytes) == least
 
 
 def test_the_fast_volume_is_measured_with_the_applications_own_dumps_and_the_pace_of_the_later_ones() -> None:
