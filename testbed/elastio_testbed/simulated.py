@@ -55,6 +55,8 @@ def simulate(
     }
     if scaled.bucket is not None:
         del models[Setup.STATIC_SLOW]  # the model of a static volume has no credits
+    if scaled.experiment.is_by_money:
+        del models[Setup.ADAPTIVE]  # the model's agent knows no prices
     runs = {setup: models[setup]() for setup in setups if setup in models}
     return {
         s: Simulated(round(r.completion_s, 3), round(r.agbs * vms, 3), round(r.cache_agbs * vms, 3))

@@ -294,3 +294,7 @@ def test_only_the_application_of_an_adaptive_device_announces_its_dumps(experime
 
 def test_a_gigabyte_is_not_a_gibibyte() -> None:
     assert COLD.backing_gb * GB == 512 * GIB
+
+
+def test_the_simulator_has_no_model_of_an_agent_that_knows_prices() -> None:
+    assert set(simulate(Scaled(MONEY, 0.1, 0.5), MONEY.setups)) == {Setup.STATIC_FAST}
