@@ -85,7 +85,7 @@ class Bcache:
     detaching: bool = False
     sb_set: CacheSetUuid | None = None
     sb_dirty: bool = False
-    stale: bool = False  # started by force without its dirty cache
+    stale: bool = False  # started by force without the set that the superblock goes on naming: its content is void
     passed: CacheSetUuid | None = None  # the set that the superblock names, if writes have bypassed it
     stale_links: int = 0  # how often such a set was attached again: reads return older data
     stale_reads: int = 0  # reads of applications that returned less than was acknowledged
@@ -106,8 +106,10 @@ class Bcache:
     @property
     def state(self) -> CacheState:
         """As sysfs shows it: "no cache" once a detach has written the superblock, even if the link is still there."""
+        if self.stale:
+            return CacheState.INCONSISTENT
         if self.sb_set is None:
-            return CacheState.INCONSISTENT if self.stale else CacheState.NO_CACHE
+            return CacheState.NO_CACHE
         return CacheState.DIRTY if self.sb_dirty else CacheState.CLEAN
 
     @property
@@ -118,8 +120,8 @@ class Bcache:
     def link(self, cache_set: CacheSetUuid, cache: CacheContent) -> None:
         """Attach a cache. bcache starts writeback by itself at every attach."""
         self.cache, self.cache_set = cache, cache_set
-        if self.sb_set != cache_set:
-            # A set that was detached is attached as a new one: its content is dropped.
+        if self.sb_set != cache_set or self.stale:
+            # A set that was detached, or started without, is attached as a new one: its content is dropped.
             cache.dirty.clear()
             cache.clean.clear()
             self.sb_dirty = False

@@ -155,12 +155,17 @@ LATE_S = (0.5, 10.0)
 
 
 class Superblock(NamedTuple):
-    """`cache_set` None: no cache, or the device was started by force without its cache (`is_stale`)."""
+    """`cache_set` None: no cache. `is_stale`: the device was started by force without it."""
 
     cache_set: CacheSetUuid | None = None
     is_dirty: bool = False
     is_stale: bool = False
     mode: CacheMode = CacheMode.WRITETHROUGH
+
+    @property
+    def needed_set(self) -> CacheSetUuid | None:
+        """The set without which the device does not start, and whose content is its own."""
+        return None if self.is_stale else self.cache_set
 
 
 class SuperblockOnDisk:
@@ -206,7 +211,7 @@ class SuperblockOnDisk:
     @property
     def superblock_set(self) -> CacheSetUuid | None:
         """The set that the device would wait for after a power cut."""
-        return self._durable.cache_set
+        return self._durable.needed_set
 
 
 @dataclass(slots=True)

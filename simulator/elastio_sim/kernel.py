@@ -68,8 +68,9 @@ class SimKernel(Link):
             self._share(load, budget)
             self.shares.step(self.clock.elapsed(), self.traffic.adaptive)
             self.bcache.settle()
-            self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
-            if self.bcache.sb_set is None and self.bcache.bypassed_bytes != bypassed:
+            superblock = self.bcache.superblock
+            self._superblock.note(self.clock.elapsed(), superblock)
+            if superblock.needed_set is None and self.bcache.bypassed_bytes != bypassed:
                 self.fsync()  # applications sync what they write there, and with it all earlier writes
             self._finish_detach()
         self._spend((had - budget.backing) / MB / seconds, seconds)
@@ -200,7 +201,8 @@ class SimKernel(Link):
         self.timers.forget()
         bcache = self.bcache
         bcache.sb_set, bcache.sb_dirty, bcache.stale, bcache.mode = self._superblock.found(self.clock.elapsed())
-        cached = self._recoverable(None, bcache.sb_set)  # a cache disk that was pulled keeps its content too
+        # A cache disk that was pulled keeps its content too.
+        cached = self._recoverable(None, bcache.superblock.needed_set)
         self.bcache.backing.power_cut(cached.clean if cached else {})
         self._drop_in_flight()
         bcache.unlink()
@@ -212,7 +214,7 @@ class SimKernel(Link):
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
             traffic.read = traffic.written = 0
         self._backing_use, self._superblock_free_at = 0.0, 0.0
-        bcache.running = bcache.sb_set is None
+        bcache.running = bcache.superblock.needed_set is None
         for disk in self.disks.values():
             disk.registered = False
             disk.holder = None
@@ -250,7 +252,7 @@ class SimKernel(Link):
         """Register the backing device. Its superblock decides: it runs, waits for its set, or gets it at once."""
         if self.registered:
             return
-        self.registered, self.bcache.running = True, self.bcache.sb_set is None
+        self.registered, self.bcache.running = True, self.bcache.superblock.needed_set is None
         for disk in self.disks.values():
             if disk.registered:
                 self._register(disk)
@@ -258,7 +260,7 @@ class SimKernel(Link):
     def force_run(self) -> None:
         """`echo 1 > running`: start without the cache; what only the cache holds is lost."""
         if not self.bcache.running:
-            self.bcache.sb_set, self.bcache.sb_dirty, self.bcache.stale = None, False, True
+            self.bcache.sb_dirty, self.bcache.stale = False, True
             self.bcache.passed = None
             self.bcache.running, self.bcache.is_forgiven = True, True
             self._superblock.put(self.bcache.superblock)
@@ -320,7 +322,7 @@ class SimKernel(Link):
         """
         disks = [BackingDisk.of(self.bcache, self.backing_serial)]
         disks += [self.original] if self.original else []
-        found = (d.lost(self._recoverable(without, d.superblock.cache_set), power_cut=power_cut) for d in disks)
+        found = (d.lost(self._recoverable(without, d.superblock.needed_set), power_cut=power_cut) for d in disks)
         return frozenset().union(*found)
 
     def would_wait(self) -> bool:

@@ -47,7 +47,7 @@ class BackingDisk:
         """Make it the backing disk of the device."""
         bcache.backing, bcache.acked, bcache.unsettled = self.content, self.acked, self.unsettled
         bcache.sb_set, bcache.sb_dirty, bcache.stale, bcache.mode = self.superblock
-        bcache.passed, bcache.running = None, self.superblock.cache_set is None
+        bcache.passed, bcache.running = None, self.superblock.needed_set is None
 
     def lost(self, cached: CacheContent | None, *, power_cut: bool = False) -> frozenset[int]:
         """The lost blocks. `cached`: the content of the set that the superblock names. `power_cut`: as after one."""

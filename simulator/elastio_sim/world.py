@@ -233,7 +233,7 @@ class SimWorld:
         original = self.kernel.original
         if original is None or not original.lost(None) or any(a.kind is FaultMode.VANISH for _, a in self.happened):
             return False
-        return not any(d.superblock == original.superblock.cache_set for d in self.kernel.disks.values())
+        return not any(d.superblock == original.superblock.needed_set for d in self.kernel.disks.values())
 
     def volumes_left(self) -> int:
         """Volumes of the agent that are still paid for."""

@@ -247,7 +247,7 @@ class Run:
         assert not is_held_back(self.sim), "applications are held back at rest"
         assert not self.world.lost(power_cut=True), "something was released before it was durable"
         kernel = self.world.kernel
-        assert kernel.bcache.sb_set in (None, self.sim.state.failed_clean_set)
+        assert kernel.bcache.superblock.needed_set in (None, self.sim.state.failed_clean_set)
         assert not kernel.has_tombstone or kernel.bcache.sb_set, "a tombstone stays"
         wall = self.world.clock.wall()
         ends = [cycle.closed_wall for cycle in self.ledger.cycles(0.0, wall + TOMORROW_S) if cycle.opened_wall]

@@ -169,3 +169,25 @@ def test_a_clean_cache_that_returns_serves_what_was_there_before(machine: Any, w
     machine.kernel.plug(disk)
     assert machine.host.scan(()).backing.cache_set is not None
     assert machine.kernel.bcache.stale_links == stale
+
+
+def test_a_device_that_was_started_without_its_cache_names_it_still_and_takes_it_back_as_a_new_one(
+    machine: Any,
+) -> None:
+    """bch_cached_dev_run only marks the superblock; bch_cached_dev_attach drops what a set holds of a marked device."""
+    cache_set = machine.boost()
+    machine.write(range(30), 1.0)
+    disk = machine.kernel.disk(CACHE)
+    machine.kernel.pull(CACHE)
+    machine.kernel.power_cut()
+    machine.kernel.force_run()
+    for _ in range(2):
+        backing = machine.host.scan(()).backing
+        shown = (backing.running, backing.state, backing.superblock_set, backing.waits_for_cache)
+        assert shown == (True, CacheState.INCONSISTENT, cache_set, False)
+        machine.kernel.fsync()
+        machine.kernel.power_cut()
+    assert len(disk.content.dirty) > 0
+    machine.kernel.plug(disk)
+    backing = machine.host.scan(()).backing
+    assert (backing.state, backing.cache_set, backing.dirty_bytes) == (CacheState.CLEAN, cache_set, 0)
