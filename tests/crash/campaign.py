@@ -156,7 +156,8 @@ class Attempt:
             fault.strike(scene)
         scene.may_fault |= how.may_fault
         scene.held_s += 0.0 if fault.ops == CLOUD else 2 * fault.late_s  # to be lifted, and to be seen
-        scene.caps.failing_s += fault.late_s
+        # A release that waits for a lost cache ends so much later.
+        scene.caps.failing_s += fault.late_s + (how.down_s if how.may_fault else 0.0)
         scene.way.is_clock_known &= fault.kind is not FaultMode.WALL_JUMP
 
     def check(self) -> None:
