@@ -46,7 +46,7 @@ def main(number: int, file: str, arguments: list[str]) -> None:
     setattr(subprocess, "run", programs)  # noqa: B010
 
     sys.path.insert(0, MODULES)
-    from elastio.cli.main import main as command  # noqa: PLC0415  on the path from here on
+    from elastio_cli.main import main as command  # noqa: PLC0415  on the path from here on
 
     sys.argv = ["elastio", *arguments]
     command()
