@@ -25,7 +25,7 @@ from elastio.core.model import VolumeSpec
 from elastio.core.phase import Trigger
 from elastio.core.policy import NEARLY_FULL, Policy
 from elastio.strategy import learned, speed
-from elastio.strategy.forecast import Burst
+from elastio.strategy.forecast import KEPT_INTERVALS, Burst
 from elastio.strategy.hindsight import SIZES_MB, PastLoad, Pause, first_plan, gaps_s, plan_cost, plan_for, slow_cost
 from elastio.strategy.hold import holding_s
 from elastio.strategy.memory import Choice, LoadWatch, Memory, Unended
@@ -88,14 +88,14 @@ def late_s(attach_s: Sequence[float], policy: Policy) -> float:
 def met_ahead(market: Market, policy: Policy, past: Sequence[Burst], pauses: Sequence[Pause], late: float) -> float:
     """The share of the wait for a cache that the agent spares by its own forecasts: see `learned`.
 
-    None where the usual gap is too short to release one cache and to buy the next one so early.
+    None where the last gaps are usually too short to release one cache and to buy the next one so early.
     """
     terms, spec = terms_of(market, policy, late), VolumeSpec(policy.initial_size_bytes, policy.bought_bandwidth_mb_s)
     gaps = gaps_s(terms, pauses, policy.cache_bandwidth_mb_s, policy.drain_bandwidth_mb_s)
     if not gaps:
         return 0.0
     late_price = late_per_s(terms, policy.cache_bandwidth_mb_s)
-    most_s = median(gaps) - (terms.overhead_s - late)
+    most_s = median(gaps[-KEPT_INTERVALS:]) - (terms.overhead_s - late) - policy.cool_down_s
     return learned.met_ahead(past, late, late_price, hold_per_s(terms, spec), policy, most_s)
 
 
@@ -203,10 +203,10 @@ def judged(
 
     Its paid time is paid whatever is done: until that is over, only the waiting that it causes counts, without bills.
     """
-    choice = cycle.choice
-    if choice is None or not past or cycle.trigger is Trigger.OPERATOR:
+    choice, boosted = cycle.choice, cycle.times.boosted
+    if choice is None or boosted is None or not past or cycle.trigger is Trigger.OPERATOR:
         return None
-    late = (cycle.times.boosted or cycle.started_at) - cycle.started_at
+    late = boosted - cycle.started_at
     terms, spec = terms_of(market, policy, SEEN_S + late, met_ahead), cycle.provisioned
     held_s = terms.overhead_s + past[-1].written_mb / terms.backing_mb_s
     price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)

@@ -303,7 +303,16 @@ def test_bursts_are_met_ahead_only_where_a_gap_is_long_enough_for_another_cache(
         bursts = [Burst(n * (pause_s + 20), n * (pause_s + 20) + 20, 2000 * MB) for n in range(6)]
         pauses = (Pause(pause_s, 2000.0, 20.0),) * 5
         assert money.met_ahead(MARKET, learns, bursts, pauses, LATE_S) == expected
+        assert money.met_ahead(MARKET, replace(learns, cool_down_s=200.0), bursts, pauses, LATE_S) == 0.0
     assert money.met_ahead(MARKET, learns, bursts, (), LATE_S) == 0.0
+
+
+def test_gaps_that_have_become_too_short_are_not_met_ahead() -> None:
+    learns = replace(MONEY, ahead=Ahead.LEARNED)
+    bursts = [Burst(n * 120.0, n * 120.0 + 20, 2000 * MB) for n in range(6)]
+    long, short = Pause(900.0, 2000.0, 20.0), Pause(100.0, 2000.0, 20.0)
+    for pauses, expected in (((short,) * 6 + (long,) * 5, 1.0), ((long,) * 6 + (short,) * 5, 0.0)):
+        assert money.met_ahead(MARKET, learns, bursts, pauses, LATE_S) == expected
 
 
 def test_what_is_met_ahead_waits_for_no_cache_but_pays_for_one() -> None:
@@ -331,6 +340,13 @@ def test_an_operators_cache_and_one_by_the_settings_are_not_judged() -> None:
     assert judged(owned(1000, trigger=Trigger.OPERATOR), advice().plan) is None
     assert judged(owned(1000, choice=None), advice().plan) is None
     assert judged(owned(1000), None, ()) is None
+
+
+def test_how_late_a_cache_comes_is_not_known_before_it_is_attached() -> None:
+    """Else it would look as if the next one were there at once, and this one would not be worth holding."""
+    best = advice().plan
+    assert judged(owned(10, times=replace(BOOSTED, boosted=None)), best) is None
+    assert present(judged(owned(10), best)).holding_s > 0
 
 
 def test_bandwidths_of_the_cycle_are_in_force_while_it_lasts() -> None:
