@@ -53,6 +53,9 @@ TO_COME = (1.0, 2.0, 4.0, 8.0)
 QUIET_S = 2.0
 # Another cache must have been cheaper by so many times what it costs to change.
 CHANGE = 2.0
+# Of how many loads that leave bandwidth of the backing volume unused, as it is configured, one may wait for it all the
+# same: one in so many.
+RARELY = 100
 # From the beginning of a burst to the sample that shows it.
 SEEN_S = 1.0
 
@@ -133,6 +136,17 @@ def next_plan(market: Market, policy: Policy, load: Unended, late: float) -> Pla
     terms = terms_of(market, policy, late)
     to_come = [(PastLoad(times * load.written_mb, load.rate_mb_s, math.inf),) for times in TO_COME]
     return plan_for(terms, market.offer, to_come, bounds_of(market, policy))
+
+
+def doubt_s(market: Market, policy: Policy, plan: Plan, late: float) -> float:
+    """After how long a load that does not seem to wait gets this cache, to see whether it does.
+
+    The price of a needless cache equals what the load has lost by then, times the probability that it does wait.
+    """
+    terms = terms_of(market, policy, late)
+    needless = terms.tariff.cost(plan.spec, terms.overhead_s) + terms.per_boost
+    lost_per_s = late_per_s(terms, plan.app_mb_s) / RARELY
+    return needless / lost_per_s if lost_per_s > 0 else math.inf
 
 
 def gain(market: Market, policy: Policy, plan: Plan, burst: PastLoad, late: float) -> float:

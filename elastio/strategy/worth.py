@@ -143,7 +143,9 @@ class Advice:
     `bursts` of them are known, the largest wrote `largest_mb`. `plan` would have been the cheapest for them; None: to
     buy nothing would have been cheaper. `pays`: also for the known bursts alone, without the larger and faster one that
     is supposed beside them. `pays_late`: also if it is bought when the burst is there, each time. `gaps` pauses between
-    bursts are known. `owned` None: no cache is owned that was chosen by money, or no burst is known.
+    bursts are known. `owned` None: no cache is owned that was chosen by money, or no burst is known. `all_waited`: each
+    known burst would have waited for the backing volume without a cache. `pace`: the utilization at which loads wait.
+    For `unwaited_s` the last bursts did not, since one that had a cache or did.
     """
 
     bursts: int
@@ -153,6 +155,9 @@ class Advice:
     owned: OwnedCache | None = None
     pays: bool = False
     pays_late: bool = True
+    all_waited: bool = True
+    pace: float = 1.0
+    unwaited_s: float = 0.0
 
 
 def late_per_s(terms: Terms, app_mb_s: float) -> float:

@@ -83,6 +83,11 @@ def test_what_pays_for_a_supposed_burst_alone_does_not_pay_for_the_known_ones() 
     below, above = (present(settled(HindsightAdviser(served(2, mb_s)), dearly)) for mb_s in (19.0, 60.0))
     assert (below.plan is not None, below.pays) == (True, False)
     assert (above.plan is not None, above.pays) == (True, True)
+    assert (below.all_waited, above.all_waited) == (False, True)
+
+
+def test_for_how_long_bursts_have_left_bandwidth_unused_is_known() -> None:
+    assert [present(settled(HindsightAdviser(runs(2, mb_s)))).unwaited_s for mb_s in (15.0, 20.0)] == [40.0, 0.0]
 
 
 def served(count: int, mb_s: float) -> tuple[LoadRun, ...]:
