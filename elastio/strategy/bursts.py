@@ -173,32 +173,35 @@ def past_loads(bursts: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: flo
 def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) -> list[float]:
     """The application's own rate in each burst; infinite where nothing says that it is below the device's.
 
-    Where its cache was the limit, the rate of a burst on a faster cache; where the backing volume may have been, the
-    fastest rate that is known.
+    Where its cache was the limit, the rate of a burst on a faster cache, or as it was if that is more; until a later
+    burst has had a faster cache, by as much more as its cache may have cost it. Where the backing volume may have been
+    the limit, the fastest rate that is known.
     """
     known, pace = [_known_rate(burst, backing_mb_s) for burst in kept], pace_mb_s(kept, backing_mb_s)
     usual = max((rate for rate in known if rate is not None), default=math.inf)
 
-    def rate_of(burst: PastBurst, rate: float | None) -> float:
+    def rate_of(index: int) -> float:
+        burst, rate = kept[index], known[index]
         if rate is not None:
             return rate
         if burst.never_waited(pace):
             return burst.peak_mb_s
         shown = _shown_mb_s(burst)
         if shown is not None and _is_limited(burst):
-            faster = [
-                found
-                for found, other in zip(known, kept, strict=True)
+            faster = {
+                number: found
+                for number, (found, other) in enumerate(zip(known, kept, strict=True))
                 if found is not None and other.offered_mb_s > burst.offered_mb_s
-            ]
-            return max(*faster, shown / OWN_RATE) if faster else math.inf
+            }
+            least = shown if max(faster, default=-1) > index else shown / OWN_RATE
+            return max(*faster.values(), least) if faster else math.inf
         seen = own_rate(burst.peak_mb_s, backing_mb_s, burst.offered_mb_s or cache_mb_s)
         if seen > backing_mb_s and (burst.offered_mb_s or _is_short(burst)):
             seen = math.inf
         least = backing_mb_s / OWN_RATE if _is_saturated(burst, backing_mb_s) else min(burst.peak_mb_s, backing_mb_s)
         return min(seen, max(usual, least))
 
-    return [rate_of(burst, rate) for burst, rate in zip(kept, known, strict=True)]
+    return [rate_of(index) for index in range(len(kept))]
 
 
 def _known_rate(burst: PastBurst, backing_mb_s: float) -> float | None:

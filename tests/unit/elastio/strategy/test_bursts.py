@@ -195,6 +195,9 @@ def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache_or_a
         replace(CACHED, cached_mb_s=(24.0,) * 3, offered_mb_s=25),
     )
     assert [load.rate_mb_s for load in past_loads([on_fast, on_small], BACKING, 80)] == [24, 24 / OWN_RATE]
+    assert [load.rate_mb_s for load in past_loads([on_small, on_fast], BACKING, 80)] == [24, 24]
+    slower = replace(on_fast, cached_mb_s=(21.0,) * 3)
+    assert [load.rate_mb_s for load in past_loads([on_small, slower], BACKING, 80)] == [24, 21]
     faster = replace(on_fast, cached_mb_s=(45.0,) * 3)
     assert [load.rate_mb_s for load in past_loads([faster, on_small], BACKING, 80)] == [45, 45]
     assert past_loads([on_small], BACKING, 80)[0].rate_mb_s == math.inf
