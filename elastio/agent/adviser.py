@@ -126,7 +126,9 @@ class HindsightAdviser:
         self._judged = (volume, self._advice.plan)
         plan, past, pauses, owned = self._advice.plan, self._past, self._pauses, None
         if cycle is not None:
-            owned = money.judged(market, policy, cycle_view(cycle), plan, past, pauses, self._met_ahead)
+            served = sum(burst.ended_wall > cycle.started_wall for burst in self._watch.bursts)
+            known = self._past[:-1][-served:] if served else ()
+            owned = money.judged(market, policy, cycle_view(cycle), plan, past, pauses, self._met_ahead, known)
         self._advice = replace(self._advice, owned=owned)
 
     def _go_on(self) -> None:

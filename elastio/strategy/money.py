@@ -207,6 +207,7 @@ def judged(
     past: Sequence[PastLoad],
     pauses: Sequence[Pause],
     met_ahead: float = 0.0,
+    served: Sequence[PastLoad] = (),
 ) -> OwnedCache | None:
     """What the past says of the cache of this cycle; None: an operator wants it, or nothing was chosen or is known.
 
@@ -216,6 +217,7 @@ def judged(
         J(owned) - J(best) > c      without a best one: J(owned) > J(nothing)
 
     Its paid time is paid whatever is done: until that is over, only the waiting that it causes counts, without bills.
+    To give up what is paid takes what has happened: how long the known bursts waited that it has served, `served`.
     """
     choice, boosted = cycle.choice, cycle.times.boosted
     if choice is None or boosted is None or not past or cycle.trigger is Trigger.OPERATOR:
@@ -226,18 +228,40 @@ def judged(
     price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)
     if best is not None:
         price = min(price, rebuy_price(terms, best.spec, best.app_mb_s, held_s))
-    gaps = gaps_s(terms, pauses, choice.cache_mb_s, choice.drain_mb_s)
+    split = _best_split(terms, choice, spec, served)
+    gaps = gaps_s(terms, pauses, split.app_mb_s, split.drain_mb_s)
     hold = min(MOST_HELD_S, holding_s(gaps, hold_per_s(terms, spec), price))
-    owned = Plan(spec, choice.cache_mb_s, choice.drain_mb_s, 0.0, hold if best is None else best.holding_s)
+    owned = replace(split, holding_s=hold if best is None else best.holding_s)
     cost = plan_cost(terms, owned, past)
     if best is None:
-        return OwnedCache(cycle.token, hold, cost > slow_cost(terms, past))
+        return OwnedCache(cycle.token, hold, split.drain_mb_s, cost > slow_cost(terms, past))
     late_terms = replace(terms, late_s=SEEN_S + late)
-    least = plan_cost(terms, best, past) + CHANGE * rebuy_price(late_terms, best.spec, best.app_mb_s, held_s)
-    free = replace(terms, tariff=Tariff(terms.tariff.currency))
-    waiting = plan_cost(free, replace(owned, holding_s=math.inf), past)
-    leaving = terms.waiting_per_s * flush_under_load_s(terms, owned, past, pauses)
-    return OwnedCache(cycle.token, hold, is_outdated=cost > least, is_hindrance=waiting > least + leaving)
+    change = CHANGE * rebuy_price(late_terms, best.spec, best.app_mb_s, held_s)
+    hinders = bool(served) and _hinders(terms, split, replace(best, cost=change), served, pauses)
+    return OwnedCache(cycle.token, hold, split.drain_mb_s, cost > plan_cost(terms, best, past) + change, hinders)
+
+
+def _hinders(terms: Terms, split: Plan, best: Plan, served: Sequence[PastLoad], pauses: Sequence[Pause]) -> bool:
+    """What these bursts waited costs more than the best cache, bought instead for its `cost`, and the flush of this."""
+    leaving = terms.waiting_per_s * flush_under_load_s(terms, split, served, pauses)
+    return plan_cost(_free(terms), split, served) > plan_cost(terms, best, served) + best.cost + leaving
+
+
+def _free(terms: Terms) -> Terms:
+    """As where caches cost nothing: only the waiting counts."""
+    return replace(terms, tariff=Tariff(terms.tariff.currency))
+
+
+def _best_split(terms: Terms, choice: Choice, spec: VolumeSpec, past: Sequence[PastLoad]) -> Plan:
+    """How much of the owned cache's bandwidth the drain should have had for these bursts; as it is where that is best.
+
+    Bandwidth that the applications do not use saves room where it goes to the drain.
+    """
+    bought = choice.cache_mb_s + choice.drain_mb_s
+    others = [share * terms.backing_mb_s for share in speed.DRAINS]
+    drains = (choice.drain_mb_s, *(drain for drain in others if bought - drain > terms.backing_mb_s))
+    splits = [Plan(spec, bought - drain, drain, 0.0, math.inf) for drain in drains]
+    return min(splits, key=lambda plan: plan_cost(_free(terms), plan, past))
 
 
 def flush_under_load_s(terms: Terms, owned: Plan, past: Sequence[PastLoad], pauses: Sequence[Pause]) -> float:

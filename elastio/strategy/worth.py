@@ -127,11 +127,13 @@ class OwnedCache:
     """What the last bursts teach about the cache that is owned, that of the cycle with this `token`.
 
     Clean and unused, it is worth holding for `holding_s` beyond its paid time; not at all if it `is_outdated`: another
-    cache, or none, would have been cheaper. `is_hindrance`: even for nothing it is dearer than another one.
+    cache, or none, would have been cheaper. `is_hindrance`: even for nothing it is dearer than another one. Of its
+    bandwidth, `drain_mb_s` for the drain would have been the best.
     """
 
     token: str
     holding_s: float
+    drain_mb_s: float
     is_outdated: bool = False
     is_hindrance: bool = False
 

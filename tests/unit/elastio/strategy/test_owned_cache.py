@@ -39,7 +39,7 @@ def owned(size_gib: int, **changes: object) -> Cycle:
 
 
 def judged(of: Cycle, best: Plan | None, past: tuple[PastLoad, ...] = PAST) -> OwnedCache | None:
-    return money.judged(present(MONEY.market), MONEY, cycle_view(of), best, past, ())
+    return money.judged(present(MONEY.market), MONEY, cycle_view(of), best, past, (), served=past)
 
 
 def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too_small_hinders() -> None:
@@ -50,8 +50,10 @@ def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too
     assert (large.is_outdated, large.is_hindrance) == (True, False)
     huge = (PastLoad(20_000.0, math.inf, 2000.0),) * 5
     dearly = by_money(POLICY, DEARLY_AWAITED)
-    found = present(money.judged(DEARLY_AWAITED, dearly, cycle_view(owned(1)), best_for(dearly, huge), huge, ()))
-    assert (found.is_outdated, found.is_hindrance) == (True, True)
+    faster, small = best_for(dearly, huge), cycle_view(owned(1))
+    for served, hinders in ((huge, True), ((), False)):
+        found = present(money.judged(DEARLY_AWAITED, dearly, small, faster, huge, (), served=served))
+        assert (found.is_outdated, found.is_hindrance) == (True, hinders)
 
 
 def test_a_cache_is_outdated_only_if_another_one_saves_twice_what_it_costs_to_change() -> None:
@@ -74,11 +76,27 @@ def test_a_cache_is_held_no_longer_than_the_best_one_is_worth_buying_instead() -
     assert large == pytest.approx(fits, rel=0.05)
 
 
+def test_of_an_owned_cache_that_is_too_small_what_applications_do_not_use_is_for_the_drain() -> None:
+    """80 MB/s: at 50 they leave room for a drain of all of the backing volume's 20; without a limit they leave none."""
+    small, fits = owned(2), owned(100)
+    for rate, of, drain_mb_s in ((50.0, small, 20.0), (math.inf, fits, 0.0), (50.0, fits, 0.0)):
+        past = (PastLoad(2000.0, rate, 2000.0),) * 3
+        assert present(judged(of, best_for(past=past), past)).drain_mb_s == drain_mb_s
+    drained = owned(100, choice=Choice(60.0, 20.0, holding_s=100.0, quiet_s=2.0))
+    past = (PastLoad(2000.0, 50.0, 2000.0),) * 3
+    assert present(judged(drained, best_for(past=past), past)).drain_mb_s == 20.0, "as it is where none is better"
+    slow = owned(2, choice=Choice(20.0, 0.0, holding_s=100.0, quiet_s=2.0))
+    assert present(judged(slow, best_for(past=past), past)).drain_mb_s == 0.0, "nothing is left for a drain"
+
+
 def test_a_cache_that_would_have_to_be_flushed_under_the_load_hinders_only_if_that_pays() -> None:
     market = replace(DEARLY_AWAITED, offer=replace(MARKET.offer, most_bytes=100 * GIB))
     dearly, past = by_money(POLICY, market), (PastLoad(5000.0, math.inf, 2000.0),) * 3
     best, short, enough = best_for(dearly, past), (Pause(1.0, 5000.0, 1000.0),), (Pause(2000.0, 5000.0, 1000.0),)
-    found = [present(money.judged(market, dearly, cycle_view(owned(10)), best, past, of)) for of in (short, enough)]
+    found = [
+        present(money.judged(market, dearly, cycle_view(owned(10)), best, past, of, served=past))
+        for of in (short, enough)
+    ]
     assert [of.is_hindrance for of in found] == [False, True]
     terms, plan = money.terms_of(market, dearly, LATE_S), replace(present(best), spec=owned(10).provisioned)
     dirty_mb = terms.cutoff * 10 * GIB / MB
