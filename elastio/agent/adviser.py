@@ -104,7 +104,7 @@ class HindsightAdviser:
             self._advice = money.unadvised(market, policy, late)
             return
         self._past, self._late_s = hindsight.supposed(past), late
-        self._waits = bursts.pace_mb_s(ended, speeds[0]) / speeds[0], bursts.unwaited_s(ended, speeds[0])
+        self._waits = bursts.given_mb_s(ended, speeds[0]) / speeds[0], bursts.unwaited_s(ended, speeds[0])
         known = [Burst(b.begun_wall, b.ended_wall, int(b.written_mb * MB)) for b in ended]
         self._met_ahead = money.met_ahead(market, policy, known, pauses, late)
         terms = money.terms_of(market, policy, late, self._met_ahead)

@@ -75,9 +75,9 @@ class PastBurst:
     bare_mb_s: float = 0.0
     last_mb_s: tuple[float, float] = (0.0, 0.0)
 
-    def never_waited(self, pace_mb_s: float) -> bool:
+    def never_waited(self, given_mb_s: float) -> bool:
         """No whole sample of it showed what the backing volume gives while somebody waits for it."""
-        return self.moved_mb_s < SATURATED * pace_mb_s and not _is_short(self)
+        return self.moved_mb_s < SATURATED * given_mb_s and not _is_short(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _ended(watch: BurstWatch) -> BurstWatch:
     return replace(watch, bursts=kept, current=None)
 
 
-def pace_mb_s(bursts: Sequence[PastBurst], backing_mb_s: float) -> float:
+def given_mb_s(bursts: Sequence[PastBurst], backing_mb_s: float) -> float:
     """What the backing volume gives while somebody waits for it: at most what is configured, which may be too much.
 
     A burst that wrote faster on its cache waited before.
@@ -145,9 +145,9 @@ def pace_mb_s(bursts: Sequence[PastBurst], backing_mb_s: float) -> float:
 
 def unwaited_s(bursts: Sequence[PastBurst], backing_mb_s: float) -> float:
     """For how long the last ones lasted, since one that had a cache or waited for the backing volume."""
-    seconds, pace = 0.0, pace_mb_s(bursts, backing_mb_s)
+    seconds, given = 0.0, given_mb_s(bursts, backing_mb_s)
     for burst in reversed(bursts):
-        if burst.offered_mb_s or not burst.never_waited(pace):
+        if burst.offered_mb_s or not burst.never_waited(given):
             break
         seconds += burst.ended_wall - burst.begun_wall
     return seconds
@@ -177,14 +177,14 @@ def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) ->
     burst has had a faster cache, by as much more as its cache may have cost it. Where the backing volume may have been
     the limit, the fastest rate that is known.
     """
-    known, pace = [_known_rate(burst, backing_mb_s) for burst in kept], pace_mb_s(kept, backing_mb_s)
+    known, given = [_known_rate(burst, backing_mb_s) for burst in kept], given_mb_s(kept, backing_mb_s)
     usual = max((rate for rate in known if rate is not None), default=math.inf)
 
     def rate_of(index: int) -> float:
         burst, rate = kept[index], known[index]
         if rate is not None:
             return rate
-        if burst.never_waited(pace):
+        if burst.never_waited(given):
             return burst.peak_mb_s
         shown = _shown_mb_s(burst)
         if shown is not None and _is_limited(burst):

@@ -233,7 +233,7 @@ def _is_likely_to_wait(advice: Advice, ahead_of: Forecast | None, memory: Memory
     All known bursts did, or somebody announced it; else its own samples have to show it.
     """
     is_announced = ahead_of is not None and ahead_of.is_announced
-    waits = ahead_of is None and memory.load.peak >= SATURATED * advice.pace
+    waits = ahead_of is None and memory.load.peak >= SATURATED * advice.waits_at
     return waits or is_announced or (advice.pays and advice.all_waited)
 
 

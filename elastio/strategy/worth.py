@@ -146,8 +146,8 @@ class Advice:
     buy nothing would have been cheaper. `pays`: also for the known bursts alone, without the larger and faster one that
     is supposed beside them. `pays_late`: also if it is bought when the burst is there, each time. `gaps` pauses between
     bursts are known. `owned` None: no cache is owned that was chosen by money, or no burst is known. `all_waited`: each
-    known burst would have waited for the backing volume without a cache. `pace`: the utilization at which loads wait.
-    For `unwaited_s` the last bursts did not, since one that had a cache or did.
+    known burst would have waited for the backing volume without a cache. Loads wait at the utilization `waits_at`. For
+    `unwaited_s` the last bursts did not, since one that had a cache or did.
     """
 
     bursts: int
@@ -158,7 +158,7 @@ class Advice:
     pays: bool = False
     pays_late: bool = True
     all_waited: bool = True
-    pace: float = 1.0
+    waits_at: float = 1.0
     unwaited_s: float = 0.0
 
 

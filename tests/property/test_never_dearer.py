@@ -75,4 +75,4 @@ def test_a_volume_that_gives_less_than_is_configured_is_found_out() -> None:
     (volume,) = world.provider.volumes.values()
     assert 30 < volume.created_at < 60
     assert simulation.agent is not None
-    assert present(simulation.agent.advice).pace == pytest.approx(0.9, abs=0.01)
+    assert present(simulation.agent.advice).waits_at == pytest.approx(0.9, abs=0.01)

@@ -14,8 +14,8 @@ from elastio.strategy.bursts import (
     BurstWatch,
     LoadRun,
     PastBurst,
+    given_mb_s,
     own_rate,
-    pace_mb_s,
     past_loads,
     pauses,
     unwaited_s,
@@ -155,17 +155,17 @@ def test_a_burst_that_never_used_all_of_the_backing_volume_wrote_at_its_own_rate
     assert past_loads(watched((30, 0), watch=watch).bursts, BACKING, 80)[0].rate_mb_s == math.inf
 
 
-def test_a_burst_waited_at_the_pace_that_the_backing_volume_has_shown() -> None:
+def test_a_burst_waited_at_what_the_backing_volume_has_shown_to_give() -> None:
     """It gives 18 MB/s, not the 20 that are configured: a burst wrote faster as soon as it had a cache."""
     (slow,) = watched((10, 0), (9, 18), (30, 0)).bursts
-    assert (pace_mb_s([slow], BACKING), past_loads([slow], BACKING, 80)[0].rate_mb_s) == (BACKING, 18)
+    assert (given_mb_s([slow], BACKING), past_loads([slow], BACKING, 80)[0].rate_mb_s) == (BACKING, 18)
     begun = watched((10, 0), (5, 18), (2, 40))
-    for rate, pace, own in ((79, 18, math.inf), (60, 18, 60), (18, BACKING, 18)):
+    for rate, given, own in ((79, 18, math.inf), (60, 18, 60), (18, BACKING, 18)):
         watch = begun
         for at in range(17, 27):
             watch = with_run(watch, LoadRun(at, 1.0, rate, rate, 80.0), BACKING, 0.3, 0.25)
         known = [*watched((5, 30), (30, 0), watch=watch).bursts, slow]  # at last its cache is full
-        assert pace_mb_s(known, BACKING) == pace
+        assert given_mb_s(known, BACKING) == given
         assert past_loads(known, BACKING, 80)[1].rate_mb_s == own
 
 

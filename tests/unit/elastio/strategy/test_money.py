@@ -189,7 +189,7 @@ def test_a_burst_that_the_known_ones_do_not_speak_for_has_to_wait_for_the_backin
     begun = idle(load=LoadWatch(above_since=NOW - 1, utilization=0.5, peak=0.5))
     assert wanted(MONEY, loaded(unsure[0]), begun) is None, "its first sample may be of a part of a second"
     slower = idle(load=LoadWatch(above_since=NOW - 5, utilization=0.5, peak=0.9))
-    event = present(wanted(MONEY, loaded(replace(unsure[0], pace=0.9)), slower)).event
+    event = present(wanted(MONEY, loaded(replace(unsure[0], waits_at=0.9)), slower)).event
     assert event is Event.BOOST_WANTED, "the volume gives no more"
 
 
