@@ -12,12 +12,12 @@ from random import Random
 import pytest
 
 from elastio.agent.adviser import HindsightAdviser
-from elastio.sim.kernel import KernelSettings
-from elastio.sim.run import Simulation
-from elastio.sim.world import SimWorld, WorldSettings
 from elastio.strategy.learned import FREE_S
 from elastio.units import GIB
 from elastio_adviser.replay import Replay
+from elastio_sim.kernel import KernelSettings
+from elastio_sim.run import Simulation
+from elastio_sim.world import SimWorld, WorldSettings
 from elastio_testbed.optimum.hostile import dump, pause
 from elastio_testbed.optimum.market import Market, gp3_market
 from elastio_testbed.optimum.model import slow
