@@ -24,7 +24,7 @@ SLOW_TESTS := $(addprefix tests/,$(addsuffix .py,faults/test_faults e2e/test_ope
 # What the laboratory asks of a machine, and what only QEMU has.
 MACHINE_TESTS := $(addprefix tests/,$(addsuffix .py,e2e/test_machine e2e/test_stored_state))
 FAST_TESTS := tests/scenario tests/unit tests/contract
-QUICK_TESTS := $(addprefix tests/unit/elastio/,core strategy agent host setup metrics)
+QUICK_TESTS := $(addprefix tests/unit/,$(addprefix elastio/,core strategy agent host metrics) elastio_setup)
 LONG_TESTS := tests/crash tests/mutants tests/property
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal

@@ -97,8 +97,8 @@ def documents(modules: Path, output: Path) -> None:
     """Write what is generated from the commands and the configuration's schema; `modules` must be importable."""
     sys.path.insert(0, str(modules))
     from elastio import __version__  # noqa: PLC0415  importable from here on
-    from elastio.cli.elastiod import main as elastiod  # noqa: PLC0415
-    from elastio.cli.main import main as elastio  # noqa: PLC0415
+    from elastio.agent.elastiod import main as elastiod  # noqa: PLC0415
+    from elastio_cli.main import main as elastio  # noqa: PLC0415
 
     write_man_pages("elastio", eager(elastio), __version__, output / "man")
     write_man_pages("elastiod", elastiod, __version__, output / "man")

@@ -29,7 +29,7 @@ KEPT = 6
 # Prints every command, with its group before it.
 COMMANDS = """
 import click
-from elastio.cli.main import main
+from elastio_cli.main import main
 def walk(command, words):
     print(*words)
     if isinstance(command, click.Group):
@@ -129,7 +129,8 @@ class Environment:
 def main(directory: Path, *chosen: str) -> int:
     """Exit code: 0 if every command has its help in every environment."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    modules = ("elastio", "elastio_adviser", "elastio_aws", "elastio_openstack", "elastio_sim")
+    besides = ("adviser", "aws", "cli", "openstack", "setup", "sim")
+    modules = ("elastio", *(f"elastio_{name}" for name in besides))
     sets = {
         "lowest": (lowest(project, ("aws", "openstack")), modules),
         "calibration": (lowest(project, ("calibration",)), ("elastio", "elastio_calibration")),

@@ -23,7 +23,7 @@ from elastio.control.status import Status
 
 ROOT = Path(__file__).parents[1]
 SOURCES = os.pathsep.join(
-    str(ROOT / name) for name in ("", "providers", "simulator", "adviser", "calibration", "testbed")
+    str(ROOT / name) for name in ("", "cli", "providers", "simulator", "adviser", "calibration", "testbed")
 )
 PACE = 15
 START_S = 30
@@ -128,7 +128,7 @@ def programs(folder: Path) -> SimAgent:
     (folder / "state").mkdir()
     config = folder / "elastio.toml"
     config.write_text(CONFIG.format(uuid="5a11c0de-0000-4000-8000-00000000b4c1", folder=folder, pace=PACE))
-    for name, module in (("elastio", "elastio.cli.main"), ("elastiod", "elastio.cli.elastiod")):
+    for name, module in (("elastio", "elastio_cli.main"), ("elastiod", "elastio.agent.elastiod")):
         text = PROGRAM.format(python=shlex.quote(sys.executable), module=module, name=name, config=config)
         write_program(folder / "bin" / name, text)
     return SimAgent(folder)

@@ -20,8 +20,6 @@ from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import holds
-from elastio.setup.candidates import candidates
-from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio
@@ -37,6 +35,8 @@ from elastio_calibration.target import (
     prices_of,
 )
 from elastio_calibration.writer import Writer
+from elastio_setup.candidates import candidates
+from elastio_setup.subprocess_timeout import call_with_timeout
 
 # A status request costs an emulated processor a part of a second, which slows the flush that is measured.
 POLL_S = 2.0

@@ -12,9 +12,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from elastio.cli.charts import caption
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.sweep import Step
+from elastio_cli.charts import caption
 
 COLOURS = {"static-slow": "#b3541e", "static-fast": "#1b4f8f", "adaptive": "#2e7d4f"}
 SHADES = ("#2e7d4f", "#1b4f8f", "#b3541e", "#7d4fb3")

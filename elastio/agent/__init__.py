@@ -1,4 +1,4 @@
 """The imperative shell: the loop that observes, decides, records and acts, and the process around it.
 
-May import everything of `elastio` but metrics, set-up and the command line.
+May import everything of `elastio` but metrics.
 """

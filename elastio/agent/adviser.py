@@ -59,6 +59,7 @@ class HindsightAdviser:
         self._met_ahead = 0.0
         self._terms: Terms | None = None
         self._late_s = 0.0
+        self._waits = 1.0, 0.0
 
     def advise(self, sample: Sample | None, state: AgentState, policy: Policy, *, offset_s: float) -> Advice | None:
         """See `ports.Adviser`."""
@@ -103,6 +104,7 @@ class HindsightAdviser:
             self._advice = money.unadvised(market, policy, late)
             return
         self._past, self._late_s = hindsight.supposed(past), late
+        self._waits = bursts.given_mb_s(ended, speeds[0]) / speeds[0], bursts.unwaited_s(ended, speeds[0])
         known = [Burst(b.begun_wall, b.ended_wall, int(b.written_mb * MB)) for b in ended]
         self._met_ahead = money.met_ahead(market, policy, known, pauses, late)
         terms = money.terms_of(market, policy, late, self._met_ahead)
@@ -124,7 +126,9 @@ class HindsightAdviser:
         self._judged = (volume, self._advice.plan)
         plan, past, pauses, owned = self._advice.plan, self._past, self._pauses, None
         if cycle is not None:
-            owned = money.judged(market, policy, cycle_view(cycle), plan, past, pauses, self._met_ahead)
+            served = sum(burst.ended_wall > cycle.started_wall for burst in self._watch.bursts)
+            known = self._past[:-1][-served:] if served else ()
+            owned = money.judged(market, policy, cycle_view(cycle), plan, past, pauses, self._met_ahead, known)
         self._advice = replace(self._advice, owned=owned)
 
     def _go_on(self) -> None:
@@ -147,7 +151,9 @@ class HindsightAdviser:
         largest = max(load.written_mb for load in known)
         owned = None if self._advice is None else self._advice.owned
         pays, pays_late = self._pays(best, known), self._pays(best, self._past, is_late=True)
-        self._advice = Advice(len(known), largest, best, len(self._pauses), owned, pays, pays_late)
+        waited = self._terms is None or all(load.rate_mb_s > self._terms.backing_mb_s for load in known)
+        gaps = len(self._pauses)
+        self._advice = Advice(len(known), largest, best, gaps, owned, pays, pays_late, waited, *self._waits)
 
     def _pays(self, plan: Plan | None, past: Sequence[PastLoad], *, is_late: bool = False) -> bool:
         """Whether the plan would have paid for these bursts; `is_late`: if none had found its cache there."""

@@ -59,9 +59,10 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True)
 class PastBurst:
-    """One burst that ended. `peak_mb_s`: of its fastest sample, writes only.
+    """One burst that ended. `peak_mb_s`: of its fastest sample, writes only; `moved_mb_s`: reads and writes together.
 
-    `cached_mb_s`: of its last samples on its last cache, which offered `offered_mb_s`; oldest first.
+    `cached_mb_s`: of its last samples on its last cache, which offered `offered_mb_s`; oldest first. `bare_mb_s` is as
+    `moved_mb_s`, of the samples before the first cache but for `last_mb_s`, the last two: they may have had it.
     """
 
     begun_wall: float
@@ -70,6 +71,13 @@ class PastBurst:
     peak_mb_s: float
     cached_mb_s: tuple[float, ...] = ()
     offered_mb_s: float = 0.0
+    moved_mb_s: float = math.inf
+    bare_mb_s: float = 0.0
+    last_mb_s: tuple[float, float] = (0.0, 0.0)
+
+    def never_waited(self, given_mb_s: float) -> bool:
+        """No whole sample of it showed what the backing volume gives while somebody waits for it."""
+        return self.moved_mb_s < SATURATED * given_mb_s and not _is_short(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +105,20 @@ def with_run(
     used = run.moved_mb / run.seconds / backing_mb_s
     current = watch.current
     if used >= threshold and current is None:
-        current = PastBurst(run.begun_wall, run.begun_wall, 0.0, 0.0)
+        current = PastBurst(run.begun_wall, run.begun_wall, 0.0, 0.0, moved_mb_s=0.0)
     watch = replace(watch, current=current, since_wall=since, seen_wall=run.ended_wall)
     if current is None:
         return watch
     if used < release_threshold:
         return _ended(watch) if run.ended_wall - current.ended_wall >= QUIET_S else watch
-    rate = run.written_mb / run.seconds if run.seconds >= LEAST_SAMPLE_S else 0.0
-    peak, written = max(current.peak_mb_s, rate), current.written_mb + run.written_mb
-    current = replace(current, ended_wall=run.ended_wall, written_mb=written, peak_mb_s=peak)
-    if run.offered_mb_s and rate:
+    rate, moved = (mb / run.seconds if run.seconds >= LEAST_SAMPLE_S else 0.0 for mb in (run.written_mb, run.moved_mb))
+    peak, most = max(current.peak_mb_s, rate), max(current.moved_mb_s, moved)
+    written = current.written_mb + run.written_mb
+    current = replace(current, ended_wall=run.ended_wall, written_mb=written, peak_mb_s=peak, moved_mb_s=most)
+    if not run.offered_mb_s and not current.offered_mb_s:
+        older, newer = current.last_mb_s
+        current = replace(current, bare_mb_s=max(current.bare_mb_s, older), last_mb_s=(newer, moved))
+    elif run.offered_mb_s and rate:
         before = current.cached_mb_s if current.offered_mb_s == run.offered_mb_s else ()
         cached = (*before, rate)[-KEPT_RATES:]
         current = replace(current, cached_mb_s=cached, offered_mb_s=run.offered_mb_s)
@@ -120,6 +132,25 @@ def _ended(watch: BurstWatch) -> BurstWatch:
         return watch
     kept = (*watch.bursts, current)[-KEPT:] if current.written_mb > 0 else watch.bursts
     return replace(watch, bursts=kept, current=None)
+
+
+def given_mb_s(bursts: Sequence[PastBurst], backing_mb_s: float) -> float:
+    """What the backing volume gives while somebody waits for it: at most what is configured, which may be too much.
+
+    A burst that wrote faster on its cache waited before.
+    """
+    shown = ((burst.bare_mb_s, _shown_mb_s(burst)) for burst in bursts if burst.bare_mb_s > 0)
+    return min(backing_mb_s, max((bare for bare, rate in shown if rate and rate > bare / OWN_RATE), default=math.inf))
+
+
+def unwaited_s(bursts: Sequence[PastBurst], backing_mb_s: float) -> float:
+    """For how long the last ones lasted, since one that had a cache or waited for the backing volume."""
+    seconds, given = 0.0, given_mb_s(bursts, backing_mb_s)
+    for burst in reversed(bursts):
+        if burst.offered_mb_s or not burst.never_waited(given):
+            break
+        seconds += burst.ended_wall - burst.begun_wall
+    return seconds
 
 
 def past_loads(bursts: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) -> tuple[PastLoad, ...]:
@@ -142,30 +173,35 @@ def past_loads(bursts: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: flo
 def _rates(kept: Sequence[PastBurst], backing_mb_s: float, cache_mb_s: float) -> list[float]:
     """The application's own rate in each burst; infinite where nothing says that it is below the device's.
 
-    Where its cache was the limit, the rate of a burst on a faster cache; where the backing volume may have been, the
-    fastest rate that is known.
+    Where its cache was the limit, the rate of a burst on a faster cache, or as it was if that is more; until a later
+    burst has had a faster cache, by as much more as its cache may have cost it. Where the backing volume may have been
+    the limit, the fastest rate that is known.
     """
-    known = [_known_rate(burst, backing_mb_s) for burst in kept]
+    known, given = [_known_rate(burst, backing_mb_s) for burst in kept], given_mb_s(kept, backing_mb_s)
     usual = max((rate for rate in known if rate is not None), default=math.inf)
 
-    def rate_of(burst: PastBurst, rate: float | None) -> float:
+    def rate_of(index: int) -> float:
+        burst, rate = kept[index], known[index]
         if rate is not None:
             return rate
+        if burst.never_waited(given):
+            return burst.peak_mb_s
         shown = _shown_mb_s(burst)
         if shown is not None and _is_limited(burst):
-            faster = [
-                found
-                for found, other in zip(known, kept, strict=True)
+            faster = {
+                number: found
+                for number, (found, other) in enumerate(zip(known, kept, strict=True))
                 if found is not None and other.offered_mb_s > burst.offered_mb_s
-            ]
-            return max(*faster, shown / OWN_RATE) if faster else math.inf
+            }
+            least = shown if max(faster, default=-1) > index else shown / OWN_RATE
+            return max(*faster.values(), least) if faster else math.inf
         seen = own_rate(burst.peak_mb_s, backing_mb_s, burst.offered_mb_s or cache_mb_s)
         if seen > backing_mb_s and (burst.offered_mb_s or _is_short(burst)):
             seen = math.inf
         least = backing_mb_s / OWN_RATE if _is_saturated(burst, backing_mb_s) else min(burst.peak_mb_s, backing_mb_s)
         return min(seen, max(usual, least))
 
-    return [rate_of(burst, rate) for burst, rate in zip(kept, known, strict=True)]
+    return [rate_of(index) for index in range(len(kept))]
 
 
 def _known_rate(burst: PastBurst, backing_mb_s: float) -> float | None:

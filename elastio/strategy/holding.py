@@ -91,7 +91,11 @@ def is_hindrance(cycle: CycleView, at: Situation) -> bool:
 def _as_known_now(cycle: CycleView, choice: Choice, at: Situation) -> Choice:
     """The choice with the time of holding that follows from what is known when the hold begins."""
     known = known_of(cycle, at)
-    return choice if known is None else replace(choice, holding_s=0.0 if known.is_outdated else known.holding_s)
+    if known is None:
+        return choice
+    bought, holding = choice.cache_mb_s + choice.drain_mb_s, 0.0 if known.is_outdated else known.holding_s
+    drain = known.drain_mb_s
+    return replace(choice, cache_mb_s=bought - drain, drain_mb_s=drain, holding_s=holding)
 
 
 def left_s(memory: Memory, at: Situation, policy: Policy) -> float | None:

@@ -25,7 +25,7 @@ from elastio.core.model import VolumeSpec
 from elastio.core.phase import Trigger
 from elastio.core.policy import NEARLY_FULL, Policy
 from elastio.strategy import learned, speed
-from elastio.strategy.forecast import Burst
+from elastio.strategy.forecast import KEPT_INTERVALS, Burst
 from elastio.strategy.hindsight import SIZES_MB, PastLoad, Pause, first_plan, gaps_s, plan_cost, plan_for, slow_cost
 from elastio.strategy.hold import holding_s
 from elastio.strategy.memory import Choice, LoadWatch, Memory, Unended
@@ -53,6 +53,9 @@ TO_COME = (1.0, 2.0, 4.0, 8.0)
 QUIET_S = 2.0
 # Another cache must have been cheaper by so many times what it costs to change.
 CHANGE = 2.0
+# Of how many loads that leave bandwidth of the backing volume unused, as it is configured, one may wait for it all the
+# same: one in so many.
+RARELY = 100
 # From the beginning of a burst to the sample that shows it.
 SEEN_S = 1.0
 
@@ -88,14 +91,14 @@ def late_s(attach_s: Sequence[float], policy: Policy) -> float:
 def met_ahead(market: Market, policy: Policy, past: Sequence[Burst], pauses: Sequence[Pause], late: float) -> float:
     """The share of the wait for a cache that the agent spares by its own forecasts: see `learned`.
 
-    None where the usual gap is too short to release one cache and to buy the next one so early.
+    None where the last gaps are usually too short to release one cache and to buy the next one so early.
     """
     terms, spec = terms_of(market, policy, late), VolumeSpec(policy.initial_size_bytes, policy.bought_bandwidth_mb_s)
     gaps = gaps_s(terms, pauses, policy.cache_bandwidth_mb_s, policy.drain_bandwidth_mb_s)
     if not gaps:
         return 0.0
     late_price = late_per_s(terms, policy.cache_bandwidth_mb_s)
-    most_s = median(gaps) - (terms.overhead_s - late)
+    most_s = median(gaps[-KEPT_INTERVALS:]) - (terms.overhead_s - late) - policy.cool_down_s
     return learned.met_ahead(past, late, late_price, hold_per_s(terms, spec), policy, most_s)
 
 
@@ -133,6 +136,17 @@ def next_plan(market: Market, policy: Policy, load: Unended, late: float) -> Pla
     terms = terms_of(market, policy, late)
     to_come = [(PastLoad(times * load.written_mb, load.rate_mb_s, math.inf),) for times in TO_COME]
     return plan_for(terms, market.offer, to_come, bounds_of(market, policy))
+
+
+def doubt_s(market: Market, policy: Policy, plan: Plan, late: float) -> float:
+    """After how long a load that does not seem to wait gets this cache, to see whether it does.
+
+    The price of a needless cache equals what the load has lost by then, times the probability that it does wait.
+    """
+    terms = terms_of(market, policy, late)
+    needless = terms.tariff.cost(plan.spec, terms.overhead_s) + terms.per_boost
+    lost_per_s = late_per_s(terms, plan.app_mb_s) / RARELY
+    return needless / lost_per_s if lost_per_s > 0 else math.inf
 
 
 def gain(market: Market, policy: Policy, plan: Plan, burst: PastLoad, late: float) -> float:
@@ -193,6 +207,7 @@ def judged(
     past: Sequence[PastLoad],
     pauses: Sequence[Pause],
     met_ahead: float = 0.0,
+    served: Sequence[PastLoad] = (),
 ) -> OwnedCache | None:
     """What the past says of the cache of this cycle; None: an operator wants it, or nothing was chosen or is known.
 
@@ -202,28 +217,51 @@ def judged(
         J(owned) - J(best) > c      without a best one: J(owned) > J(nothing)
 
     Its paid time is paid whatever is done: until that is over, only the waiting that it causes counts, without bills.
+    To give up what is paid takes what has happened: how long the known bursts waited that it has served, `served`.
     """
-    choice = cycle.choice
-    if choice is None or not past or cycle.trigger is Trigger.OPERATOR:
+    choice, boosted = cycle.choice, cycle.times.boosted
+    if choice is None or boosted is None or not past or cycle.trigger is Trigger.OPERATOR:
         return None
-    late = (cycle.times.boosted or cycle.started_at) - cycle.started_at
+    late = boosted - cycle.started_at
     terms, spec = terms_of(market, policy, SEEN_S + late, met_ahead), cycle.provisioned
     held_s = terms.overhead_s + past[-1].written_mb / terms.backing_mb_s
     price = rebuy_price(terms, spec, choice.cache_mb_s, held_s)
     if best is not None:
         price = min(price, rebuy_price(terms, best.spec, best.app_mb_s, held_s))
-    gaps = gaps_s(terms, pauses, choice.cache_mb_s, choice.drain_mb_s)
+    split = _best_split(terms, choice, spec, served)
+    gaps = gaps_s(terms, pauses, split.app_mb_s, split.drain_mb_s)
     hold = min(MOST_HELD_S, holding_s(gaps, hold_per_s(terms, spec), price))
-    owned = Plan(spec, choice.cache_mb_s, choice.drain_mb_s, 0.0, hold if best is None else best.holding_s)
+    owned = replace(split, holding_s=hold if best is None else best.holding_s)
     cost = plan_cost(terms, owned, past)
     if best is None:
-        return OwnedCache(cycle.token, hold, cost > slow_cost(terms, past))
+        return OwnedCache(cycle.token, hold, split.drain_mb_s, cost > slow_cost(terms, past))
     late_terms = replace(terms, late_s=SEEN_S + late)
-    least = plan_cost(terms, best, past) + CHANGE * rebuy_price(late_terms, best.spec, best.app_mb_s, held_s)
-    free = replace(terms, tariff=Tariff(terms.tariff.currency))
-    waiting = plan_cost(free, replace(owned, holding_s=math.inf), past)
-    leaving = terms.waiting_per_s * flush_under_load_s(terms, owned, past, pauses)
-    return OwnedCache(cycle.token, hold, is_outdated=cost > least, is_hindrance=waiting > least + leaving)
+    change = CHANGE * rebuy_price(late_terms, best.spec, best.app_mb_s, held_s)
+    hinders = bool(served) and _hinders(terms, split, replace(best, cost=change), served, pauses)
+    return OwnedCache(cycle.token, hold, split.drain_mb_s, cost > plan_cost(terms, best, past) + change, hinders)
+
+
+def _hinders(terms: Terms, split: Plan, best: Plan, served: Sequence[PastLoad], pauses: Sequence[Pause]) -> bool:
+    """What these bursts waited costs more than the best cache, bought instead for its `cost`, and the flush of this."""
+    leaving = terms.waiting_per_s * flush_under_load_s(terms, split, served, pauses)
+    return plan_cost(_free(terms), split, served) > plan_cost(terms, best, served) + best.cost + leaving
+
+
+def _free(terms: Terms) -> Terms:
+    """As where caches cost nothing: only the waiting counts."""
+    return replace(terms, tariff=Tariff(terms.tariff.currency))
+
+
+def _best_split(terms: Terms, choice: Choice, spec: VolumeSpec, past: Sequence[PastLoad]) -> Plan:
+    """How much of the owned cache's bandwidth the drain should have had for these bursts; as it is where that is best.
+
+    Bandwidth that the applications do not use saves room where it goes to the drain.
+    """
+    bought = choice.cache_mb_s + choice.drain_mb_s
+    others = [share * terms.backing_mb_s for share in speed.DRAINS]
+    drains = (choice.drain_mb_s, *(drain for drain in others if bought - drain > terms.backing_mb_s))
+    splits = [Plan(spec, bought - drain, drain, 0.0, math.inf) for drain in drains]
+    return min(splits, key=lambda plan: plan_cost(_free(terms), plan, past))
 
 
 def flush_under_load_s(terms: Terms, owned: Plan, past: Sequence[PastLoad], pauses: Sequence[Pause]) -> float:

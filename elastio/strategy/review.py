@@ -11,6 +11,7 @@ from elastio.core.model import Forecast, Request, RequestKind, VolumeSpec
 from elastio.core.phase import FailureKind, Phase, Trigger
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.strategy import ahead, backing_credits, caps, filling, governor, holding, learning, money, waste
+from elastio.strategy.bursts import SATURATED
 from elastio.strategy.hindsight import PastLoad
 from elastio.strategy.learning import next_size, size_for
 from elastio.strategy.load import is_load_high, is_quiet, watch_load
@@ -212,17 +213,44 @@ def _as_advised(
     advice: Advice, market: Market, ahead_of: Forecast | None, memory: Memory, at: Situation, policy: Policy
 ) -> _Bought | None:
     """What the past bursts teach to buy, or that none of them was worth a cache."""
-    late = money.late_s(memory.attach_s, policy)
+    late, since = money.late_s(memory.attach_s, policy), memory.load.above_since
+    lasted_s = math.inf if ahead_of is not None or since is None else at.now - since
+    if not _is_likely_to_wait(advice, ahead_of, memory):
+        return _in_doubt(advice, market, lasted_s, memory, policy) if ahead_of is None else None
     if advice.plan is not None and (ahead_of is not None or advice.pays_late):
-        since = memory.load.above_since
-        is_early = ahead_of is None and since is not None and at.now - since < advice.plan.delay_s
         choice = money.planned(advice.plan, market, money.plan_reason(advice))
-        return None if is_early else _Bought(advice.plan.spec.size_bytes, choice)
+        return None if lasted_s < advice.plan.delay_s else _Bought(advice.plan.spec.size_bytes, choice)
     written_mb = None if ahead_of is not None else money.outlasted_mb(memory.load, advice, at.now, policy)
     plan = None if written_mb is None else money.next_plan(market, policy, Unended(written_mb, math.inf), late)
     if plan is not None:
         return _Bought(plan.spec.size_bytes, money.planned(plan, market, "this burst outlasts all known ones"))
     return _Bought(declined=money.why_declined(market, policy, advice, late))
+
+
+def _is_likely_to_wait(advice: Advice, ahead_of: Forecast | None, memory: Memory) -> bool:
+    """Whether this burst is likely to wait for the backing volume: without a wait a cache saves nothing.
+
+    All known bursts did, or somebody announced it; else its own samples have to show it.
+    """
+    is_announced = ahead_of is not None and ahead_of.is_announced
+    waits = ahead_of is None and memory.load.peak >= SATURATED * advice.waits_at
+    return waits or is_announced or (advice.pays and advice.all_waited)
+
+
+def _in_doubt(advice: Advice, market: Market, lasted_s: float, memory: Memory, policy: Policy) -> _Bought | None:
+    """A cache for a burst that leaves bandwidth of the backing volume unused, as it is configured: to see what it does.
+
+    Loads may wait although the volume seems to have bandwidth left: it gives less than is configured, or is limited by
+    requests. Only a cache shows that.
+    """
+    late, plan = money.late_s(memory.attach_s, policy), advice.plan
+    if plan is None and advice.bursts:
+        plan = money.next_plan(market, policy, Unended(advice.largest_mb, math.inf), late)
+    if plan is None or max(advice.unwaited_s, lasted_s) < money.doubt_s(market, policy, plan, late):
+        unused = "the load leaves bandwidth of the backing volume unused"
+        return None if lasted_s < money.QUIET_S else _Bought(declined=unused)
+    why = "such loads have left bandwidth of the backing volume unused for long: a cache shows whether they wait for it"
+    return _Bought(plan.spec.size_bytes, money.planned(plan, market, why))
 
 
 def outgrown(memory: Memory, at: Situation, policy: Policy) -> Unended | None:

@@ -127,11 +127,13 @@ class OwnedCache:
     """What the last bursts teach about the cache that is owned, that of the cycle with this `token`.
 
     Clean and unused, it is worth holding for `holding_s` beyond its paid time; not at all if it `is_outdated`: another
-    cache, or none, would have been cheaper. `is_hindrance`: even for nothing it is dearer than another one.
+    cache, or none, would have been cheaper. `is_hindrance`: even for nothing it is dearer than another one. Of its
+    bandwidth, `drain_mb_s` for the drain would have been the best.
     """
 
     token: str
     holding_s: float
+    drain_mb_s: float
     is_outdated: bool = False
     is_hindrance: bool = False
 
@@ -143,7 +145,9 @@ class Advice:
     `bursts` of them are known, the largest wrote `largest_mb`. `plan` would have been the cheapest for them; None: to
     buy nothing would have been cheaper. `pays`: also for the known bursts alone, without the larger and faster one that
     is supposed beside them. `pays_late`: also if it is bought when the burst is there, each time. `gaps` pauses between
-    bursts are known. `owned` None: no cache is owned that was chosen by money, or no burst is known.
+    bursts are known. `owned` None: no cache is owned that was chosen by money, or no burst is known. `all_waited`: each
+    known burst would have waited for the backing volume without a cache. Loads wait at the utilization `waits_at`. For
+    `unwaited_s` the last bursts did not, since one that had a cache or did.
     """
 
     bursts: int
@@ -153,6 +157,9 @@ class Advice:
     owned: OwnedCache | None = None
     pays: bool = False
     pays_late: bool = True
+    all_waited: bool = True
+    waits_at: float = 1.0
+    unwaited_s: float = 0.0
 
 
 def late_per_s(terms: Terms, app_mb_s: float) -> float:

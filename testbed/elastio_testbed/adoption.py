@@ -72,6 +72,7 @@ def summary(cases: Sequence[Case], runs: Sequence[Any]) -> dict[str, object]:
         "raw_mounts": sum(case.raw_mounts for case in cases),
         "outage_s": max((max(case.outage_s) for case in cases), default=0.0),
         "cuts": len(runs),
+        "missed_moments": sum(run.missed for run in runs),
         "lost_records": lost,
         "leaked_volumes": sum(len(run.leaked_volumes) for run in runs),
         "sound": same and lost == 0 and all(run.is_sound for run in runs),

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from elastio.cli.options import ABOVE_0, Finite
+from elastio_cli.options import ABOVE_0, Finite
 from elastio_testbed.adoption import adopt
 from elastio_testbed.bars_command import WITH_BARS, run_with_bars
 from elastio_testbed.bars_report import has_bars

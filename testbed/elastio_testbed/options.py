@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from elastio.cli.options import Finite
+from elastio_cli.options import Finite
 from elastio_testbed.adopted import CASES
 from elastio_testbed.hypervisor import choice
 from elastio_testbed.hypervisor.qemu import stored

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from elastio.cli.charts import caption
+from elastio_cli.charts import caption
 from elastio_testbed.files import shown_setups
 from elastio_testbed.rates import APPLICATION, BACKING, CACHE
 from elastio_testbed.series import Series, from_json

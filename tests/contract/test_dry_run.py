@@ -8,8 +8,8 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from elastio.cli.app import App
-from elastio.cli.main import main
+from elastio_cli.app import App
+from elastio_cli.main import main
 
 from .conftest import BACKING
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from elastio.control.exit_codes import Exit
-from elastio.setup.format_backing import DATA_OFFSET_SECTORS
 from elastio.units import SECTOR
+from elastio_setup.format_backing import DATA_OFFSET_SECTORS
 from elastio_testbed.ec2.client import open_client
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.fault_actions import make_dirty, reboot

@@ -10,14 +10,14 @@ INVARIANTS, HOST = "elastio/core/invariants.py", "simulator/elastio_sim/host.py"
 FIRST = "adopted/"
 UNWRITTEN = Patch(TOMBSTONE, "if backing.has_tombstone is not False:", "if True:")
 INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")
-TABLE, ADOPT = "elastio/host/partition_table.py", "elastio/setup/adopt.py"
+TABLE, ADOPT = "elastio/host/partition_table.py", "cli/elastio_setup/adopt.py"
 STONE, PIECE = "elastio/host/tombstone.py", "tests/unit/elastio/host/test_saved_piece.py"
-CONTENTS = "elastio/setup/adopt_contents.py"
+CONTENTS = "cli/elastio_setup/adopt_contents.py"
 BLOCKS = "the simulator's tombstone has no sectors"
-AGAIN, MADE = "elastio/setup/adopted_again.py", "elastio/setup/head_volume.py"
+AGAIN, MADE = "cli/elastio_setup/adopted_again.py", "cli/elastio_setup/head_volume.py"
 SYNCED = "os.pwrite(descriptor, table, 0)\n        os.fsync(descriptor)"
 # Of setup, which the simulator does not have.
-SETUP, WHY = "tests/unit/elastio/setup/", "an operator's command"
+SETUP, WHY = "tests/unit/elastio_setup/", "an operator's command"
 TAKEN = Patch(HOST, "if self._kernel.has_tombstone is False:", "if False:")
 
 ADOPTED = (
@@ -136,7 +136,7 @@ ADOPTED = (
     by_test(
         "what is behind a tombstone hides it",
         "a volume whose cache is needed is composed, and nothing else made of it",
-        Patch("elastio/setup/adopted_volume.py", "if stone else", "if stone and not found else"),
+        Patch("cli/elastio_setup/adopted_volume.py", "if stone else", "if stone and not found else"),
         f"{SETUP}test_tombstone.py::test_a_tombstone_says_whose_the_volume_is_whatever_libblkid_finds_behind_it",
         WHY,
     ),

@@ -233,15 +233,15 @@ BEYOND = (
     by_test(
         "data without a signature is formatted",
         "a volume is read before it is formatted",
-        Patch("elastio/setup/format_backing.py", "if at is not None and not is_forced:", "if False:"),
-        "tests/unit/elastio/setup/test_format_backing.py",
+        Patch("cli/elastio_setup/format_backing.py", "if at is not None and not is_forced:", "if False:"),
+        "tests/unit/elastio_setup/test_format_backing.py",
         "no volume is set up in the simulator",
     ),
     by_test(
         "a second look formats what it was not asked about",
         "what was confirmed for a blank volume holds for a blank one alone",
-        Patch("elastio/cli/setup.py", "app.run, is_forced=not work.facts.is_blank)", "app.run, is_forced=True)"),
-        "tests/unit/elastio/cli/test_setup.py",
+        Patch("cli/elastio_cli/setup.py", "app.run, is_forced=not work.facts.is_blank)", "app.run, is_forced=True)"),
+        "tests/unit/elastio_cli/test_setup.py",
         "no volume is set up in the simulator",
     ),
     by_test(
@@ -252,7 +252,7 @@ BEYOND = (
             "return any(node_name(sysfs, node) in names for node in mount.nodes)",
             "return False",
         ),
-        "tests/unit/elastio/cli/test_stacked_mounts.py",
+        "tests/unit/elastio_cli/test_stacked_mounts.py",
         "the simulator has no filesystems",
     ),
     by_test(
@@ -265,8 +265,8 @@ BEYOND = (
     by_test(
         "an invalid configuration allows the removal",
         "the agent is not removed while nobody knows where its state is",
-        Patch("elastio/cli/state.py", "if refused or unknown:", "if refused:"),
-        "tests/unit/elastio/cli/test_state.py",
+        Patch("cli/elastio_cli/state.py", "if refused or unknown:", "if refused:"),
+        "tests/unit/elastio_cli/test_state.py",
         "no package is removed in the simulator",
     ),
     by_test(
@@ -312,8 +312,8 @@ BEYOND = (
     by_test(
         "the drill compares memory",
         "a drill reads what is on the device",
-        Patch("elastio/cli/drill_file.py", "os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)", "pass"),
-        "tests/unit/elastio/cli/test_drill.py::test_the_file_is_read_from_the_device_and_not_from_memory",
+        Patch("cli/elastio_cli/drill_file.py", "os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)", "pass"),
+        "tests/unit/elastio_cli/test_drill.py::test_the_file_is_read_from_the_device_and_not_from_memory",
         "the simulated device has no filesystem",
     ),
     by_test(

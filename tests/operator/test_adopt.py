@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from elastio.units import MIB
+from elastio_testbed.adopted import CLOSE, MAKE_LUKS, OPEN, OPENED, PACKAGES
+from elastio_testbed.adoption import CUT_CASES, FORGET, RECOGNIZE, USE_RAW
 from elastio_testbed.hypervisor import Machine, define_machine
 from elastio_testbed.image import build_guest_image
-from elastio_testbed.machine import PROGRAMS, new_disk
+from elastio_testbed.machine import DATA, PROGRAMS, new_disk
 from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
 
@@ -23,11 +25,14 @@ pytestmark = pytest.mark.guest
 
 VOLUME, HEAD = "adopted0volume000000", "adopted0head00000000"
 GROUP, MORE = "adopted0group0000000", "adopted0more00000000"
-SIZES = {VOLUME: 320 * MIB, HEAD: 16 * MIB, GROUP: 320 * MIB, MORE: 32 * MIB}
+SMALL = "adopted0small0000000"  # read as a whole before each change
+SIZES = {VOLUME: 320 * MIB, HEAD: 16 * MIB, GROUP: 320 * MIB, MORE: 32 * MIB, SMALL: 128 * MIB}
 BOOT_S, CALL_S = 240.0, 120.0
 STOPPED_AT, REACHED = f"{PROGRAMS}/stopped_at.py", "/run/reached"
+TOMBSTONE = f"python3 {STOPPED_AT} -1 {REACHED} tombstone"
 FIND = "/dev/$(grep -lx {} /sys/block/vd*/serial | cut -d/ -f4)"
 DISKS = f"V={FIND.format(VOLUME)}; H={FIND.format(HEAD)}; O=--head=$H"
+SMALL_DISKS = f"V={FIND.format(SMALL)}; H={FIND.format(HEAD)}; O=--head=$H"
 LOGICAL = "V=/dev/group/data; H=/dev/group/head; O=--head=$H"
 # The head gets a logical volume beside it.
 GROUPED = "V=/dev/group/data; O="
@@ -36,19 +41,40 @@ MAKE_LOGICAL = (
     f"G={FIND.format(GROUP)}; pvcreate -qy $G && vgcreate -qy group $G && "
     "lvcreate -qy -L 256m -n data group && lvcreate -qy -L 16m -n head group"
 )
-MAKE = {"ext4": "mkfs.ext4 -q", "xfs": "mkfs.xfs -q -f"}
+MAKE = {"ext4": "mkfs.ext4 -q", "xfs": "mkfs.xfs -q -f", "btrfs": "mkfs.btrfs -q -f"}
 # XFS writes to its log also when it was mounted read-only, unless it leaves the log alone.
-READ_ONLY = {"ext4": "ro", "xfs": "ro,norecovery"}
+READ_ONLY = {"ext4": "ro", "xfs": "ro,norecovery", "btrfs": "ro"}
+COMPOSE = "for r in /etc/elastio/adopted/*; do systemctl start elastio-compose@${r##*/}; done"
 
 
 @dataclass
 class Adopted:
-    """A guest with a volume and a blank disk for its head. `image` and `files` are the sums to compare with."""
+    """A guest with a volume and a blank disk for its head. `image` and `files` are the sums to compare with.
+
+    `layout`: a key of the laboratory's LAYOUTS; what has to be closed is adopted by its device, not by its mount point.
+    """
 
     vm: Machine
     nodes: str = DISKS
+    layout: str = "disk"
     image: str = ""
     files: str = ""
+
+    @property
+    def is_closed(self) -> bool:
+        return self.layout in CLOSE
+
+    @property
+    def target(self) -> str:
+        return "$V" if self.is_closed else DATA
+
+    @property
+    def close(self) -> str:
+        return CLOSE.get(self.layout, f"umount {DATA}")
+
+    @property
+    def open(self) -> str:
+        return OPEN.get(self.layout, f"mountpoint -q {DATA} || mount {DATA}")
 
     def run(self, script: str, *, timeout_s: float = CALL_S) -> tuple[int, str]:
         """Exit code and output. $V and $H are the volume and the device for its head."""
@@ -61,14 +87,21 @@ class Adopted:
         return output
 
     def make(self, filesystem: str) -> None:
-        """A filesystem with the files of Python, which fstab mounts by its UUID."""
-        self.shell(f"{MAKE[filesystem]} $V && udevadm settle && mkdir -p /data && mount $V /data")
-        self.shell("cp -r /usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base /data/ && sync && umount /data")
-        line = f"UUID=$(blkid -s UUID -o value $V) /data auto {READ_ONLY[filesystem]},nofail 0 0"
+        """A filesystem with some hundred files, which fstab mounts by its UUID."""
+        made = OPENED if self.is_closed else "$V"
+        if self.is_closed:
+            self.shell(f"D=$V; {MAKE_LUKS}")
+        self.shell(f"{MAKE[filesystem]} {made} && udevadm settle && mkdir -p /data && mount {made} /data")
+        self.shell("cp -r /usr/lib/x86_64-linux-gnu/perl-base /data/ && sync && umount /data")
+        line = f"UUID=$(blkid -p -s UUID -o value {made}) /data auto {READ_ONLY[filesystem]},nofail 0 0"
         self.shell(f"sed -i '/data/d' /etc/fstab && echo {line} >> /etc/fstab")
-        self.shell("systemctl daemon-reload && udevadm settle && mount /data && sync")
+        self.shell("systemctl daemon-reload && udevadm settle && (mountpoint -q /data || mount /data) && sync")
         self.files = self.sums()
-        self.image = self.shell("umount /data; sha256sum < $V; mount /data").split()[0]
+        self.image = self.shell(f"{self.close}; sha256sum < $V; {self.open}").split()[0]
+
+    def clear(self) -> None:
+        """Nothing is on the volume any more."""
+        self.run(f"{self.close}; wipefs -qa $V; rm -f /etc/crypttab; systemctl daemon-reload")
 
     def sums(self) -> str:
         return self.shell("cd /data && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum")
@@ -83,35 +116,49 @@ class Adopted:
         mounted = until(lambda: self.run("mountpoint -q /data")[0] == 0, CALL_S)
         assert mounted, self.run("lsblk; journalctl -b --no-pager -o cat | tail -60")[1]
 
-    def source(self) -> str:
-        return self.shell("findmnt -no SOURCE /data")
+    def end(self, ending: str) -> None:
+        """Cut the power, or kill what was stopped with its guard; wait until the filesystem is mounted again."""
+        if ending == "cut":
+            self.cut()
+            return
+        self.shell("pkill -KILL -f [s]topped_at.py")
+        self.run(f"elastio free; {COMPOSE}; udevadm settle; {self.open}")
+        self.require_mounted()
+
+    def is_composed(self) -> bool:
+        return self.run("lsblk -nso NAME $(findmnt -no SOURCE /data) | grep -q bcache")[0] == 0
 
     def stop_before(self, number: int, command: str) -> bool:
         """Whether the command was stopped before the change with this number; it ended otherwise."""
-        run = f"python3 {STOPPED_AT} {number} {REACHED} device {command}"
+        run = f"python3 {STOPPED_AT} {number} {REACHED} {command}"
         self.shell(f"rm -f {REACHED} {REACHED}.code; ({run}; echo $? > {REACHED}.code) >/run/said 2>&1 &")
-        done = f"test -e {REACHED} || test -e {REACHED}.code"
-        assert until(lambda: self.run(done)[0] == 0, CALL_S), "it neither stops nor ends"
+        # Waited for in the guest: to ask again and again would slow it down.
+        self.shell(f"until test -e {REACHED} || test -e {REACHED}.code; do sleep 0.1; done")
         return self.run(f"test -e {REACHED}")[0] == 0
 
-    def require_same(self, *, is_composed: bool) -> None:
+    def require_same(self, *, is_composed: bool, has_tombstone: bool = False) -> None:
         """Every byte of the volume and every file is what it was, and it is mounted where it should be."""
-        assert self.source().startswith("/dev/bcache") == is_composed
-        assert self.shell("echo 3 > /proc/sys/vm/drop_caches; sha256sum < $V").split()[0] == self.image
+        assert self.is_composed() == is_composed
+        self.shell(FORGET)
+        if not has_tombstone:
+            assert self.shell("sha256sum < $V").split()[0] == self.image
         assert self.sums() == self.files
         if is_composed:
-            raw = "D=$(findmnt -no SOURCE /data); umount /data; sha256sum < $D; mount /data"
+            raw = f"D=/dev/$(ls /sys/block | grep bcache); {self.close}; sha256sum < $D; {self.open}"
             assert self.shell(raw).split()[0] == self.image
-            assert self.run("mount $V /mnt")[0] != 0, "the volume itself cannot be mounted"
+            assert self.shell(USE_RAW) == "", "the volume itself cannot be used"
         else:
             left = "ls /etc/elastio/adopted 2>/dev/null; ls /sys/block | grep bcache; dmsetup ls | grep ^elastio-; true"
             assert self.shell(left) == ""
 
     def adopt(self) -> None:
-        self.shell("elastio device adopt /data $O --yes")
+        self.change(f"elastio device adopt {self.target} $O --yes")
 
     def release(self) -> None:
-        self.shell("elastio device release /data --yes")
+        self.change(f"elastio device release {self.target} --yes")
+
+    def change(self, command: str) -> None:
+        self.shell(f"{self.close} && {command} && {self.open}" if self.is_closed else command)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +166,7 @@ def guest() -> Iterator[Adopted]:
     with scratch_folder("elastio-adopt-") as name:
         folder = Path(name)
         disks = [new_disk(folder, serial, size) for serial, size in SIZES.items()]
-        image = build_guest_image(extra=("lvm2",))
+        image = build_guest_image(extra=PACKAGES)
         with define_machine(image, disks=disks, directory=folder / "vm", memory_mib=768) as vm:
             vm.start(BOOT_S)
             program = resources.files("elastio_testbed.guest").joinpath("stopped_at.py").read_bytes()
@@ -167,39 +214,76 @@ def test_after_a_release_nothing_old_is_read_by_whoever_had_the_volume_open(ext4
 
 def end_before_each_change(guest: Adopted, command: str, ending: str) -> None:
     """It goes on, or is what it was."""
-    number = 0
+    number, options = 0, "$O --yes" if command == "adopt" else "--yes"
     while True:
-        if command == "release" and not guest.source().startswith("/dev/bcache"):
+        if command == "release" and not guest.is_composed():
             guest.adopt()
-        options = "$O --yes" if command == "adopt" else "--yes"
-        if not guest.stop_before(number, f"{command} /data {options}"):
+        if guest.is_closed:
+            guest.shell(guest.close)
+        if not guest.stop_before(number, f"device {command} {guest.target} {options}"):
             break
-        if ending == "cut":
-            guest.cut()
-        else:
-            guest.shell(f"kill -9 $(cat {REACHED})")
-            guest.run("for r in /etc/elastio/adopted/*; do systemctl start elastio-compose@${r##*/}; done")
-            guest.run("udevadm settle; mountpoint -q /data || mount /data")
-            guest.require_mounted()
-        is_composed = guest.source().startswith("/dev/bcache")
+        guest.end(ending)
+        is_composed = guest.is_composed()
         guest.require_same(is_composed=is_composed)
         if is_composed and command == "adopt":
             guest.release()
         number += 1
     assert number > 10, "it has as many changes at least"
+    guest.shell(guest.open)
     guest.require_same(is_composed=command == "adopt")
     if command == "adopt":
         guest.release()
 
 
+@pytest.fixture(scope="module", params=CUT_CASES)
+def stepped(guest: Adopted, request: pytest.FixtureRequest) -> Iterator[Adopted]:
+    """The layouts whose tombstones differ in length."""
+    layout, filesystem = request.param.split("/")
+    guest.clear()
+    found = Adopted(guest.vm, SMALL_DISKS, layout)
+    found.make(filesystem)
+    yield found
+    found.clear()
+
+
 @pytest.mark.parametrize("command", ["adopt", "release"])
 @pytest.mark.parametrize("ending", ["cut", "kill"])
-def test_ended_before_any_change_it_goes_on_or_is_what_it_was(ext4: Adopted, command: str, ending: str) -> None:
-    end_before_each_change(ext4, command, ending)
+def test_ended_before_any_change_it_goes_on_or_is_what_it_was(stepped: Adopted, command: str, ending: str) -> None:
+    end_before_each_change(stepped, command, ending)
+
+
+@pytest.fixture(scope="module")
+def moved(stepped: Adopted) -> Iterator[Adopted]:
+    stepped.adopt()
+    yield stepped
+    stepped.release()
+
+
+@pytest.mark.parametrize("what", ["write", "remove"])
+@pytest.mark.parametrize("ending", ["cut", "kill"])
+def test_ended_before_any_change_a_tombstone_is_there_as_a_whole_or_not_at_all(
+    moved: Adopted, what: str, ending: str
+) -> None:
+    """Under the mounted file system, which is the same meanwhile, and at the next boot."""
+    number, stops = 0, True
+    while stops:
+        if what == "remove":
+            moved.shell(f"{TOMBSTONE} write")
+        stops = moved.stop_before(number, f"tombstone {what}")
+        if stops:
+            moved.end(ending)
+        has_tombstone = moved.shell(RECOGNIZE) == ""
+        moved.require_same(is_composed=True, has_tombstone=has_tombstone)
+        assert stops or has_tombstone == (what == "write")
+        if has_tombstone:
+            moved.shell(f"{TOMBSTONE} remove")
+            moved.require_same(is_composed=True)
+        number += 1
+    assert number > 5, "it has as many changes at least"
 
 
 def test_xfs_is_adopted_and_released(guest: Adopted) -> None:
-    guest.shell("mountpoint -q /data && umount /data; wipefs -qa $V")
+    guest.clear()
     guest.make("xfs")
     guest.adopt()
     guest.require_same(is_composed=True)

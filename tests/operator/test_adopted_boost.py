@@ -29,3 +29,4 @@ def test_a_volume_with_data_is_what_it_was_after_its_boost(name: str) -> None:
 def test_whatever_ends_the_move_of_a_piece_nothing_is_lost_or_left(name: str, tmp_path: Path) -> None:
     for result in carry_out(plan(RUNS, SEED, OF_ADOPTED), SEED, tmp_path, print, adopted=name):
         assert_nothing_is_lost_or_left(result)
+        assert not result.missed

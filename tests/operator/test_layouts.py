@@ -1,4 +1,7 @@
-"""What people put on an adaptive device besides one plain filesystem. The power is cut while the cache is dirty."""
+"""What people put on an adaptive device besides one plain filesystem, up to its release.
+
+The power is cut while the cache is dirty.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio_testbed.adoption import FORGET, IMAGE, RECOGNIZE, STEP_S, SUMS
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.fault_target import CALL_S, RECORDS_PORT
 from elastio_testbed.faults.lab import BOOT_S, Lab
@@ -39,7 +43,8 @@ LVM = Layout(
     make="pvcreate -qy $D && vgcreate -qy data $D && lvcreate -qy -l 100%FREE -n data data && "
     "mkfs.ext4 -q /dev/data/data",
     volume="/dev/data/data",
-    close="vgremove -qfy data && pvremove -qy $D",
+    open="vgchange -qay data",
+    close="vgchange -qan data",
 )
 LUKS = Layout(
     make=f"head -c 32 /dev/urandom > {KEY} && sync {KEY} && cryptsetup luksFormat -q --pbkdf pbkdf2 $D {KEY} && "
@@ -63,7 +68,7 @@ done
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def target() -> Iterator[Target]:
     image = build_guest_image(extra=PACKAGES)
     with scratch_folder("elastio-layouts-") as name, Lab(image, Path(name), SEED) as lab:
@@ -80,6 +85,7 @@ def put(target: Target, layout: Layout) -> None:
     """Replace what is on the adaptive device."""
     shell(target, f"if mountpoint -q {DATA}; then umount {DATA}; fi")
     on_device(target, f"wipefs -qa $D && {layout.make} && mount {layout.volume} {DATA}")
+    shell(target, f"cp -r /usr/lib/python3 {DATA}/ && sync")
 
 
 def cut_and_boot(target: Target, layout: Layout) -> None:
@@ -95,16 +101,35 @@ def cut_and_boot(target: Target, layout: Layout) -> None:
     lab.wait_for_agent()
 
 
+def require_left(target: Target, layout: Layout) -> None:
+    """Release the device as an operator does: the same bytes and files are on the partition, without elastio."""
+    guest = target.lab.guest
+    node = f"/dev/{guest.disk_name()}"
+    shell(target, "elastio pause && elastio flush --wait && systemctl stop elastiod", STEP_S)
+    guest.vm.set_limit(guest.serial, None)
+    files = shell(target, f"{FORGET}; {SUMS}", STEP_S)
+    on_device(target, f"umount {DATA} && {layout.close}")
+    image = shell(target, IMAGE.format(f"/dev/{target.lab.device()}"), STEP_S)
+    shell(target, f"elastio device release {node} --yes", STEP_S)
+    assert shell(target, "ls /sys/block | grep bcache; true") == ""
+    assert shell(target, IMAGE.format(f"{node}1"), STEP_S) == image
+    shell(target, f"D={node}1; {layout.open} && mount {layout.volume} {DATA}")
+    assert shell(target, SUMS, STEP_S) == files
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_power_cut_while_the_cache_is_dirty_loses_nothing_of_any_layout(target: Target, name: str) -> None:
+def test_a_power_cut_while_the_cache_is_dirty_loses_nothing_of_any_layout_nor_does_its_release(
+    target: Target, name: str
+) -> None:
     lab, layout = target.lab, LAYOUTS[name]
     put(target, layout)
     boost_with_records(target)
+    assert shell(target, f"V=/dev/{lab.guest.disk_name()}; {RECOGNIZE}") == "bcache", "nobody can use the volume alone"
     cut_and_boot(target, layout)
     lab.wait_for_rest()
     assert lab.leaked() == ()
     assert target.records_lost() == 0
-    on_device(target, f"umount {DATA} && {layout.close}")
+    require_left(target, layout)
 
 
 def committed(lab: Lab) -> int:

@@ -103,7 +103,7 @@ def test_killed_before_any_change_it_goes_on_or_is_what_it_was_and_no_boot_is_ne
     guest.format("1 MiB")
     guest.fill("ext4", "$B")
     number = 0
-    while guest.stop_before(number, "release /data --yes"):
+    while guest.stop_before(number, "device release /data --yes"):
         guest.shell(f"kill -9 $(cat {REACHED})")
         if not guest.is_released():
             guest.run("umount /data; elastio device release $V --yes")

@@ -12,8 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from elastio.agent.journal import Journal
-from elastio.cli.main import main
 from elastio.core.state import AgentState, Phase
+from elastio_cli.main import main
 from tests.values import cycle
 
 from .conftest import DEB, System

@@ -15,12 +15,12 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.agent.adviser import HindsightAdviser
 from elastio.agent.daemon import adviser_of
 from elastio.agent.status_builder import RuntimeInfo, status_of
-from elastio.cli.status import rows
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Model
 from elastio.core.state import Phase
 from elastio.strategy.spending import RELEASE_S, Caps
 from elastio.strategy.worth import Market
+from elastio_cli.status import rows
 from elastio_sim.prices import TARIFF
 from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 INSTALL = ROOT / "docs/how-to/install.md"
 PAGES = (ROOT / "README.md", INSTALL, ROOT / "docs/how-to/install-the-package.md")
-SOURCES = ("elastio", "providers", "simulator", "adviser", "calibration", "systemd")
+SOURCES = ("elastio", "cli", "providers", "simulator", "adviser", "calibration", "systemd")
 TEXTS = [
     *ROOT.glob("*.md"),
     *(p for p in ROOT.glob("docs/**/*.md") if "results" not in p.parts and "adr" not in p.parts),

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from elastio.cli.terminal import busy
 from elastio.errors import ConfigError
 from elastio.units import GB, GIB, MB, format_duration
 from elastio_adviser import metric_files, whatif
@@ -18,6 +17,7 @@ from elastio_adviser.cli import verdict
 from elastio_adviser.comparison import Alternative, best, quick_enough, render_choices, render_money
 from elastio_adviser.doubts import COARSE_S, REQUESTS, as_bursts, doubts, interval_s, saturation
 from elastio_adviser.series import Recording
+from elastio_cli.terminal import busy
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,6 @@ from typing import Any
 
 import click
 
-from elastio.cli.app import App
-from elastio.cli.options import duration
-from elastio.cli.terminal import busy, handled
 from elastio.core.model import Sample
 from elastio.errors import ConfigError, ElastioError
 from elastio.units import GIB, format_duration
@@ -25,6 +22,9 @@ from elastio_adviser import traces, whatif
 from elastio_adviser.cli import verdict
 from elastio_adviser.doubts import doubts, saturation
 from elastio_adviser.observer import BlockDevice, Observer, Progress, find_device
+from elastio_cli.app import App
+from elastio_cli.options import duration
+from elastio_cli.terminal import busy, handled
 
 MOST_S = 31 * 86400.0
 # Without a terminal, a line of progress each minute.

@@ -14,10 +14,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from elastio.cli.app import App
-from elastio.cli.ledger import Since
-from elastio.cli.options import Finite, duration
-from elastio.cli.terminal import handled
 from elastio.control.exit_codes import Exit
 from elastio.errors import ElastioError
 from elastio.host.commands import Started
@@ -31,6 +27,10 @@ from elastio_adviser.cli.profile_view import Profile, to_dict, to_text
 from elastio_adviser.command_tasks import Descendants, pressure_s
 from elastio_adviser.observer import find_device
 from elastio_adviser.profiler import Measured, Profiler
+from elastio_cli.app import App
+from elastio_cli.ledger import Since
+from elastio_cli.options import Finite, duration
+from elastio_cli.terminal import handled
 
 MB_S = Finite(min=0, min_open=True, max=1e6)
 MOST_S = 31 * 86400.0

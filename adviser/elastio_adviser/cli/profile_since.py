@@ -14,8 +14,6 @@ from elastio.accounting.burst_accounts import HEADS, BurstAccounts, GroupAccount
 from elastio.accounting.database import local_zone
 from elastio.accounting.history_store import read_accounts
 from elastio.accounting.tables import iso, table
-from elastio.cli.app import App
-from elastio.cli.ledger import begin_of, open_ledgers
 from elastio.strategy.bandwidth import curves_of
 from elastio_adviser.bandwidth_advice import advise
 from elastio_adviser.cli.profile_view import (
@@ -29,6 +27,8 @@ from elastio_adviser.cli.profile_view import (
     next_cache,
 )
 from elastio_adviser.profiler import Measured
+from elastio_cli.app import App
+from elastio_cli.ledger import begin_of, open_ledgers
 
 # Cgroups whose histogram and curve are printed; the table and the document have all.
 MOST_CURVES = 5

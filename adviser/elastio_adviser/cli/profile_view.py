@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from elastio.accounting.tables import table
-from elastio.cli.charts import ASCII, bar, clean, clip
 from elastio.strategy.account import PARTS, SIGMAS, Account, Limit, Totals, account, error_s, seconds_of
 from elastio.strategy.bandwidth import FARTHEST, MOST_UNKNOWN, Curves
 from elastio.units import MB, format_duration
 from elastio_adviser.bandwidth_advice import BandwidthAdvice, Why, lost_share, steps_mb_s
 from elastio_adviser.profiler import Measured, ProcessTotals
+from elastio_cli.charts import ASCII, bar, clean, clip
 
 NAMES = {
     "computing": "computing",

@@ -13,8 +13,6 @@ import click
 from click.core import ParameterSource
 
 from elastio import registry
-from elastio.cli.options import Finite
-from elastio.cli.terminal import busy
 from elastio.errors import ConfigError, ElastioError
 from elastio.units import GB, GIB, format_size
 from elastio_adviser import traces, whatif
@@ -22,6 +20,8 @@ from elastio_adviser.cli import verdict
 from elastio_adviser.cli.verdict import DAY, MB_S, SIZE
 from elastio_adviser.doubts import doubts
 from elastio_adviser.experiment import EXPERIMENTS, BoostResult, Comparison, Experiment, Setup, compare
+from elastio_cli.options import Finite
+from elastio_cli.terminal import busy
 from elastio_sim.faults import FaultPlan
 
 

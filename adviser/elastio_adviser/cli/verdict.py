@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from elastio.cli.options import Finite
 from elastio.errors import ConfigError
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.units import GB, GIB, MB, format_duration, format_size
@@ -18,6 +17,7 @@ from elastio_adviser.modification import ChangeRule
 from elastio_adviser.rates import Rate
 from elastio_adviser.replay import Demand, demands
 from elastio_adviser.volume_types import VolumeType, shipped, volume_type
+from elastio_cli.options import Finite
 from elastio_sim.provider import FASTEST_MB_S
 
 F = TypeVar("F", bound=Callable[..., Any])

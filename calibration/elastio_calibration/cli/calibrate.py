@@ -12,8 +12,6 @@ from typing import Any
 
 import click
 
-from elastio.cli.app import App
-from elastio.cli.options import ABOVE_0, AT_LEAST_0
 from elastio.errors import ElastioError
 from elastio.units import format_duration
 from elastio_calibration.cli.options import FILE, Sizes, require_extra
@@ -26,6 +24,8 @@ from elastio_calibration.schedule import PRESETS, WRITE, Preset, Schedule, estim
 from elastio_calibration.target import Labels, Target, notes_of
 from elastio_calibration.target import calibrate as run
 from elastio_calibration.writer import Writer
+from elastio_cli.app import App
+from elastio_cli.options import ABOVE_0, AT_LEAST_0
 
 STAGES = ("run", "study", "solve", "format")
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from elastio.cli.options import ABOVE_0, AT_LEAST_0
 from elastio_calibration.application import Application, from_values, read_file
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS
 from elastio_calibration.schedule import MOST_GB, WRITE, size_bytes
+from elastio_cli.options import ABOVE_0, AT_LEAST_0
 
 if TYPE_CHECKING:
     from elastio_calibration.predict import Predictor

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elastio.cli.app import App
-from elastio.cli.options import ABOVE_0
 from elastio.config.schema import load
 from elastio.control.protocol import UnreachableError
 from elastio.units import GB, GIB
@@ -23,6 +21,8 @@ from elastio_calibration.cli.options import (
     profile_options,
     require_extra,
 )
+from elastio_cli.app import App
+from elastio_cli.options import ABOVE_0
 
 if TYPE_CHECKING:
     from elastio_calibration.measurement import Conditions

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elastio.cli.options import ABOVE_0
 from elastio.units import GB, GIB
 from elastio_calibration.cli.options import (
     FILE,
@@ -20,6 +19,7 @@ from elastio_calibration.cli.options import (
     profile_options,
     require_extra,
 )
+from elastio_cli.options import ABOVE_0
 
 if TYPE_CHECKING:
     from elastio_calibration.predict import Forecast

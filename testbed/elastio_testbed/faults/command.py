@@ -29,7 +29,7 @@ from elastio_testbed.options import adopted_option, guest_options, json_option, 
     "--kind", "kinds", type=click.Choice(sorted(KINDS)), multiple=True, help="Kind of fault; may be repeated."
 )
 @click.option("--selection", is_flag=True, help=f"The short selection of {len(SELECTION)} kinds, one run each.")
-@click.option("--only", type=click.IntRange(1), help="Number of the one run of the plan to be repeated.")
+@click.option("--only", type=click.IntRange(1), multiple=True, help="Number of a run of the plan; may be repeated.")
 @click.option("--guests", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of parallel guests.")
 @click.option(
     "--devices",
@@ -76,7 +76,7 @@ def faults(
 
 
 def chosen(
-    runs: int, seed: int, kinds: tuple[str, ...], *, selection: bool, only: int | None, adopted: str | None
+    runs: int, seed: int, kinds: tuple[str, ...], *, selection: bool, only: tuple[int, ...], adopted: str | None
 ) -> tuple[PlannedRun, ...]:
     """The selected runs. Raises ClickException for what needs an adopted volume, or a number that is not planned."""
     if not adopted and set(kinds) & set(OF_ADOPTED):
@@ -84,10 +84,9 @@ def chosen(
     wanted_kinds = (*SELECTION, *(OF_ADOPTED if adopted else ())) if selection else kinds
     everything = (*EVERYWHERE, *OF_ADOPTED) if adopted else EVERYWHERE
     planned = plan(len(wanted_kinds) if selection else runs, seed, wanted_kinds or everything)
-    wanted = tuple(run for run in planned if only in (None, run.number))
-    if not wanted:
-        raise click.ClickException(f"the plan has {len(planned)} runs, but no run {only}")
-    return wanted
+    if missing := set(only).difference(run.number for run in planned):
+        raise click.ClickException(f"the plan has {len(planned)} runs, but no run {min(missing)}")
+    return tuple(run for run in planned if not only or run.number in only)
 
 
 @click.command()

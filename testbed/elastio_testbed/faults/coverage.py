@@ -36,7 +36,7 @@ def steps_of(kind: str) -> int:
 
 def campaigns(documents: Sequence[Mapping[str, Any]]) -> Table:
     """One row per file, and one for all of them."""
-    rows = [(f"seed {each['seed']}, format {_format(each)}", *_counts([each])) for each in documents]
+    rows = [(_name(each), *_counts([each])) for each in documents]
     heads = (
         *("campaign", "kernel", "runs", "records", "lost", "lost by the kernel", "volumes left", "stuck"),
         "recovery s",
@@ -48,6 +48,11 @@ def campaigns(documents: Sequence[Mapping[str, Any]]) -> Table:
     )
     on = hypervisor_of(documents[0]) if documents else ""
     return Table(f"Stored campaigns, guests on {on}", heads, (*rows, ("all", *_counts(documents))), note)
+
+
+def _name(document: Mapping[str, Any]) -> str:
+    adopted = document.get("adopted")
+    return f"seed {document['seed']}, format {_format(document)}{f', adopted {adopted}' if adopted else ''}"
 
 
 def _format(document: Mapping[str, Any]) -> int:

@@ -41,7 +41,7 @@ def without_event_log() -> None:
 def main() -> None:
     sys.path.insert(0, MODULES)
     without_event_log()
-    from elastio.cli.elastiod import main as elastiod  # noqa: PLC0415  as above
+    from elastio.agent.elastiod import main as elastiod  # noqa: PLC0415  as above
 
     elastiod()
 

@@ -22,7 +22,7 @@ _KEPT_PACKAGES = 3
 _CHECKOUT = Path(__file__).resolve().parents[3]
 # What the package is built from, except its documents.
 _SOURCES = (
-    *("elastio", "providers", "simulator", "adviser", "calibration", "systemd", "monitoring", "debian"),
+    *("elastio", "cli", "providers", "simulator", "adviser", "calibration", "systemd", "monitoring", "debian"),
     *("requirements/guest.txt", "requirements/deb.txt", "pyproject.toml"),
 )
 _BUILDER = Path(__file__).parent

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from elastio.cli.options import ABOVE_0
+from elastio_cli.options import ABOVE_0
 from elastio_testbed.console import click_errors, progress
 from elastio_testbed.files import require_writable, write_json
 from elastio_testbed.options import json_option

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio.cli.app import App
-from elastio.cli.main import main
 from elastio_calibration.profile import save
+from elastio_cli.app import App
+from elastio_cli.main import main
 
 from .values import Shell, profile
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio.cli.app import App
-from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
 from elastio.units import GB, GIB
 from elastio_adviser.checkpointing import Profile as Load
@@ -25,6 +23,8 @@ from elastio_calibration.record import RecordFile, SavedState, read
 from elastio_calibration.schedule import Point
 from elastio_calibration.simulated import SimulatedTarget
 from elastio_calibration.target import ending_with
+from elastio_cli.app import App
+from elastio_cli.main import main
 
 from .values import CONFIG, UUID, Golden, Shell
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from elastio.cli.charts import CAPTION
 from elastio.units import GB
 from elastio_calibration import plots, sweep
 from elastio_calibration.application import Application
@@ -18,6 +17,7 @@ from elastio_calibration.errors import CalibrationError, InfeasibleError, OutOfR
 from elastio_calibration.measurement import Price, Setup
 from elastio_calibration.optimum import Candidate, Goal, best, candidates
 from elastio_calibration.predict import CacheSizes, Interval, Predictor
+from elastio_cli.charts import CAPTION
 from tests.fixtures.errors import refused
 from tests.values import present
 

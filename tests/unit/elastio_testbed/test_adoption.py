@@ -18,8 +18,9 @@ RUN = RunResult(plan(1, 1, OF_ADOPTED)[0], acknowledged_records=10, recovery_s=1
 
 
 def test_what_is_the_same_everywhere_is_sound() -> None:
-    found = summary([GOOD, replace(GOOD, layout="lv", outage_s=(0.1, 1.5))], [RUN, RUN])
+    found = summary([GOOD, replace(GOOD, layout="lv", outage_s=(0.1, 1.5))], [RUN, replace(RUN, missed=True)])
     assert (found["sound"], found["sums_equal"], found["outage_s"], found["cuts"]) == (True, True, 1.5, 2)
+    assert found["missed_moments"] == 1, "a fault that struck late proves nothing of its moment"
 
 
 @pytest.mark.parametrize(

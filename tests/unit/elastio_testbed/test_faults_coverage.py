@@ -64,6 +64,12 @@ def test_lost_records_are_shown_with_the_kind_and_with_the_campaign() -> None:
     assert dict(zip(table.heads, table.rows[-1], strict=True))["lost"] == "2"
 
 
+def test_a_campaign_on_an_adopted_volume_says_so() -> None:
+    found = document("power-cut")
+    names = [campaigns([found | {"adopted": adopted}]).rows[0][0] for adopted in (None, "disk/btrfs")]
+    assert names == ["seed 5, format 3", "seed 5, format 3, adopted disk/btrfs"]
+
+
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
 def test_files_of_every_format_can_be_read(path: Path) -> None:
     found = json.loads(path.read_text())

@@ -184,7 +184,9 @@ def test_the_command_prints_a_plan_without_running_it() -> None:
     assert done.output.splitlines() == [str(run) for run in plan(3, 4)]
     only = CliRunner().invoke(main, ["faults", "--runs", "3", "--seed", "4", "--only", "2", "--list"])
     assert only.output.splitlines() == [str(plan(3, 4)[1])]
-    none = CliRunner().invoke(main, ["faults", "--runs", "3", "--only", "4", "--list"])
+    two = CliRunner().invoke(main, ["faults", "--runs", "3", "--seed", "4", "--only", "3", "--only", "1", "--list"])
+    assert two.output.splitlines() == [str(run) for run in plan(3, 4)[::2]]
+    none = CliRunner().invoke(main, ["faults", "--runs", "3", "--only", "1", "--only", "4", "--list"])
     assert none.exit_code == 1
 
 

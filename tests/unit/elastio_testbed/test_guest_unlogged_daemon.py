@@ -19,7 +19,7 @@ sys.path.insert(0, {str(ROOT / "testbed/elastio_testbed/guest")!r})
 import unlogged_daemon
 unlogged_daemon.without_event_log()
 from elastio.agent import daemon
-from elastio.cli import elastiod
+from elastio.agent import elastiod
 assert daemon.EventLog is unlogged_daemon.Untold
 elastiod.journald.handler().format
 told = {{"narrate", "LogEvent"}} & set(vars(sys.modules["elastio.agent.narration"]))

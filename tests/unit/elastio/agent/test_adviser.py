@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from elastio.agent.adviser import REPLAYS_PER_SAMPLE, HindsightAdviser
 from elastio.core.model import Rates, Sample
 from elastio.core.policy import Ahead, Policy
@@ -33,10 +35,12 @@ def runs(count: int, mb_s: float = 80.0, seconds: int = 20, pause_s: float = 300
     return tuple(found)
 
 
-def settled(by: HindsightAdviser, policy: Policy = MONEY, calls: int = 2000) -> Advice | None:
+def settled(
+    by: HindsightAdviser, policy: Policy = MONEY, calls: int = 2000, state: AgentState = STATE
+) -> Advice | None:
     found = None
     for _ in range(calls):
-        found = by.advise(None, STATE, policy, offset_s=0.0)
+        found = by.advise(None, state, policy, offset_s=0.0)
     return found
 
 
@@ -49,13 +53,24 @@ def test_without_bursts_the_first_guess_is_advised_at_once() -> None:
 def test_the_owned_cache_is_judged_by_the_last_bursts() -> None:
     choice = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0)
     owned = cycle(choice=choice, times=BOOSTED, volume=replace(volume(), size_bytes=1000 * GIB))
-    by, state = HindsightAdviser(runs(6)), AgentState(cycle=owned)
-    found = None
-    for _ in range(2000):
-        found = by.advise(None, state, MONEY, offset_s=0.0)
-    judged = present(present(found).owned)
+    by = HindsightAdviser(runs(6))
+    judged = present(present(settled(by, state=AgentState(cycle=owned))).owned)
     assert (judged.token, judged.is_outdated) == (owned.token, True)
-    assert present(by.advise(None, STATE, MONEY, offset_s=0.0)).owned is None, "it is gone"
+    assert present(settled(by)).owned is None, "it is gone"
+
+
+@pytest.mark.parametrize(("started_wall", "size_gib", "hinders"), [(0.0, 1, True), (1e5, 1, False), (0.0, 30, False)])
+def test_a_cache_hinders_by_the_known_bursts_that_it_has_served(
+    started_wall: float, size_gib: int, hinders: bool
+) -> None:
+    """Those before it have not waited for it, nor has the supposed one, for which 30 GiB are too small."""
+    dearly = replace(MARKET, waiting_per_s=1e-3, offer=replace(MARKET.offer, most_bytes=100 * GIB))
+    choice = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0)
+    sold = replace(volume(), size_bytes=size_gib * GIB)
+    owned = cycle(choice=choice, times=BOOSTED, volume=sold, started_wall=started_wall)
+    by = HindsightAdviser(runs(2, seconds=100, pause_s=2000.0))
+    found = present(settled(by, by_money(POLICY, dearly), state=AgentState(cycle=owned)))
+    assert present(found.owned).is_hindrance is hinders
 
 
 def test_what_the_kernel_showed_of_its_cutoff_changes_the_advice() -> None:
@@ -83,6 +98,11 @@ def test_what_pays_for_a_supposed_burst_alone_does_not_pay_for_the_known_ones() 
     below, above = (present(settled(HindsightAdviser(served(2, mb_s)), dearly)) for mb_s in (19.0, 60.0))
     assert (below.plan is not None, below.pays) == (True, False)
     assert (above.plan is not None, above.pays) == (True, True)
+    assert (below.all_waited, above.all_waited) == (False, True)
+
+
+def test_for_how_long_bursts_have_left_bandwidth_unused_is_known() -> None:
+    assert [present(settled(HindsightAdviser(runs(2, mb_s)))).unwaited_s for mb_s in (15.0, 20.0)] == [40.0, 0.0]
 
 
 def served(count: int, mb_s: float) -> tuple[LoadRun, ...]:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from elastio.accounting.recorder import CostRecorder, NullRecorder
-from elastio.agent import daemon
+from elastio.agent import daemon, elastiod
 from elastio.agent.daemon import ChildRest, Daemon, LazyProvider, lost_on
 from elastio.agent.executor import lost
 from elastio.agent.loop import Agent, Workers
@@ -20,7 +20,6 @@ from elastio.agent.market import UNKNOWN
 from elastio.agent.memory import with_cutoff
 from elastio.agent.narration import EventLog
 from elastio.agent.worker import ForkWorker
-from elastio.cli import elastiod
 from elastio.config.schema import Config, parse
 from elastio.control.exit_codes import Exit
 from elastio.core.actions import (

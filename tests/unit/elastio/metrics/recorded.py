@@ -8,8 +8,8 @@ from typing import Any
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.request_handler import RequestHandler
-from elastio.cli.metrics import bills_of
 from elastio.metrics.document import Known, document
+from elastio_cli.metrics import bills_of
 from elastio_sim.records import IN_MEMORY
 from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment

@@ -14,9 +14,11 @@ from elastio.strategy.bursts import (
     BurstWatch,
     LoadRun,
     PastBurst,
+    given_mb_s,
     own_rate,
     past_loads,
     pauses,
+    unwaited_s,
     with_run,
 )
 from elastio.strategy.hindsight import Pause
@@ -39,7 +41,7 @@ def watched(*loads: tuple[float, float], watch: BurstWatch | None = None) -> Bur
 
 def test_a_burst_has_its_bytes_its_end_and_its_fastest_sample() -> None:
     found = watched((10, 0), (5, 20), (6, 80), (30, 0)).bursts
-    assert found == (PastBurst(10.0, 21.0, 580.0, 80.0),)
+    assert found == (PastBurst(10.0, 21.0, 580.0, 80.0, moved_mb_s=80.0, bare_mb_s=80.0, last_mb_s=(80.0, 80.0)),)
 
 
 def test_a_burst_that_goes_on_is_not_known_yet() -> None:
@@ -143,6 +145,38 @@ def test_a_volume_that_was_used_throughout_does_not_show_how_fast_the_applicatio
     assert [load.rate_mb_s for load in past_loads([small, limited], BACKING, 80)] == [6, 25]
 
 
+def test_a_burst_that_never_used_all_of_the_backing_volume_wrote_at_its_own_rate() -> None:
+    """One that did may have wanted any more, also if most of it was read. Two samples may be of parts of a second."""
+    found = [watched((10, 0), (seconds, mb_s), (30, 0)).bursts for seconds, mb_s in ((9, 19.2), (9, 19.6), (2, 19.2))]
+    assert [past_loads(bursts, BACKING, 80)[0].rate_mb_s for bursts in found] == [19.2, math.inf, math.inf]
+    watch = BurstWatch()
+    for at in range(9):
+        watch = with_run(watch, LoadRun(at, 1.0, 17.0, 20.0), BACKING, 0.3, 0.25)
+    assert past_loads(watched((30, 0), watch=watch).bursts, BACKING, 80)[0].rate_mb_s == math.inf
+
+
+def test_a_burst_waited_at_what_the_backing_volume_has_shown_to_give() -> None:
+    """It gives 18 MB/s, not the 20 that are configured: a burst wrote faster as soon as it had a cache."""
+    (slow,) = watched((10, 0), (9, 18), (30, 0)).bursts
+    assert (given_mb_s([slow], BACKING), past_loads([slow], BACKING, 80)[0].rate_mb_s) == (BACKING, 18)
+    begun = watched((10, 0), (5, 18), (2, 40))
+    for rate, given, own in ((79, 18, math.inf), (60, 18, 60), (18, BACKING, 18)):
+        watch = begun
+        for at in range(17, 27):
+            watch = with_run(watch, LoadRun(at, 1.0, rate, rate, 80.0), BACKING, 0.3, 0.25)
+        known = [*watched((5, 30), (30, 0), watch=watch).bursts, slow]  # at last its cache is full
+        assert given_mb_s(known, BACKING) == given
+        assert past_loads(known, BACKING, 80)[1].rate_mb_s == own
+
+
+def test_for_how_long_bursts_have_not_waited_is_counted_from_the_last_one_that_did_or_had_a_cache() -> None:
+    waited, first, last = watched((10, 0), (9, 20), (30, 0), (8, 15), (30, 0), (7, 15), (30, 0)).bursts
+    assert [unwaited_s(known, BACKING) for known in ((), (waited,), (waited, first, last))] == [0, 0, 15]
+    assert unwaited_s((first, replace(first, offered_mb_s=80.0), last), BACKING) == 7
+    fast = replace(first, bare_mb_s=15.0, cached_mb_s=(60.0,) * 5, offered_mb_s=80.0)
+    assert unwaited_s((fast, last), BACKING) == 0, "it gives no more"
+
+
 def test_a_peak_is_a_rate_if_nobody_knows_its_cache_and_the_burst_had_whole_samples() -> None:
     """40 MB/s on a cache of 40 may be its limit, and of three samples none may be of a whole second."""
     longer = PastBurst(0.0, 5.0, 120.0, 40.0)
@@ -161,6 +195,9 @@ def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache_or_a
         replace(CACHED, cached_mb_s=(24.0,) * 3, offered_mb_s=25),
     )
     assert [load.rate_mb_s for load in past_loads([on_fast, on_small], BACKING, 80)] == [24, 24 / OWN_RATE]
+    assert [load.rate_mb_s for load in past_loads([on_small, on_fast], BACKING, 80)] == [24, 24]
+    slower = replace(on_fast, cached_mb_s=(21.0,) * 3)
+    assert [load.rate_mb_s for load in past_loads([on_small, slower], BACKING, 80)] == [24, 21]
     faster = replace(on_fast, cached_mb_s=(45.0,) * 3)
     assert [load.rate_mb_s for load in past_loads([faster, on_small], BACKING, 80)] == [45, 45]
     assert past_loads([on_small], BACKING, 80)[0].rate_mb_s == math.inf

@@ -154,7 +154,7 @@ def test_a_cap_ends_a_hold_whether_or_not_it_ends_boosts(ends_boosts: bool) -> N
 
 
 def taught(**changes: Any) -> Observation:
-    known = replace(OwnedCache("token", 500.0), **changes)
+    known = replace(OwnedCache("token", 500.0, CHOICE.drain_mb_s), **changes)
     return shown(advice=Advice(5, 2000.0, owned=known))
 
 
@@ -193,6 +193,15 @@ def test_the_time_of_a_hold_is_what_is_known_when_it_begins() -> None:
     assert present(begun.choice).holding_s == 500.0
     outdated = present(decide(boosting(held(clean_s=None), quiet_s=3), taught(is_outdated=True), MONEY).state.cycle)
     assert present(outdated.choice).holding_s == 0.0
+
+
+def test_the_bandwidth_of_an_owned_cache_is_split_anew_when_it_is_unused() -> None:
+    bought = CHOICE.cache_mb_s + CHOICE.drain_mb_s
+    known = taught(drain_mb_s=20.0)
+    split = present(present(decide(boosting(held(clean_s=None), quiet_s=3), known, MONEY).state.cycle).choice)
+    assert (split.cache_mb_s, split.drain_mb_s) == (bought - 20.0, 20.0)
+    busy = present(present(decide(boosting(held(clean_s=None), quiet_s=None), known, MONEY).state.cycle).choice)
+    assert (busy.cache_mb_s, busy.drain_mb_s) == (CHOICE.cache_mb_s, CHOICE.drain_mb_s)
 
 
 # --- bought ahead of a burst that does not come ----------------------------------------------------------

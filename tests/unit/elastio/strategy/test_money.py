@@ -8,21 +8,20 @@ from dataclasses import replace
 import pytest
 
 from elastio.core import detection
-from elastio.core.boosting import cycle_view, situation_of
+from elastio.core.boosting import situation_of
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, Rates, RequestKind, Spend
-from elastio.core.policy import Ahead, Policy
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Observation, Phase
 from elastio.strategy import ahead, money
-from elastio.strategy.forecast import Burst
-from elastio.strategy.hindsight import PastLoad, Pause, first_plan
-from elastio.strategy.memory import Choice, LoadWatch, Unended, UselessBoost, Waste
+from elastio.strategy.hindsight import PastLoad, first_plan
+from elastio.strategy.memory import LoadWatch, Unended, UselessBoost, Waste
 from elastio.strategy.review import review
 from elastio.strategy.spending import Caps
 from elastio.strategy.waste import FREE
-from elastio.strategy.worth import Advice, OwnedCache, Plan, hold_per_s, rebuy_price
+from elastio.strategy.worth import Advice, late_per_s
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, best_plan, by_money
 from tests.values import (
@@ -48,16 +47,17 @@ MONEY = by_money(POLICY)
 DEAR = by_money(POLICY, replace(MARKET, waiting_per_s=1e-9))
 PAST = (PastLoad(2000.0, math.inf, 300.0),) * 5
 LATE_S = 7.0
+WAITING = replace(HIGH, peak=1.0)
 DEARLY_AWAITED = replace(MARKET, waiting_per_s=1e-3)
 
 
 def advice(policy: Policy = MONEY, past: tuple[PastLoad, ...] = PAST) -> Advice:
     market = present(policy.market)
     plan = best_plan(money.terms_of(market, policy, LATE_S), market.offer, past, money.bounds_of(market, policy))
-    return Advice(len(past), max(load.written_mb for load in past), plan)
+    return Advice(len(past), max(load.written_mb for load in past), plan, pays=True)
 
 
-def idle(load: LoadWatch = HIGH) -> AgentState:
+def idle(load: LoadWatch = WAITING) -> AgentState:
     return state(Phase.IDLE, load=load)
 
 
@@ -163,21 +163,67 @@ def test_a_boost_whose_bill_is_above_the_time_it_saves_is_declined_once_for_each
 
 def test_a_burst_that_outlasts_all_known_ones_is_judged_by_itself() -> None:
     short = Advice(5, 40.0)
-    long_load = idle(load=LoadWatch(above_since=NOW - 200, utilization=1.0))
+    long_load = idle(load=LoadWatch(above_since=NOW - 200, utilization=1.0, peak=1.0))
     assert present(wanted(MONEY, loaded(short))).event is Event.BOOST_DECLINED, "5 s so far, and 2 s are usual"
     assert present(wanted(MONEY, loaded(short), long_load)).event is Event.BOOST_WANTED
     assert present(wanted(DEAR, loaded(short), long_load)).event is Event.BOOST_DECLINED
 
 
 def test_a_burst_that_has_written_no_more_than_known_ones_does_not_outlast_them() -> None:
-    """200 s at a third of the backing volume's 20 MB/s are 1,333 MB."""
-    slow = idle(load=LoadWatch(above_since=NOW - 200, utilization=1 / 3))
-    assert present(wanted(MONEY, loaded(Advice(5, 1200.0)), slow)).event is Event.BOOST_DECLINED
-    assert present(wanted(MONEY, loaded(Advice(5, 1000.0)), slow)).event is Event.BOOST_WANTED
+    """200 s at the backing volume's 20 MB/s are 4,000 MB."""
+    load = idle(load=LoadWatch(above_since=NOW - 200, utilization=1.0, peak=1.0))
+    assert present(wanted(MONEY, loaded(Advice(5, 3600.0)), load)).event is Event.BOOST_DECLINED
+    assert present(wanted(MONEY, loaded(Advice(5, 3000.0)), load)).event is Event.BOOST_WANTED
+    slow = idle(load=LoadWatch(above_since=NOW - 200, utilization=0.9, peak=0.9))
+    assert present(wanted(MONEY, loaded(Advice(5, 1000.0)), slow)).event is Event.BOOST_DECLINED, "it does not wait"
+
+
+def test_a_burst_that_the_known_ones_do_not_speak_for_has_to_wait_for_the_backing_volume() -> None:
+    """What it moves may be all that it wants: then no cache would save anything."""
+    sure = advice()
+    unsure = (Advice(0, 0.0, sure.plan), replace(sure, pays=False), replace(sure, all_waited=False))
+    for used, buys in ((0.95, False), (0.98, True)):
+        load = idle(load=LoadWatch(above_since=NOW - 5, utilization=0.5, peak=used))
+        events = [present(wanted(MONEY, loaded(known), load)).event for known in (*unsure, sure)]
+        assert events == [Event.BOOST_WANTED if buys else Event.BOOST_DECLINED] * 3 + [Event.BOOST_WANTED]
+    begun = idle(load=LoadWatch(above_since=NOW - 1, utilization=0.5, peak=0.5))
+    assert wanted(MONEY, loaded(unsure[0]), begun) is None, "its first sample may be of a part of a second"
+    slower = idle(load=LoadWatch(above_since=NOW - 5, utilization=0.5, peak=0.9))
+    event = present(wanted(MONEY, loaded(replace(unsure[0], waits_at=0.9)), slower)).event
+    assert event is Event.BOOST_WANTED, "the volume gives no more"
+
+
+def test_loads_that_never_seem_to_wait_get_a_cache_once_to_see_whether_they_do() -> None:
+    """As soon as one in a hundred such loads would have lost the price of a cache in vain."""
+    market, plan = present(MONEY.market), present(advice().plan)
+    doubt_s = money.doubt_s(market, MONEY, plan, LATE_S)
+    terms = money.terms_of(market, MONEY, LATE_S)
+    lost = 0.01 * doubt_s * late_per_s(terms, plan.app_mb_s)
+    assert lost == pytest.approx(terms.tariff.cost(plan.spec, terms.overhead_s))
+    known = replace(advice(), all_waited=False)
+    for lasted_s, unwaited_s, buys in ((5, 0, False), (1, doubt_s, True), (doubt_s, 0, True), (5, doubt_s, True)):
+        load = idle(load=LoadWatch(above_since=NOW - lasted_s, utilization=0.5, peak=0.5))
+        found = wanted(MONEY, loaded(replace(known, unwaited_s=unwaited_s)), load)
+        assert present(found).event is (Event.BOOST_WANTED if buys else Event.BOOST_DECLINED)
+    none_pays = Advice(5, 2000.0, unwaited_s=10 * doubt_s)
+    assert present(wanted(MONEY, loaded(none_pays), load)).event is Event.BOOST_WANTED
+    assert present(wanted(DEAR, loaded(none_pays), load)).event is Event.BOOST_DECLINED
+
+
+def test_what_the_agent_expects_itself_is_bought_ahead_only_where_each_known_burst_waited() -> None:
+    burst = Forecast(NOW + 5, 0, 1.0)
+    for known, is_announced, buys in (
+        (advice(), False, True),
+        (replace(advice(), all_waited=False), False, False),
+        (replace(advice(), pays=False), False, False),
+        (replace(advice(), pays=False), True, True),
+    ):
+        before = state(Phase.IDLE, awaited=replace(burst, is_announced=is_announced))
+        assert (wanted(MONEY, replace(loaded(known), sample=None), before) is not None) is buys
 
 
 def test_what_a_longer_burst_still_writes_is_in_proportion_to_what_it_has_written() -> None:
-    load = idle(load=LoadWatch(above_since=NOW - 200, utilization=1.0))
+    load = idle(load=LoadWatch(above_since=NOW - 200, utilization=1.0, peak=1.0))
     plan = money.next_plan(present(MONEY.market), MONEY, Unended(4000.0, math.inf), LATE_S)
     assert present(present(wanted(MONEY, loaded(Advice(5, 40.0)), load)).plan).spec == replace(
         present(plan).spec, iops=MONEY.cache_iops
@@ -239,76 +285,7 @@ def test_a_burst_that_the_agent_expects_itself_is_answered_by_the_known_ones() -
     assert present(present(wanted(MONEY, loaded(), state(Phase.IDLE, awaited=burst))).plan).spec.size_bytes == most
 
 
-# --- what is owned ---------------------------------------------------------------------------------------
-
-
-def owned(size_gib: int, **changes: object) -> Cycle:
-    choice = Choice(80.0, 0.0, holding_s=100.0, quiet_s=2.0, minimum_s=60.0)
-    sold = replace(present(values_cycle().volume), size_bytes=size_gib * GIB)
-    return values_cycle(volume=sold, **{"choice": choice, "times": BOOSTED, **changes})
-
-
-def judged(of: Cycle, best: Plan | None, past: tuple[PastLoad, ...] = PAST) -> OwnedCache | None:
-    return money.judged(present(MONEY.market), MONEY, cycle_view(of), best, past, ())
-
-
-def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too_small_hinders() -> None:
-    best = present(advice().plan)
-    fits, large = (present(judged(owned(size), best)) for size in (best.spec.size_bytes // GIB, 1000))
-    assert not fits.is_outdated
-    assert fits.holding_s > 0
-    assert (large.is_outdated, large.is_hindrance) == (True, False)
-    huge = (PastLoad(20_000.0, math.inf, 2000.0),) * 5
-    dearly = by_money(POLICY, DEARLY_AWAITED)
-    found = present(money.judged(DEARLY_AWAITED, dearly, cycle_view(owned(1)), advice(dearly, huge).plan, huge, ()))
-    assert (found.is_outdated, found.is_hindrance) == (True, True)
-
-
-def test_a_cache_is_outdated_only_if_another_one_saves_twice_what_it_costs_to_change() -> None:
-    """Each second of a long hold costs more than with the best one."""
-    best = replace(present(advice().plan), holding_s=math.inf)
-    larger, terms = owned(2 * best.spec.size_bytes // GIB), money.terms_of(MARKET, MONEY, LATE_S)
-    once = rebuy_price(terms, best.spec, best.app_mb_s, 1e9)
-    per_s = hold_per_s(terms, larger.provisioned) - hold_per_s(terms, best.spec)
-    fair_s = 2 * once / per_s
-    for pause_s, is_outdated in ((0.7 * fair_s, False), (1.3 * fair_s, True)):
-        past = (PastLoad(2000.0, math.inf, pause_s), PastLoad(2000.0, math.inf, math.inf))
-        assert present(judged(larger, best, past)).is_outdated is is_outdated
-
-
-def test_a_cache_is_held_no_longer_than_the_best_one_is_worth_buying_instead() -> None:
-    """Where hours are billed, a large cache is not paid for another hour if the one that fits costs less."""
-    best, terms = present(advice().plan), money.terms_of(MARKET, MONEY, LATE_S)
-    caches = [owned(size) for size in (best.spec.size_bytes // GIB, 1000)]
-    fits, large = (present(judged(of, best)).holding_s * hold_per_s(terms, of.provisioned) for of in caches)
-    assert large == pytest.approx(fits, rel=0.05)
-
-
-def test_a_cache_that_would_have_to_be_flushed_under_the_load_hinders_only_if_that_pays() -> None:
-    market = replace(DEARLY_AWAITED, offer=replace(MARKET.offer, most_bytes=100 * GIB))
-    dearly, past = by_money(POLICY, market), (PastLoad(5000.0, math.inf, 2000.0),) * 3
-    best, short, enough = advice(dearly, past).plan, (Pause(1.0, 5000.0, 1000.0),), (Pause(2000.0, 5000.0, 1000.0),)
-    found = [present(money.judged(market, dearly, cycle_view(owned(10)), best, past, of)) for of in (short, enough)]
-    assert [of.is_hindrance for of in found] == [False, True]
-    terms, plan = money.terms_of(market, dearly, LATE_S), replace(present(best), spec=owned(10).provisioned)
-    dirty_mb = terms.cutoff * 10 * GIB / MB
-    assert money.flush_under_load_s(terms, plan, past, short) == pytest.approx(dirty_mb / terms.backing_mb_s - 1)
-    assert money.flush_under_load_s(terms, plan, past, enough) == 0.0
-    assert money.flush_under_load_s(terms, plan, past, ()) == 0.0, "no pause is known"
-
-
-def test_bursts_are_met_ahead_only_where_a_gap_is_long_enough_for_another_cache() -> None:
-    learns = replace(MONEY, ahead=Ahead.LEARNED)
-    for pause_s, expected in ((300.0, 1.0), (110.0, 0.0)):
-        bursts = [Burst(n * (pause_s + 20), n * (pause_s + 20) + 20, 2000 * MB) for n in range(6)]
-        pauses = (Pause(pause_s, 2000.0, 20.0),) * 5
-        assert money.met_ahead(MARKET, learns, bursts, pauses, LATE_S) == expected
-    assert money.met_ahead(MARKET, learns, bursts, (), LATE_S) == 0.0
-
-
-def test_what_is_met_ahead_waits_for_no_cache_but_pays_for_one() -> None:
-    late, ahead = (money.terms_of(MARKET, MONEY, LATE_S, share) for share in (0.0, 1.0))
-    assert (ahead.late_s, ahead.overhead_s) == (0.0, late.overhead_s)
+# --- what is known, and what is in force ------------------------------------------------------------------
 
 
 def test_known_bursts_decide_whether_a_boost_is_worth_it_and_useless_ones_do_not() -> None:
@@ -320,17 +297,6 @@ def test_known_bursts_decide_whether_a_boost_is_worth_it_and_useless_ones_do_not
     assert present(wanted(MONEY, loaded(supposing))).event is Event.BOOST_WANTED
     assert wanted(MONEY, loaded(), before) is None, "no burst is known"
     assert wanted(POLICY, loaded(paying), before) is None
-
-
-def test_without_a_cache_that_would_have_been_worth_it_the_owned_one_is_outdated() -> None:
-    assert present(money.judged(present(DEAR.market), DEAR, cycle_view(owned(10)), None, PAST, ())).is_outdated
-    assert not present(judged(owned(10), None)).is_outdated, "it is worth more than nothing"
-
-
-def test_an_operators_cache_and_one_by_the_settings_are_not_judged() -> None:
-    assert judged(owned(1000, trigger=Trigger.OPERATOR), advice().plan) is None
-    assert judged(owned(1000, choice=None), advice().plan) is None
-    assert judged(owned(1000), None, ()) is None
 
 
 def test_bandwidths_of_the_cycle_are_in_force_while_it_lasts() -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.unit.elastio.cli.conftest import elastio
+from tests.unit.elastio_cli.conftest import elastio
 
 __all__ = ["elastio"]

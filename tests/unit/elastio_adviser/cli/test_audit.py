@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
+from elastio_cli.main import main
 
 METRICS = Path(__file__).parents[3] / "fixtures" / "metrics"
 Golden = Callable[[str, str], None]

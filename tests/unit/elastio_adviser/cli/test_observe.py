@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio.cli.app import App
-from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
 from elastio.units import GIB, MB, SECTOR
+from elastio_cli.app import App
+from elastio_cli.main import main
 
 Golden = Callable[[str, str], None]
 

@@ -13,11 +13,11 @@ from typing import Any, Self
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio.cli.app import App
-from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
 from elastio.errors import HostError
 from elastio.units import MB, SECTOR
+from elastio_cli.app import App
+from elastio_cli.main import main
 from tests.unit.elastio.strategy.wait_runs import Stretch
 
 Golden = Callable[[str, str], None]

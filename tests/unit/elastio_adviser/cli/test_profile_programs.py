@@ -22,13 +22,13 @@ from click.testing import CliRunner
 
 from elastio.agent.accountant import lost
 from elastio.agent.worker import ForkWorker
-from elastio.cli.app import App
-from elastio.cli.main import main
 from elastio.host.group_watch import GroupWatch
 from elastio.host.machine import SystemClock
 from elastio.host.sysfs import Sysfs, wait_for
 from elastio.strategy.account import Totals, account
 from elastio.strategy.watched_bursts import Seen, Watch
+from elastio_cli.app import App
+from elastio_cli.main import main
 
 LOAD = Path(__file__).with_name("disk_load.py")
 CAP_MB_S, LOAD_S = 8, 2

@@ -13,10 +13,10 @@ from elastio.accounting.history_store import write_accounts
 from elastio.accounting.ledger import Ledger
 from elastio.control.exit_codes import Exit
 from elastio.strategy.account import Totals
-from tests.unit.elastio.cli.conftest import Golden, Shell
-from tests.unit.elastio.cli.machine import UUID
-from tests.unit.elastio.cli.test_report import CONFIG
 from tests.unit.elastio.strategy.wait_runs import Stretch, moments, totals
+from tests.unit.elastio_cli.conftest import Golden, Shell
+from tests.unit.elastio_cli.machine import UUID
+from tests.unit.elastio_cli.test_report import CONFIG
 
 WALL = 1_790_000_000.0
 DB, CRON = "system.slice/db.service", "system.slice/cron.service"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
+from elastio_cli.main import main
 
 Golden = Callable[[str, str], None]
 QUICK = ["simulate", "--experiment", "demo", "--initial-gib", "4"]
