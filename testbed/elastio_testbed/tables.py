@@ -238,7 +238,7 @@ def _sums(setup: str, runs: Sequence[Mapping[str, Any]], speed: Bandwidths) -> l
             spread_over((least for _, least in bounds), 0),
             spread_over((ratio(run["cache_agbs"], least) for run, (_, least) in zip(runs, bounds, strict=True)), 2),
         ),
-        (f"{setup}, after the first", *empty, "", "", "", spread_over(after, 2)),
+        *([(f"{setup}, after the first", *empty, "", "", "", spread_over(after, 2))] if any(after) else []),
     ]
 
 
