@@ -15,6 +15,7 @@ from elastio.core.foreign import ForeignVolume
 from elastio.core.policy import Policy
 from elastio.core.shares import SharePlan
 from elastio.core.state import NO_COURSE, AgentState, Course, Decision, Phase
+from elastio.strategy.spending import Spend
 from elastio.strategy.worth import Advice
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
@@ -244,8 +245,8 @@ class Sharing(Protocol):
     """What the agents that share caps have spent and reserved."""
 
     def shared(
-        self, spend: model.Spend, spend_at: float, state: AgentState, policy: Policy, *, now: float, wall: float
-    ) -> model.Spend:
+        self, spend: Spend, spend_at: float, state: AgentState, policy: Policy, *, now: float, wall: float
+    ) -> Spend:
         """`spend`, which was read at `spend_at`, with that of the others; states what this agent has spent."""
 
 
@@ -355,5 +356,5 @@ class Recorder(Protocol):
     def sampled(self, sample: model.Sample, state: AgentState, *, now: float, wall: float) -> None:
         """Store one sample of throughput and the state after it. Called last, so that it delays no boost."""
 
-    def spend(self, *, wall: float) -> model.Spend:
+    def spend(self, *, wall: float) -> Spend:
         """What was spent since local midnight."""

@@ -7,7 +7,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from elastio.strategy.account import Account, Totals, account
-from elastio.strategy.bandwidth import FARTHEST, LEAST_SHARE, MOST_UNKNOWN, STEP, STOP_GAIN, Curve
+from elastio.strategy.bandwidth import FARTHEST, LEAST_SHARE, MOST_UNKNOWN, STEP, Curve
+from elastio.strategy.memory import STOP_GAIN
 
 MOST_STEPS = 9
 # If more of the readings are lost, there is no answer: those that are left were made when the machine was less busy.

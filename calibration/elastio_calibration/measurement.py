@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
-from elastio.strategy.spending import Billing
+from elastio.billing import Billing
 from elastio.units import GB, MB
 from elastio_calibration.errors import CalibrationError
 

@@ -11,12 +11,12 @@ from elastio.accounting.rows import MonthToDate
 from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
-from elastio.core.model import Quote, Spend, VolumeSpec
+from elastio.core.model import Quote, VolumeSpec
 from elastio.core.policy import Policy
 from elastio.errors import ConfigError, ElastioError
 from elastio.strategy.caps import quote_refusal, spending_refusal
 from elastio.strategy.learning import next_size
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Spend
 from elastio.units import format_duration, format_size
 from elastio_cli.app import App, config_of_simulator
 from elastio_cli.ledger import open_ledger

@@ -11,8 +11,8 @@ import click
 
 from elastio import registry
 from elastio.accounting.tables import table
+from elastio.billing import Billing
 from elastio.errors import ConfigError, ElastioError
-from elastio.strategy.spending import Billing
 from elastio.strategy.tariff import HOURS_A_MONTH, PriceList, Tariff
 from elastio_cli.app import App
 

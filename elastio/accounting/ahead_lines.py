@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from elastio.accounting.history import CycleLoad, early_s, is_wrong
 from elastio.accounting.rows import CycleRow
+from elastio.billing import TO_THE_INSTANT
 from elastio.core.cycle import Trigger
 from elastio.strategy.learned import allowance
-from elastio.strategy.spending import TO_THE_INSTANT
 from elastio.units import agbs
 
 KINDS = {"announced": Trigger.ANNOUNCED, "learned": Trigger.FORECAST}

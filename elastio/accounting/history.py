@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastio.accounting.rows import CycleRow
+from elastio.billing import TO_THE_INSTANT, Billing
 from elastio.core.cycle import Trigger
 from elastio.core.model import Sample, VolumeSpec
 from elastio.strategy.forecast import KEPT_BURSTS, Burst
 from elastio.strategy.learned import CacheCosts, Past, allowance
-from elastio.strategy.spending import TO_THE_INSTANT, Billing
 from elastio.units import MB, agbs
 
 # A sample below this share of the bandwidth of the backing device is quiet, and needs no row of its own.

@@ -16,11 +16,12 @@ from elastio.accounting.ledger import DAY_S, Ledger
 from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, DevicePrices, MonthToDate, row_of
 from elastio.core.cycle import Cycle
-from elastio.core.model import Quote, Sample, Spend, VolumeSpec
+from elastio.core.model import Quote, Sample, VolumeSpec
 from elastio.core.moved import Moved
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 from elastio.strategy.learned import NOTHING_KNOWN, Past
+from elastio.strategy.spending import Spend
 
 TOUCH_EVERY_S = 60.0
 # Of rows of accounts that cannot be written, the oldest are lost.

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
+from elastio.billing import Billing
 from elastio.core.cycle import Cycle, Trigger
-from elastio.strategy.spending import Billing, Spend, Spent
+from elastio.strategy.spending import Spend, Spent
 from elastio.units import agbs
 
 

@@ -18,12 +18,13 @@ from elastio.core import update
 from elastio.core.actions import Action, Outcome, OutcomeKind, PollNotice, Worker, is_read, lifts_limit, worker_of
 from elastio.core.cycle import verb
 from elastio.core.machine import decide
-from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
+from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Answer, Course, Decision, Fault, FaultKind, Observation, Phase, Transition
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.strategy.load import as_load
 from elastio.strategy.memory import BurstLesson
+from elastio.strategy.spending import Spend
 from elastio.strategy.worth import Advice
 
 SCAN_TIMEOUT_S = 15.0

@@ -32,7 +32,7 @@ from elastio.config.sections import (
 )
 from elastio.core.policy import Ahead, Model, Policy, StopPolicy
 from elastio.errors import ConfigError
-from elastio.strategy.bandwidth import STOP_GAIN
+from elastio.strategy.memory import STOP_GAIN
 from elastio.strategy.spending import Caps
 from elastio.units import GIB
 

@@ -12,8 +12,8 @@ from elastio.core.capacity import OF_BACKING
 from elastio.core.policy import Model
 from elastio.core.shares import EVERYBODY, MOST_RESERVED, BoostRights, LatencyTarget, Reserved
 from elastio.errors import ConfigError
-from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBucket
+from elastio.strategy.memory import SpeedBounds
 from elastio.units import GIB
 
 LOG_LEVELS = ("debug", "info", "warning", "error")

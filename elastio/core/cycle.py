@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from elastio.core import model
 from elastio.core.actions import Action, DetachCacheSet, Outcome
-from elastio.core.model import (
-    BackingView,
-    CacheSetUuid,
-    Quote,
-    Serial,
-    Volume,
-    VolumeId,
-    VolumeSpec,
-    VolumeState,
-    VolumeTag,
-)
 from elastio.core.phase import CacheUse as CacheUse  # noqa: PLC0414  re-exported
 from elastio.core.phase import Failure as Failure  # noqa: PLC0414  re-exported
 from elastio.core.phase import FailureKind as FailureKind  # noqa: PLC0414  re-exported
@@ -53,16 +43,16 @@ class Cycle:
 
     token: str
     trigger: Trigger
-    spec: VolumeSpec
+    spec: model.VolumeSpec
     started_at: float
     started_wall: float
     least_s: float | None = None  # for how long it exists at the least; None: nothing of that was measured
-    volume_id: VolumeId | None = None
-    serial: Serial | None = None
-    backing_serial: Serial | None = None  # of the backing disk; None: the kernel shows none
-    cache_set: CacheSetUuid | None = None
-    volume: Volume | None = None  # as the cloud last showed it
-    quote: Quote | None = None
+    volume_id: model.VolumeId | None = None
+    serial: model.Serial | None = None
+    backing_serial: model.Serial | None = None  # of the backing disk; None: the kernel shows none
+    cache_set: model.CacheSetUuid | None = None
+    volume: model.Volume | None = None  # as the cloud last showed it
+    quote: model.Quote | None = None
     unready_at: float | None = None  # when the cloud last showed it as `creating`
     seen: bool = False  # the cloud has shown it at least once after its creation
     create_unconfirmed_at: float | None = None
@@ -80,7 +70,7 @@ class Cycle:
     is_index_dirty: bool = False  # when last seen, the superblock said "clean" and the index held dirty data
     dirtied: int = 0  # how often its release began again, because the cache was not drained any more
     may_lack_data: bool = False  # the kernel shows no cache, and the device may lack data that the cache holds
-    tag: VolumeTag = VolumeTag.UNKNOWN  # as the cloud acknowledged it
+    tag: model.VolumeTag = model.VolumeTag.UNKNOWN  # as the cloud acknowledged it
     failure: Failure | None = None
     operator_confirmed: bool = False  # an operator wants it back although it may be older than the device
     asked_by: int | None = None  # the uid of the operator who asked for it; None: nobody did, or it is not known
@@ -127,11 +117,11 @@ class Cycle:
         """From the intent to install it on, the cache may be attached, take writes and fail before it is seen."""
         return any(at is not None for at in (self.times.installing, self.times.registered, self.times.boosted))
 
-    def is_on(self, backing: BackingView) -> bool:
+    def is_on(self, backing: model.BackingView) -> bool:
         """The backing disk is the one that the cache was attached to; also true where a serial is unknown."""
         return None in (self.backing_serial, backing.disk_serial) or self.backing_serial == backing.disk_serial
 
-    def is_attached_to(self, backing: BackingView | None) -> bool:
+    def is_attached_to(self, backing: model.BackingView | None) -> bool:
         """Its own cache set is attached to the backing device; None: that is not known."""
         return backing is not None and backing.cache_set is not None and backing.cache_set == self.cache_set
 
@@ -153,11 +143,11 @@ class Cycle:
         return had_cache and self.times.durable is None and self.times.released is None
 
     @property
-    def provisioned(self) -> VolumeSpec:
+    def provisioned(self) -> model.VolumeSpec:
         """The size and bandwidth that the cloud really sold, after rounding up; before that, what was asked for."""
         if self.volume is None:
             return self.spec
-        return VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.spec.iops)
+        return model.VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.spec.iops)
 
     @property
     def has_volume(self) -> bool:
@@ -165,7 +155,7 @@ class Cycle:
         return self.volume_id is not None
 
     @property
-    def volume_state(self) -> VolumeState | None:
+    def volume_state(self) -> model.VolumeState | None:
         """As the cloud last showed it; None: not seen yet."""
         return self.volume.state if self.volume else None
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
-from elastio.strategy.spending import Billing
-from elastio.strategy.spending import Spend as Spend  # noqa: PLC0414  re-exported
+from elastio.billing import Billing
 
 VolumeId = NewType("VolumeId", str)
 Serial = NewType("Serial", str)

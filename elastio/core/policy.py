@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from elastio.core.shares import ALL_MAY, BoostRights, LatencyTarget, Reserved
-from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBucket
+from elastio.strategy.memory import SpeedBounds
 from elastio.strategy.spending import NO_CAPS, Caps
 from elastio.strategy.worth import Market
 from elastio.units import GIB

@@ -22,7 +22,6 @@ from elastio.core.model import (
     Request,
     RequestKind,
     Sample,
-    Spend,
     Volume,
     VolumeId,
     VolumeState,
@@ -31,6 +30,7 @@ from elastio.core.model import (
 from elastio.core.phase import Phase as Phase  # noqa: PLC0414  re-exported
 from elastio.core.shares import NOT_SHARED, SharePlan
 from elastio.strategy.memory import BurstLesson, Memory
+from elastio.strategy.spending import Spend
 from elastio.strategy.worth import Advice
 
 

@@ -39,11 +39,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from elastio.strategy.account import ROUNDING, AtCap, Totals, account, refine
-from elastio.strategy.memory import BurstLesson, LearnedBandwidth, Raise
+from elastio.strategy.memory import STOP_GAIN, BurstLesson, LearnedBandwidth, Raise, SpeedBounds
 from elastio.units import MB, format_duration
 
 FARTHEST = 8.0
-STOP_GAIN = 0.05
 # A learned bandwidth is raised by this factor at most, and those that are shown differ by it.
 STEP = math.sqrt(2)
 # Less waiting for bandwidth than this share of the time is nothing to buy for.
@@ -107,16 +106,6 @@ FORGOTTEN_AFTER = 8
 LEAST_INSTANTS = 20
 # A raise that saves less than this share of what was promised is taken back.
 KEPT_PROMISE = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class SpeedBounds:
-    """Between which bandwidths the next one is learned, in MB/s for applications; the first has no lesson yet."""
-
-    first_mb_s: float
-    least_mb_s: float
-    most_mb_s: float
-    stop_gain: float = STOP_GAIN
 
 
 def lesson_of(at: float, mb_s: float, groups: Mapping[str, Totals]) -> BurstLesson | None:

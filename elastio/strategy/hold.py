@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from elastio.strategy.spending import Billing
+from elastio.billing import Billing
 
 # How many of the last known gaps count, and by which factor t* exceeds the shortest gap that nobody knows.
 KEPT_GAPS = 64

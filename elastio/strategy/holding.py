@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastio.billing import RELEASE_S
 from elastio.core.phase import Phase
 from elastio.core.policy import Policy
 from elastio.strategy import caps
@@ -21,7 +22,6 @@ from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
 from elastio.strategy.memory import Boost, Choice, Memory
 from elastio.strategy.situation import CycleView, Situation
-from elastio.strategy.spending import RELEASE_S
 from elastio.strategy.worth import OwnedCache
 from elastio.units import MB, format_duration
 

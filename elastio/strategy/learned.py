@@ -34,11 +34,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
 
+from elastio.billing import RELEASE_IN_STEPS_S, TO_THE_INSTANT, Billing
 from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.strategy import forecast as forecasts
 from elastio.strategy.forecast import Burst
-from elastio.strategy.spending import RELEASE_IN_STEPS_S, TO_THE_INSTANT, Billing
 from elastio.units import agbs
 
 # Past expectations that must be known before any is acted on.

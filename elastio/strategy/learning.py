@@ -31,8 +31,7 @@ from elastio.core.model import Forecast, Request
 from elastio.core.phase import Phase
 from elastio.core.policy import Policy
 from elastio.strategy import backing_credits, bandwidth
-from elastio.strategy.bandwidth import SpeedBounds
-from elastio.strategy.memory import LearnedBandwidth, Lesson, Memory
+from elastio.strategy.memory import LearnedBandwidth, Lesson, Memory, SpeedBounds
 from elastio.strategy.situation import CycleView, Reply, Situation
 from elastio.units import MB, format_size
 

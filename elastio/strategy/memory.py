@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from elastio.billing import Billing
 from elastio.codec import Kept
 from elastio.core.model import Forecast
 from elastio.strategy.credits import CreditBalance
-from elastio.strategy.spending import Billing, Period
+from elastio.strategy.spending import Period
 
 # What is added to the longest of the last times to attach: another one may take longer.
 LEAD_MARGIN, LEAD_MARGIN_S = 1.1, 1.0
@@ -130,6 +131,19 @@ class Raise:
     promised: float
     rate_mb_s: float
     waiting_mb_s: float = 0.0
+
+
+STOP_GAIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedBounds:
+    """Between which bandwidths the next one is learned, in MB/s for applications; the first has no lesson yet."""
+
+    first_mb_s: float
+    least_mb_s: float
+    most_mb_s: float
+    stop_gain: float = STOP_GAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elastio.core.model import Forecast, Quote, Request, Sample, Spend, VolumeSpec
+from elastio.core.model import Forecast, Quote, Request, Sample, VolumeSpec
 from elastio.core.phase import CacheUse, Failure, Phase, Timestamps, Trigger
 from elastio.core.policy import Policy
 from elastio.strategy.memory import NO_BOOST, Boost, BurstLesson, Capped, Choice, Memory
+from elastio.strategy.spending import Spend
 from elastio.strategy.worth import Advice
 
 

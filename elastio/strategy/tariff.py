@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elastio.billing import Billing
 from elastio.core.model import Quote, VolumeSpec
-from elastio.strategy.spending import Billing
 from elastio.units import GB, GIB
 
 # The currency of a tariff in AGBs: MB/s x GB x s (10^9 bytes).

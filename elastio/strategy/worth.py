@@ -23,8 +23,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from elastio.billing import RELEASE_S
 from elastio.core.model import VolumeSpec
-from elastio.strategy.spending import RELEASE_S
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, KIB
 

@@ -15,10 +15,10 @@ from elastio.accounting.shared_caps import Change, SharedCaps
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Remembered, recall
 from elastio.core.cycle import Cycle
-from elastio.core.model import Sample, Spend
+from elastio.core.model import Sample
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
-from elastio.strategy.spending import Limits, Statement
+from elastio.strategy.spending import Limits, Spend, Statement
 from elastio_sim.faults import FaultMode
 
 IN_MEMORY = Path("the simulated journal")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from elastio.core.model import RequestKind
 from elastio.core.policy import Ahead, Policy
 from elastio.core.state import Phase
-from elastio.strategy.bandwidth import SpeedBounds
+from elastio.strategy.memory import SpeedBounds
 from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, MB

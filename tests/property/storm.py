@@ -15,7 +15,7 @@ from elastio.config.sections import ProfileSection
 from elastio.core.model import Forecast, RequestKind, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
-from elastio.strategy.bandwidth import SpeedBounds
+from elastio.strategy.memory import SpeedBounds
 from elastio.units import GIB
 from elastio_sim.clock import SimClock
 from elastio_sim.faults import SWAPS, FaultMode, FaultPlan

@@ -16,11 +16,11 @@ import pytest
 
 from elastio.accounting.history import CycleLoad, past_of
 from elastio.accounting.rows import CycleRow, StepDurations
+from elastio.billing import RELEASE_IN_STEPS_S, RELEASE_S
 from elastio.core.cycle import Trigger
 from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Model
 from elastio.strategy.learned import FREE_CACHES, FREE_S, WASTED_SHARE, ForecastTerms, next_burst
-from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S
 from elastio.strategy.tariff import Tariff, agbs_tariff
 from elastio.units import GB, GIB, MB
 from elastio_sim.prices import TARIFF

@@ -10,8 +10,9 @@ import pytest
 from elastio.config.sections import ProfileSection
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
-from elastio.strategy.bandwidth import STEP, SpeedBounds
+from elastio.strategy.bandwidth import STEP
 from elastio.strategy.learning import in_force
+from elastio.strategy.memory import SpeedBounds
 from elastio.strategy.spending import Caps
 from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment

@@ -15,10 +15,11 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.agent.adviser import HindsightAdviser
 from elastio.agent.daemon import adviser_of
 from elastio.agent.status_builder import RuntimeInfo, status_of
+from elastio.billing import RELEASE_S
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Model
 from elastio.core.state import Phase
-from elastio.strategy.spending import RELEASE_S, Caps
+from elastio.strategy.spending import Caps
 from elastio.strategy.worth import Market
 from elastio_cli.status import rows
 from elastio_sim.prices import TARIFF

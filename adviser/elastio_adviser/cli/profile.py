@@ -20,7 +20,8 @@ from elastio.host.commands import Started
 from elastio.host.disk_activity import DiskActivity, disk_below, limits_of_cgroup, limits_of_process
 from elastio.host.task_states import CgroupMembers, TaskStates
 from elastio.strategy.account import Limit
-from elastio.strategy.bandwidth import STOP_GAIN, curves_of
+from elastio.strategy.bandwidth import curves_of
+from elastio.strategy.memory import STOP_GAIN
 from elastio_adviser.bandwidth_advice import advise, steps_mb_s
 from elastio_adviser.cli.profile_since import show
 from elastio_adviser.cli.profile_view import Profile, to_dict, to_text

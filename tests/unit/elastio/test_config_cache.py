@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.config.schema import parse
-from elastio.strategy.bandwidth import SpeedBounds
+from elastio.strategy.memory import SpeedBounds
 
 from .test_config_share import LEAST, key_refused
 

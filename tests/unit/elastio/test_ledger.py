@@ -11,7 +11,8 @@ import pytest
 from elastio.accounting.ledger import GAP_S, Ledger
 from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import CacheUse, Cycle, Failure, FailureKind, Timestamps, Trigger
-from elastio.core.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.model import Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.strategy.spending import Spend
 
 GB = 10**9
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME

@@ -17,12 +17,12 @@ from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.control.protocol import Message, Reply, accepted, refused
 from elastio.control.server import ControlServer
 from elastio.control.status import Status
-from elastio.core.model import BackingView, CacheState, HostView, Identity, Rates, Sample, Spend
+from elastio.core.model import BackingView, CacheState, HostView, Identity, Rates, Sample
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Observation, Phase
 from elastio.errors import HostError
-from elastio.strategy.bandwidth import SpeedBounds
-from elastio.strategy.spending import Caps
+from elastio.strategy.memory import SpeedBounds
+from elastio.strategy.spending import Caps, Spend
 from elastio_cli.app import App
 from elastio_cli.main import main
 from tests.values import backing, changed

@@ -30,9 +30,8 @@ from elastio.core.model import (
 from elastio.core.shares import BoostRights
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Listed, Observation, Phase
 from elastio.errors import ControlError
-from elastio.strategy.bandwidth import SpeedBounds
 from elastio.strategy.credits import CreditBalance, CreditBucket
-from elastio.strategy.memory import Capped, LearnedBandwidth, LoadWatch, Memory, UselessBoost, Waste
+from elastio.strategy.memory import Capped, LearnedBandwidth, LoadWatch, Memory, SpeedBounds, UselessBoost, Waste
 from elastio.strategy.spending import Caps, Others, Period, Spend, Spent
 from elastio.units import GIB, MIB
 from elastio_cli.main import main

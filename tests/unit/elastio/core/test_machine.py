@@ -19,12 +19,12 @@ from elastio.core.actions import (
 from elastio.core.cycle import Timestamps
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
-from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.model import CacheState, RequestKind, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Decision, Fault, FaultKind, Observation, Phase
 from elastio.errors import InvariantError
 from elastio.strategy.memory import Choice
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Spend
 from elastio.strategy.worth import Advice
 from elastio.units import GIB
 from tests.fixtures.errors import refused

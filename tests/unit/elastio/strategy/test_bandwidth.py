@@ -20,13 +20,12 @@ from elastio.strategy.bandwidth import (
     LEAST_INSTANTS,
     MOST_UNKNOWN,
     STEP,
-    SpeedBounds,
     learn,
     lesson_of,
     next_mb_s,
     noted,
 )
-from elastio.strategy.memory import BurstLesson, LearnedBandwidth, Memory
+from elastio.strategy.memory import BurstLesson, LearnedBandwidth, Memory, SpeedBounds
 from elastio.units import MB
 from tests.values import POLICY, ask
 

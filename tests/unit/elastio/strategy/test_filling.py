@@ -13,7 +13,7 @@ from elastio.core.boosting import situation_of
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
 from elastio.core.machine import decide
-from elastio.core.model import BackingView, RequestKind, Spend
+from elastio.core.model import BackingView, RequestKind
 from elastio.core.policy import Model, Policy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Observation, Phase
 from elastio.strategy import filling, review
@@ -21,6 +21,7 @@ from elastio.strategy.memory import Choice, Filling, LoadWatch, Unended
 from elastio.strategy.money import late_s, next_plan
 from elastio.strategy.review import release
 from elastio.strategy.situation import Wish
+from elastio.strategy.spending import Spend
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, by_money

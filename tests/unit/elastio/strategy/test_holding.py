@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elastio.billing import RELEASE_IN_STEPS_S, RELEASE_S
 from elastio.core.boosting import situation_of
 from elastio.core.cycle import CacheUse, Cycle, Timestamps, Trigger
 from elastio.core.detection import Event, in_boosting
@@ -18,7 +19,7 @@ from elastio.strategy import holding
 from elastio.strategy.memory import Choice, LoadWatch
 from elastio.strategy.review import release
 from elastio.strategy.situation import Wish
-from elastio.strategy.spending import RELEASE_IN_STEPS_S, RELEASE_S, Caps, Spend, Spent
+from elastio.strategy.spending import Caps, Spend, Spent
 from elastio.strategy.worth import Advice, OwnedCache
 from elastio.units import GIB, MB
 from tests.simulated import by_money

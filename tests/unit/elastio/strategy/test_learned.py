@@ -9,6 +9,7 @@ from itertools import accumulate
 
 import pytest
 
+from elastio.billing import TO_THE_INSTANT, Billing
 from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.strategy.forecast import Burst
@@ -27,7 +28,6 @@ from elastio.strategy.learned import (
     prices,
     tolerance_s,
 )
-from elastio.strategy.spending import TO_THE_INSTANT, Billing
 from elastio.units import GB, GIB
 from tests import values
 from tests.values import present

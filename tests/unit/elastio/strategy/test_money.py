@@ -12,14 +12,14 @@ from elastio.core.boosting import situation_of
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.detection import Detection, Event
 from elastio.core.machine import decide
-from elastio.core.model import Forecast, Rates, RequestKind, Spend
+from elastio.core.model import Forecast, Rates, RequestKind
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Observation, Phase
 from elastio.strategy import ahead, money
 from elastio.strategy.hindsight import PastLoad, first_plan
 from elastio.strategy.memory import LoadWatch, Unended, UselessBoost, Waste
 from elastio.strategy.review import review
-from elastio.strategy.spending import Caps
+from elastio.strategy.spending import Caps, Spend
 from elastio.strategy.waste import FREE
 from elastio.strategy.worth import Advice, late_per_s
 from elastio.units import GIB, MB
