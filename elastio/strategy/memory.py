@@ -133,6 +133,7 @@ class Raise:
     waiting_mb_s: float = 0.0
 
 
+# What a doubling of the bandwidth has to save at least, as a share of the time.
 STOP_GAIN = 0.05
 
 

@@ -235,16 +235,16 @@ def judged(
     cost = plan_cost(terms, owned, past)
     if best is None:
         return OwnedCache(cycle.token, hold, split.drain_mb_s, cost > slow_cost(terms, past))
-    late_terms = replace(terms, late_s=SEEN_S + late)
-    change = CHANGE * rebuy_price(late_terms, best.spec, best.app_mb_s, held_s)
-    hinders = bool(served) and _hinders(terms, split, replace(best, cost=change), served, pauses)
-    return OwnedCache(cycle.token, hold, split.drain_mb_s, cost > plan_cost(terms, best, past) + change, hinders)
+    change = CHANGE * rebuy_price(replace(terms, late_s=SEEN_S + late), best.spec, best.app_mb_s, held_s)
+    is_outdated = cost > plan_cost(terms, best, past) + change
+    hinders = bool(served) and _waits_cost(terms, split, served, pauses) > plan_cost(terms, best, served) + change
+    return OwnedCache(cycle.token, hold, split.drain_mb_s, is_outdated, is_hindrance=hinders)
 
 
-def _hinders(terms: Terms, split: Plan, best: Plan, served: Sequence[PastLoad], pauses: Sequence[Pause]) -> bool:
-    """What these bursts waited costs more than the best cache, bought instead for its `cost`, and the flush of this."""
-    leaving = terms.waiting_per_s * flush_under_load_s(terms, split, served, pauses)
-    return plan_cost(_free(terms), split, served) > plan_cost(terms, best, served) + best.cost + leaving
+def _waits_cost(terms: Terms, owned: Plan, served: Sequence[PastLoad], pauses: Sequence[Pause]) -> float:
+    """What these bursts waited because of this cache, less what they would have waited for its flush."""
+    leaving = terms.waiting_per_s * flush_under_load_s(terms, owned, served, pauses)
+    return plan_cost(_free(terms), owned, served) - leaving
 
 
 def _free(terms: Terms) -> Terms:

@@ -85,7 +85,7 @@ class Evaluation:
             "adopted": plan.adopted,
             **asdict(self.conditions),
             **medians,
-            **self.priced(),
+            **self.in_dollars(),
             "shown": self.shown,
             "disturbed": list(self.disturbed),
             "summary": self.summary(),
@@ -93,7 +93,7 @@ class Evaluation:
             "repetitions": [r.to_json() for r in self.repetitions],
         }
 
-    def priced(self) -> dict[str, Any]:
+    def in_dollars(self) -> dict[str, Any]:
         """The figures of an experiment with prices, and its tariffs; empty for any other."""
         found = priced.figures_of(EXPERIMENTS[self.plan.experiment], self.repetitions)
         return {} if found is None else {**found.to_json(), "tariffs": dollars.sources(found.priced)}
@@ -127,7 +127,7 @@ def to_text(evaluation: Evaluation) -> str:
         f"{'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)" + (f", bursts known ahead: {plan.ahead}" if plan.ahead else "")
     ) + (f", adopted {plan.adopted}" if plan.adopted else "")
-    judged = evaluation.priced()
+    judged = evaluation.in_dollars()
     rows = table(_HEADS, [_row(evaluation, setup) for setup in plan.setups], left_out=0)
     lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation)]
     lines += [priced.to_text(judged) if judged else "", disturbance(evaluation.disturbed)]

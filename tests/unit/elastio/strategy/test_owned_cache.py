@@ -56,6 +56,17 @@ def test_a_cache_that_is_too_large_is_held_for_its_paid_time_and_one_that_is_too
         assert (found.is_outdated, found.is_hindrance) == (True, hinders)
 
 
+@pytest.mark.parametrize(("waiting_per_s", "hinders"), [(2.7e-5, False), (3.0e-5, True)])
+def test_a_cache_is_a_hindrance_only_if_what_was_waited_pays_for_the_change_too(
+    waiting_per_s: float, hinders: bool
+) -> None:
+    """One burst for which it is too small: another cache alone pays from 2.6e-5 on, with the change from 2.8e-5 on."""
+    huge, dearly = (PastLoad(20_000.0, math.inf, 2000.0),) * 5, by_money(POLICY, DEARLY_AWAITED)
+    market, best = replace(DEARLY_AWAITED, waiting_per_s=waiting_per_s), best_for(dearly, huge)
+    found = money.judged(market, by_money(POLICY, market), cycle_view(owned(3)), best, huge, (), served=huge[:1])
+    assert present(found).is_hindrance is hinders
+
+
 def test_a_cache_is_outdated_only_if_another_one_saves_twice_what_it_costs_to_change() -> None:
     """Each second of a long hold costs more than with the best one."""
     best = replace(present(best_for()), holding_s=math.inf)
