@@ -28,7 +28,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import replace
 from functools import partial
 
-from elastio.core.actions import Effect
+from elastio.core.actions import HELD_MB_S, Effect
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState, Depth, HostView, Serial
 from elastio.core.shares import SharePlan
 from elastio.errors import DeviceBusyError, HostError, NotOursError
@@ -55,8 +55,7 @@ from elastio.units import MB
 _log = logging.getLogger(__name__)
 
 HELD_REGISTER_S = 3.0  # while writes are held back; what takes longer is found registered at the next try
-# How long the kernel may flush, at the backing volume's speed, what only the index knows to be dirty. The detach
-# flushes it while requests are held back: more than this must be flushed before.
+# How long a detach may flush, while requests are held back, what only the index knows to be dirty.
 CLEAN_S = 2.0
 
 
@@ -163,6 +162,8 @@ class BcacheHost:
             self.guard.begin_lease()
             throttle.limit_writes(self.sysfs, adaptive, mb_s)
             self.sharer.leave()
+            if mb_s == HELD_MB_S:  # an attach comes
+                self.sysfs.prepare_apart()
 
     def set_shares(self, plan: SharePlan | None) -> None:
         """See `sharer`. The limits end when they are not renewed, and when `guard.pulse` stops."""

@@ -43,8 +43,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from elastio.errors import HostError
+from elastio.host.apart import close_all_but
 from elastio.host.locks import try_lock
-from elastio.host.sysfs import close_all_but, wait_for
+from elastio.host.sysfs import wait_for
 
 
 class LimitRemovers:

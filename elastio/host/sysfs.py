@@ -5,35 +5,21 @@ The root is a parameter so that a recorded tree can stand in for the kernel in t
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import select
-import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 from elastio.errors import HostError
+from elastio.host.apart import ApartWriter, name_of
 
 BLOCK_BYTES = 65536
 POLL_S = 0.02
 
 # Returns whether the condition became true within so many seconds: `wait_for`, or a test's stand-in for it.
 Wait = Callable[[Callable[[], bool], float], bool]
-_TIMED_OUT = errno.errorcode[errno.ETIMEDOUT]
-LOST = 255  # how a process ends whose error cannot be named
-
-
-def close_all_but(*descriptors: int) -> None:
-    """In a child that was forked: what it inherited, but standard input and output, is its parent's business."""
-    first = 3
-    for kept in sorted(descriptors):
-        os.closerange(first, kept)
-        first = kept + 1
-    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
@@ -57,7 +43,7 @@ class Sysfs:
 
     def __init__(self, root: Path = Path("/"), owner: str = "") -> None:
         self.root, self.owner = root, owner
-        self._apart: list[int] = []  # processes that have not ended when their time was over
+        self._apart = ApartWriter(self.write)
         self._prefix = f"{str(root).rstrip('/')}/"
 
     def path(self, name: str) -> Path:
@@ -68,7 +54,7 @@ class Sysfs:
         try:
             return self._text(name)
         except OSError as error:
-            raise HostError(f"cannot read /{name}: {error.strerror}", code=_name_of(error)) from error
+            raise HostError(f"cannot read /{name}: {error.strerror}", code=name_of(error)) from error
 
     def read_or(self, name: str, default: str) -> str:
         """Like `read`, but returns the default where the file cannot be read."""
@@ -97,58 +83,16 @@ class Sysfs:
                 os.close(descriptor)
         except OSError as error:
             text = f"the kernel refused {value!r} in /{name}: {error.strerror}"
-            raise HostError(text, code=_name_of(error)) from error
+            raise HostError(text, code=name_of(error)) from error
 
     def write_apart(self, name: str, value: str | int, seconds: float) -> None:
-        """Like `write`, by a process of its own, which lives on if this one is killed or gives up waiting.
+        """Like `write`, by a process of its own: see `apart.ApartWriter.write`."""
+        self._apart.write(name, value, seconds)
 
-        For what starts a thread of the kernel: with a SIGKILL pending that fails, and not every driver survives it.
-        Raises HostError with the kernel's reason, or `ETIMEDOUT` after that time: the write may still take effect, and
-        until that process has ended no other is started.
-        """
-        late = f"the kernel has not taken {value!r} in /{name} for {seconds:g} s"
-        self._apart = [child for child in self._apart if _runs(child)]
-        if self._apart:
-            raise HostError(f"an earlier write still hangs in the kernel: {late}", code=_TIMED_OUT)
-        try:
-            child = os.fork()
-            if child == 0:
-                self._write_and_end(name, value)
-            self._apart.append(child)
-            descriptor = os.pidfd_open(child)
-        except OSError as error:
-            raise HostError(f"cannot start a process: {error.strerror}", code=_name_of(error)) from error
-        try:
-            has_ended = select.select([descriptor], [], [], seconds)[0]
-        finally:
-            os.close(descriptor)
-        if not has_ended:
-            raise HostError(late, code=_TIMED_OUT)
-        self._apart.remove(child)
-        number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if number:
-            reason = os.strerror(number) if 0 < number < LOST else "the process that wrote it was killed"
-            text = f"the kernel refused {value!r} in /{name}: {reason}"
-            raise HostError(text, code=errno.errorcode.get(number, ""))
-
-    def _write_and_end(self, name: str, value: str | int) -> NoReturn:
-        """The child's side. Whatever happens, it must not return into its parent's code."""
-        number = LOST
-        try:
-            for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(sent, signal.SIG_IGN)
-            os.setsid()
-            close_all_but()
-            # The service manager kills what is left in a unit whose main process died.
-            with suppress(HostError):
-                self.write("sys/fs/cgroup/cgroup.procs", os.getpid())
-            self.write(name, value)
-            number = 0
-        except HostError as error:
-            cause = error.__cause__
-            number = (cause.errno if isinstance(cause, OSError) else None) or LOST
-        finally:
-            os._exit(number)
+    def prepare_apart(self) -> None:
+        """Start the process of the next `write_apart` ahead. If that fails, that one says why."""
+        with suppress(OSError):
+            self._apart.prepare()
 
     def control(self, name: str, request: int, buffer: bytearray) -> None:
         """One ioctl(2) on a control node; the answer is in the buffer. Raises HostError with the kernel's reason."""
@@ -160,7 +104,7 @@ class Sysfs:
                 os.close(descriptor)
         except OSError as error:
             text = f"the kernel refused request {request:#x} to /{name}: {error.strerror}"
-            raise HostError(text, code=_name_of(error)) from error
+            raise HostError(text, code=name_of(error)) from error
 
     def ensure(self, name: str, value: str | int) -> None:
         """Write only if the file does not show the value already."""
@@ -203,18 +147,6 @@ class Sysfs:
                 return tuple(sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False)))
         except OSError:
             return ()
-
-
-def _runs(child: int) -> bool:
-    try:
-        return os.waitpid(child, os.WNOHANG)[0] == 0
-    except ChildProcessError:
-        return False
-
-
-def _name_of(error: OSError) -> str:
-    """`ENOENT` and the like."""
-    return errno.errorcode.get(error.errno or 0, "")
 
 
 UNITS = {"k": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
