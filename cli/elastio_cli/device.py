@@ -35,7 +35,7 @@ from elastio_setup.format_backing import format_backing, name_of, verify
 @click.option("--yes", is_flag=True, help="Adopt without confirmation.")
 @click.pass_obj
 def adopt(app: App, target: Path, head: Path | None, dry_run: bool, yes: bool) -> None:
-    """Put an adaptive device in front of an ext4, xfs, btrfs or closed LUKS, and write nothing there. Experimental.
+    """Put an adaptive device in front of an ext4, xfs, btrfs, closed LUKS or inactive LVM. Experimental.
 
     If anything does not allow it, nothing is changed, and the exit code is 1.
     """
@@ -50,7 +50,7 @@ def adopt(app: App, target: Path, head: Path | None, dry_run: bool, yes: bool) -
         # The question may have waited for an hour, and was answered for what was seen.
         found = plan(target, head, sysfs, app.run)
     adaptive = Adopter(sysfs, app.run).adopt(found)
-    click.echo(f"the filesystem is on /dev/{adaptive} now; `elastio device release {found.volume.uuid}` undoes it")
+    click.echo(f"what is on it is on /dev/{adaptive} now; `elastio device release {found.volume.uuid}` undoes it")
 
 
 @click.command()

@@ -30,7 +30,7 @@ from elastio.config.paths import DEFAULT_STATE_DIR, GUARDS
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import blockdev, composed, heads, recompose, superblock, tombstone
 from elastio.host.commands import Run
-from elastio.host.heads import DATA_OFFSET_SECTORS
+from elastio.host.heads import DATA_OFFSET_SECTORS, Head
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio_setup import adopted_record as records
@@ -40,6 +40,7 @@ from elastio_setup.adopt_plan import AdoptPlan, require_same_head
 from elastio_setup.adopted_record import Record, Step
 from elastio_setup.adopted_volume import find, find_head, serials, with_uuid
 from elastio_setup.filesystem import unmounted
+from elastio_setup.physical_volume import require_shown
 
 LOCK_S = 120.0
 APPEAR_S = 180.0
@@ -80,6 +81,8 @@ class Adopter:
             self._write_head(record, plan)
             self.announce(plan.device)
             adaptive = self.compose(record)
+            if record.head.keeps_tombstone:
+                require_shown(adaptive, self.sysfs, self.run)
             records.save(self.sysfs, replace(record, step=Step.COMPOSED))
         except ElastioError:
             with contextlib.suppress(ElastioError):  # the first error is the one that matters; `release` does it again
@@ -114,12 +117,25 @@ class Adopter:
             with self.pair(record, device, head_device) as pair:
                 has_tombstone = pair.completed()
         self.require_no_older(record, device, head_device, has_tombstone=has_tombstone)
+        if head.keeps_tombstone and not has_tombstone and composed.find(self.sysfs, head) is None:
+            has_tombstone = self._first_written(record, device, head_device, head)
         devices = (head_device, device, self.run, self.wait)
         adaptive = composed.compose(self.sysfs, head, *devices, has_tombstone=has_tombstone)
         self._settle()
         if adaptive is None:
             raise HostError(self._waiting(record, head_device), code="cache.missing")
         return adaptive
+
+    def _first_written(self, record: Record, device: str, head_device: str, label: Head) -> bool:
+        """The tombstone that stays is written, before anybody can see the contents twice."""
+        if label.sequence > 1:  # the head has the first sectors, and they are nowhere else
+            text = (
+                f"the tombstone of /dev/{device} was overwritten, or the volume reverted to a copy: nothing was changed"
+            )
+            raise NotOursError(f"{text}; release it, if it can be", code="tombstone.missing")
+        with self.pair(record, device, head_device) as pair:
+            pair.write()
+        return True
 
     def require_no_older(self, record: Record, device: str, head_device: str, *, has_tombstone: bool) -> None:
         """Raises NotOursError if the head names a cache, and the volume has no tombstone: it may have been reverted."""

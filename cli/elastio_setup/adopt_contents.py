@@ -1,6 +1,7 @@
 """What may be on a volume that is adopted: its own check, and by how many of its first sectors it is recognized.
 
-These move to the head while there is a cache (`host.tombstone`). ext4 and XFS are recognized by their first block.
+These move to the head while there is a cache (`host.tombstone`), those of a physical volume as long as it is adopted.
+ext4, XFS and physical volumes, with their label in one of the first four sectors, are recognized by their first block.
 LUKS2 has a second header. libblkid recognizes it at the places of SECOND_HEADERS, and cryptsetup writes the first
 header again from it, over a tombstone. btrfs has its superblock at 64 KiB, and nothing but it in the first MiB; its
 copies are read by nobody who is not told to. Sources: lib/luks2/luks2.h of cryptsetup, superblocks/luks.c of libblkid,
@@ -15,16 +16,22 @@ from tempfile import NamedTemporaryFile
 
 from elastio.errors import HostError, NotOursError
 from elastio.host.commands import Run
-from elastio.host.heads import BLOCK_BYTES, MOST_SAVED_SECTORS, SAVED_SECTORS, Volume
+from elastio.host.heads import BLOCK_BYTES, MOST_SAVED_SECTORS, PHYSICAL_VOLUME, SAVED_SECTORS, Volume
 from elastio.host.superblock import bytes_of
 from elastio.host.sysfs import Sysfs
 from elastio.host.tombstone import BTRFS_SUPERBLOCK, SECOND_HEADERS, SECOND_MAGIC
 from elastio.units import MIB, SECTOR, format_size
 
 LUKS, BTRFS = "crypto_LUKS", "btrfs"
-CONTENTS = ("ext4", "xfs", LUKS, BTRFS)
+CONTENTS = ("ext4", "xfs", LUKS, BTRFS, PHYSICAL_VOLUME)
 # In it, little-endian: the root of the log tree, or 0; the number of devices.
 LOG_ROOT, DEVICES = slice(0x60, 0x68), slice(0x88, 0x90)
+CHECKS = {
+    "ext4": ["e2fsck", "-fn"],
+    "xfs": ["xfs_repair", "-n"],
+    BTRFS: ["btrfs", "check", "--readonly"],
+    PHYSICAL_VOLUME: ["pvck"],
+}
 # All of a large filesystem is read.
 CHECK_S = 3600.0
 DUMP_S = 60.0
@@ -59,8 +66,7 @@ def require_sound(device: str, volume: Volume, sysfs: Sysfs, run: Run) -> None:
     if _has_journal(node, volume, run):
         text = f"the journal of /dev/{device} has to be replayed: mount and unmount it first; nothing was changed"
         raise NotOursError(text, code="adopt.journal")
-    checks = {"ext4": ["e2fsck", "-fn"], "xfs": ["xfs_repair", "-n"], BTRFS: ["btrfs", "check", "--readonly"]}
-    _check([*checks[volume.filesystem], str(node)], device, run)
+    _check([*CHECKS[volume.filesystem], str(node)], device, run)
 
 
 def _has_journal(node: Path, volume: Volume, run: Run) -> bool:
@@ -70,7 +76,7 @@ def _has_journal(node: Path, volume: Volume, run: Run) -> bool:
             return "needs_recovery" in run(["dumpe2fs", "-h", str(node)], timeout_s=DUMP_S)
         case "xfs":
             return "<CLEAN>" not in run(["xfs_logprint", "-t", str(node)], timeout_s=DUMP_S)
-    return any(bytes_of(node, BTRFS_SUPERBLOCK, BLOCK_BYTES)[LOG_ROOT])
+    return volume.filesystem == BTRFS and any(bytes_of(node, BTRFS_SUPERBLOCK, BLOCK_BYTES)[LOG_ROOT])
 
 
 def _require_sound_luks(device: str, volume: Volume, sysfs: Sysfs, run: Run) -> None:

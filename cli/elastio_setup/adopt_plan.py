@@ -14,7 +14,7 @@ from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import mounts, superblock, tombstone
 from elastio.host.blockdev import Disk, disk_of, run_wipefs, why_no_backing
 from elastio.host.commands import FOLDERS, Run, is_installed
-from elastio.host.heads import LEAST_BYTES, Head, Volume
+from elastio.host.heads import LEAST_BYTES, PHYSICAL_VOLUME, Head, Volume
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import UseKind, described, in_use
 from elastio.units import SECTOR, format_size
@@ -23,7 +23,9 @@ from elastio_setup.adopt_contents import BTRFS, CONTENTS, LUKS, require_sound, s
 from elastio_setup.adopted_volume import describe, is_logical, path_of, serials, with_uuid
 from elastio_setup.check_result import Machine, Verdict
 from elastio_setup.format_backing import name_of, require_blank
+from elastio_setup.fstab import Entry
 from elastio_setup.head_volume import FreeExtents
+from elastio_setup.physical_volume import group_on, is_in_group, require_usual
 
 FSTAB, CRYPTTAB = "etc/fstab", "etc/crypttab"
 RULES_FILE, UNIT = "59-elastio-adopted.rules", "elastio-compose@.service"
@@ -57,10 +59,11 @@ class AdoptPlan:
         """What an operator has to know before."""
         size = format_size(self.volume.size_sectors * SECTOR)
         around = f"unmount {self.place}, and mount it again by /etc/fstab\n" if self.place else ""
-        what = "data" if self.volume.filesystem == LUKS else "filesystem"
+        what = {LUKS: "data", PHYSICAL_VOLUME: "volume group"}.get(self.volume.filesystem, "filesystem")
+        written = "its first 4 KiB move to the head" if self.head.keeps_tombstone else "nothing on it is written"
         filesystem = f"{self.volume.filesystem} with UUID {self.volume.uuid}"
         return (
-            f"/dev/{self.device}: {filesystem}, {size}; nothing on it is written\n"
+            f"/dev/{self.device}: {filesystem}, {size}; {written}\n"
             f"{self._shown_head}\n{around}"
             f"afterwards the {what} is on a /dev/bcacheN, and /dev/{self.device} is not used directly"
         )
@@ -81,7 +84,8 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Adop
     _require_kind(device, sysfs)
     _require_uses(device, place, sysfs)
     volume = _volume(device, sysfs, run)
-    _require_tables(device, volume, place, sysfs)
+    group = group_on(device, sysfs, run) if volume.filesystem == PHYSICAL_VOLUME else ""
+    _require_tables(device, volume, place, group, sysfs)
     saved = saved_sectors(device, volume, sysfs)
     if place is None:
         require_sound(device, volume, sysfs, run)
@@ -191,12 +195,15 @@ def _volume(device: str, sysfs: Sysfs, run: Run) -> Volume:
     return volume
 
 
-def _require_tables(device: str, volume: Volume, place: Path | None, sysfs: Sysfs) -> None:
-    """Raises ConfigError for a line that would use the device itself at the next boot, or if none mounts `place`."""
+def _require_tables(device: str, volume: Volume, place: Path | None, group: str, sysfs: Sysfs) -> None:
+    """Raises ConfigError for a line that would use the device itself at the next boot, or if none mounts `place`.
+
+    `group`: the volume group on it; else empty.
+    """
     found = fstab.entries(fstab.read(sysfs.path(FSTAB)))
     opened = fstab.crypt_entries(fstab.read(sysfs.path(CRYPTTAB)))
-    by_uuid = [entry for entry in found if entry.is_of(volume.uuid, "")]
-    crypts = [entry for entry in opened if entry.is_of(volume.uuid, "")]
+    by_uuid = [entry for entry in found if _is_on(entry, volume, group)]
+    crypts = [entry for entry in opened if _is_on(entry, volume, group)]
     for table, entry in [(FSTAB, entry) for entry in found] + [(CRYPTTAB, entry) for entry in opened]:
         named = entry.source.replace('"', "")
         source = next((to + named[len(by) :] for by, to in BY_DEVICE.items() if named.startswith(by)), named)
@@ -206,6 +213,8 @@ def _require_tables(device: str, volume: Volume, place: Path | None, sysfs: Sysf
             raise ConfigError(text, code="adopt.fstab")
     on_it = [entry for crypt in crypts for entry in found if entry.source == f"/dev/mapper/{crypt.place}"]
     for entry in (*by_uuid, *crypts, *on_it):
+        if group:
+            require_usual(entry, group)
         if "nofail" not in entry.options:
             table = CRYPTTAB if entry in crypts else FSTAB
             text = f"the line for {entry.place} in /{table} lacks nofail, without which the boot waits for the head"
@@ -217,6 +226,10 @@ def _require_tables(device: str, volume: Volume, place: Path | None, sysfs: Sysf
     if place is not None and not any(entry.place == str(place) for entry in by_uuid):
         text = f"/etc/fstab has no line that mounts UUID={volume.uuid} at {place}: add it; nothing was changed"
         raise ConfigError(text, code="adopt.fstab")
+
+
+def _is_on(entry: Entry, volume: Volume, group: str) -> bool:
+    return entry.is_of(volume.uuid, "") or (group != "" and is_in_group(entry, group))
 
 
 def _head_device(path: Path, volume: str, block_bytes: int, sysfs: Sysfs, run: Run) -> tuple[str, int]:

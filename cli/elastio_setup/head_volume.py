@@ -94,8 +94,8 @@ def free_extents(sysfs: Sysfs, device: str, block_bytes: int, run: Run) -> FreeE
             f"{shown} is thin, a RAID, cached, a snapshot or has some: make a volume like it, and name it with --head"
         )
         raise NotOursError(f"{text}; nothing was changed", code="group.kind")
-    rows = [row for row in _report("pvs", GROUP_FIELDS, "pv", run) if row["vg_uuid"] == volume.group_uuid]
-    if not all(_may_change(row) for row in rows):
+    rows = [row for row in report("pvs", GROUP_FIELDS, "pv", run) if row["vg_uuid"] == volume.group_uuid]
+    if not all(may_change(row) for row in rows):
         text = f"the volume group {volume.group} is read-only, exported, partial or shared: nothing was changed"
         raise NotOursError(text, code="group.other")
     places = [
@@ -119,7 +119,7 @@ def _place(sysfs: Sysfs, row: dict[str, str], block_bytes: int) -> FreeExtents |
     return FreeExtents(row["vg_name"], row["vg_uuid"], row["pv_name"], disk, extents, extents * extent)
 
 
-def _may_change(row: dict[str, str]) -> bool:
+def may_change(row: dict[str, str]) -> bool:
     """Whether the group can be changed: it is not read-only, exported, partial or shared."""
     attributes = row["vg_attr"]
     return attributes[0] == "w" and attributes[2:4] == "--" and attributes[5:6] == "-"
@@ -251,15 +251,15 @@ def _volumes(run: Run, *groups: str) -> list[Logical]:
             row["lv_name"],
             row["lv_uuid"],
             tuple(row["lv_tags"].split(",")),
-            _may_change(row),
+            may_change(row),
             row["lv_role"] == "public",
             row["lv_layout"] in LAYOUTS and row["lv_role"] == "public",
         )
-        for row in _report("lvs", VOLUME_FIELDS, "lv", run, *groups)
+        for row in report("lvs", VOLUME_FIELDS, "lv", run, *groups)
     ]
 
 
-def _report(program: str, fields: tuple[str, ...], key: str, run: Run, *groups: str) -> list[dict[str, str]]:
+def report(program: str, fields: tuple[str, ...], key: str, run: Run, *groups: str) -> list[dict[str, str]]:
     """Rows of a report of LVM; sizes in sectors. Raises HostError."""
     options = ["--reportformat", "json", "--units", "s", "--nosuffix", "--config", 'report/list_item_separator=","']
     text = run([program, *groups, *options, "--options", ",".join(fields)], timeout_s=LVM_S)

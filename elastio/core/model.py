@@ -199,7 +199,7 @@ class BackingView:
     overflow_bytes: int | None = None
     shared_mb_s: float | None = None  # the capacity that the agent shares among cgroups; None: none
     superblock_set: CacheSetUuid | None = None  # what the superblock names while no set is attached; None: unknown
-    has_tombstone: bool | None = None  # an adopted volume: whether it cannot be mounted alone now; None: not adopted
+    has_tombstone: bool | None = None  # an adopted volume: it cannot be mounted alone now; None: never, or not adopted
 
     @property
     def is_drained(self) -> bool:

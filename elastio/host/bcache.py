@@ -241,7 +241,7 @@ class BcacheHost:
         self._require_not_the_last_cache(backing, disk)
         if why := self._unsupported or self._seen.why_released(self.sysfs, backing.disk):
             raise NotOursError(f"no cache is attached: {why}", code="cache.unsupported")
-        recompose.require_tombstone(self.sysfs, backing.device)
+        recompose.require_tombstone(self.sysfs, backing.device, self._wait)
         registered = cache_disk.registered_set(self.sysfs, disk)
         if registered is not None:  # a repeated format
             blockdev.require_size(disk, size_bytes)

@@ -27,6 +27,8 @@ from elastio.units import MIB, SECTOR
 
 # Also in 59-elastio-adopted.rules.
 UUID_PREFIX = "ELASTIO-"
+# Of one whose tombstone stays: who looks every second reads no disk.
+KEEPING_PREFIX = f"{UUID_PREFIX}KEEPING-"
 LOCK = "run/elastio/adopt.lock"
 DMSETUP_S = 30.0
 STOP_S = 20.0
@@ -39,9 +41,19 @@ def name_of(head: Head) -> str:
     return f"elastio-{head.uuid}"
 
 
+def mapped_uuid(head: Head) -> str:
+    """device-mapper's UUID of the composed device."""
+    return f"{KEEPING_PREFIX if head.keeps_tombstone else UUID_PREFIX}{head.uuid}"
+
+
 def is_composed(sysfs: Sysfs, device: str) -> bool:
     """Whether a device of the kernel, such as `dm-0`, is the composed device of an adopted volume."""
     return sysfs.read_or(f"sys/block/{device}/dm/uuid", "").startswith(UUID_PREFIX)
+
+
+def keeps_tombstone(sysfs: Sysfs, device: str) -> bool:
+    """Whether the tombstone of the composed device `dm-N` stays until the release."""
+    return sysfs.read_or(f"sys/block/{device}/dm/uuid", "").startswith(KEEPING_PREFIX)
 
 
 def all_of(sysfs: Sysfs) -> tuple[str, ...]:
@@ -167,7 +179,7 @@ def compose(
     if composed is None:
         require_unused(sysfs, head, volume)
         lines = ",".join(map(str, wanted))
-        concise = f"{name_of(head)},{UUID_PREFIX}{head.uuid},,rw,{lines}"
+        concise = f"{name_of(head)},{mapped_uuid(head)},,rw,{lines}"
         run(["dmsetup", "create", "--concise", concise], timeout_s=DMSETUP_S)
     if find(sysfs, head) is None:
         raise HostError(f"dmsetup made no device {name_of(head)}: see `dmesg`", code="composed.missing")

@@ -47,6 +47,8 @@ SAVED_SECTOR = 6 * MIB // SECTOR
 # Of the volume: by its first block ext4 and XFS are recognized. Others need more: `Head.saved_sectors`.
 SAVED_SECTORS = BLOCK_BYTES // SECTOR
 MOST_SAVED_SECTORS = (512 * KIB + BLOCK_BYTES) // SECTOR
+# libblkid's type of a physical volume of LVM.
+PHYSICAL_VOLUME = "LVM2_member"
 # Magic, version, length of the JSON, SHA-256 of the block with zeros in this field.
 _PREFIX = struct.Struct("<16sII32s")
 _CHECKSUM = slice(24, 56)
@@ -81,6 +83,12 @@ class Head:
     saved_sector: int = SAVED_SECTOR
     sequence: int = 1
     saved_sectors: int = SAVED_SECTORS
+
+    @property
+    def keeps_tombstone(self) -> bool:
+        """Whether the tombstone stays from the adoption to the release: LVM asks neither udev nor who claims a device,
+        activates nothing of a physical volume that it sees twice, and may take the volume itself."""
+        return self.volume.filesystem == PHYSICAL_VOLUME
 
 
 def serialize(head: Head) -> bytes:

@@ -38,20 +38,37 @@ LOCK_S = 5.0
 
 
 def has_tombstone(sysfs: Sysfs, device: str) -> bool | None:
-    """Whether the volume of the composed device `dm-N` has its tombstone; None for any other device.
+    """Whether the volume of the composed device `dm-N` has its tombstone; None for any other device, or where it stays.
 
     By the live table, which shows the saved block then. No disk is read: it may be saturated.
     """
     if not composed.is_composed(sysfs, device):
         return None
+    shows_saved = _shows_saved(sysfs, device)
+    return None if shows_saved and composed.keeps_tombstone(sysfs, device) else shows_saved
+
+
+def _shows_saved(sysfs: Sysfs, device: str) -> bool:
     return len(mapper.table(sysfs, composed.mapped_name(sysfs, device))) == len(("content", "saved", "volume"))
 
 
-def require_tombstone(sysfs: Sysfs, device: str) -> None:
-    """Raises DeviceBusyError while an adopted volume could be mounted without its cache."""
+def require_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
+    """Before a cache is made. Raises DeviceBusyError while an adopted volume could be mounted without it.
+
+    A tombstone that stays gets the next sequence number, as one that is written for each cache has: a volume that is
+    reverted in place while it has a cache is told by it. Nothing is suspended: the device shows the saved piece. Raises
+    HostError, or NotOursError as `write_tombstone`.
+    """
     if has_tombstone(sysfs, device) is False:
         text = f"{device} could be mounted without its cache: it has no tombstone yet"
         raise DeviceBusyError(text, code="tombstone.missing")
+    if not composed.keeps_tombstone(sysfs, device):
+        return
+    with composed.locked(sysfs, wait, LOCK_S):
+        settle(sysfs, composed.mapped_name(sysfs, device))
+        with _opened(sysfs, device) as (_, pair):
+            _require_sound(sysfs, device, pair, is_needed=True)
+            pair.renew()
 
 
 def require_not_overwritten(sysfs: Sysfs, device: str, is_there: Callable[[], bool]) -> None:
@@ -59,9 +76,16 @@ def require_not_overwritten(sysfs: Sysfs, device: str, is_there: Callable[[], bo
 
     The first sector decides only after an interruption, which `settle` has seen to.
     """
-    if has_tombstone(sysfs, device) and not is_there():
+    if composed.is_composed(sysfs, device) and _shows_saved(sysfs, device) and not is_there():
         text = f"the tombstone of the volume below {device} was overwritten: nothing was changed"
         raise NotOursError(text, code="tombstone.overwritten")
+
+
+def _require_sound(sysfs: Sysfs, device: str, pair: Pair, *, is_needed: bool) -> None:
+    """Raises NotOursError for an overwritten tombstone, and for one that is needed and does not cover the contents."""
+    require_not_overwritten(sysfs, device, pair.has_tombstone)
+    if is_needed:
+        pair.require_covered()
 
 
 def write_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
@@ -100,9 +124,7 @@ def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) ->
         with guard.holding(LOCK_S + HELD_S), composed.locked(sysfs, wait, LOCK_S):
             settle(sysfs, name)
             with _opened(sysfs, device) as (parts, pair):
-                require_not_overwritten(sysfs, device, pair.has_tombstone)
-                if has_tombstone:
-                    pair.require_covered()
+                _require_sound(sysfs, device, pair, is_needed=has_tombstone)
                 began = time.monotonic()
                 try:
                     mapper.load(sysfs, name, parts.table(has_tombstone=has_tombstone))

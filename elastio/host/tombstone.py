@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elastio.errors import HostError, NotOursError
-from elastio.host import heads
+from elastio.host import heads, superblock
 from elastio.host.heads import BLOCK_BYTES, Head
 from elastio.host.sysfs import Sysfs
 from elastio.units import KIB, MIB, SECTOR
@@ -268,6 +268,19 @@ class Pair:
                 piece[at : at + SECTOR] = _ZEROS
             self.volume.write(0, piece)
 
+    def renew(self) -> None:
+        """Give a tombstone that stays the next sequence number, unless the head names a cache.
+
+        A crash leaves the one before, which is fine without a cache.
+        """
+        block, label = self.volume.read(0), self._label()
+        self._require_unchanged(block)
+        if not self._may_be_older(label):
+            return
+        head = replace(label, sequence=label.sequence + 1)
+        self.on_head.write(heads.slot_of(head), heads.serialize(head))
+        self.volume.write(0, serialize(of(head)) + block[SECTOR:])
+
     def remove(self) -> None:
         """Put the saved piece back; one that is back stays."""
         block = self.volume.read(0)
@@ -286,6 +299,11 @@ class Pair:
             raise NotOursError("the head has another label now: nothing was changed", code="head.other")
         return found
 
+    def _may_be_older(self, label: Head) -> bool:
+        """One that stays may be that of an earlier cache, as long as the head names none."""
+        at = label.content_sector * SECTOR + superblock.OFFSET
+        return label.keeps_tombstone and superblock.is_without_cache(self.on_head.read(at))
+
     @property
     def _rest(self) -> range:
         """Where each sector of the saved piece begins but the first."""
@@ -293,7 +311,9 @@ class Pair:
 
     def _require_unchanged(self, block: bytes) -> memoryview:
         """The saved piece. Raises NotOursError for another head's tombstone, or if the volume was written to."""
-        if parse(block) != of(self._label()):
+        found, label = parse(block), self._label()
+        is_older = found is not None and found.sequence < label.sequence and self._may_be_older(label)
+        if found is None or (replace(found, sequence=label.sequence) if is_older else found) != of(label):
             text = "the tombstone is not of this head, or the head is an older copy: nothing was changed"
             raise NotOursError(text, code="tombstone.other")
         saved, own = self.on_head.load(self.head.saved_sector * SECTOR), self.volume.load(0)

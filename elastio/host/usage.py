@@ -67,10 +67,12 @@ class Use:
 
 
 def described(sysfs: Sysfs, found: tuple[Use, ...]) -> str:
-    """The uses as the end of a sentence about the disk, and what closes those that are of dm-crypt."""
-    holders = [f"sys/block/{use.by}/dm" for use in found if use.kind is UseKind.HOLDER]
-    opened = [sysfs.read(f"{dm}/name") for dm in holders if sysfs.read_or(f"{dm}/uuid", "").startswith("CRYPT-")]
+    """The uses as the end of a sentence about the disk, and what closes those that are of dm-crypt or LVM."""
+    holders = {use.by: sysfs.read_or(f"sys/block/{use.by}/dm/uuid", "") for use in found if use.kind is UseKind.HOLDER}
+    opened = [sysfs.read(f"sys/block/{name}/dm/name") for name, uuid in holders.items() if uuid.startswith("CRYPT-")]
     remedy = f"; unmount what is on it, and close it: `cryptsetup close {opened[-1]}`" if opened else ""
+    if any(uuid.startswith("LVM-") for uuid in holders.values()):
+        remedy += "; unmount its logical volumes, and deactivate the volume group: `vgchange -an`"
     return f"{', '.join(map(str, found))}{remedy}"
 
 

@@ -172,4 +172,26 @@ ADOPTED = (
         f"{SETUP}test_adopt_btrfs.py::test_nobody_recognizes_it_while_it_has_its_tombstone",
         WHY,
     ),
+    by_test(
+        "LVM sees a physical volume twice",
+        "a volume group comes up on its adaptive device alone",
+        Patch("elastio/host/heads.py", "return self.volume.filesystem == PHYSICAL_VOLUME", "return False"),
+        f"{SETUP}test_adopt_lvm.py::test_nobody_recognizes_it_while_it_is_adopted",
+        WHY,
+    ),
+    by_test(
+        "a physical volume that was reverted gets its cache",
+        "a volume that may be older than its cache is not composed",
+        Patch("elastio/host/recompose.py", "            pair.renew()", "            pass"),
+        "tests/unit/elastio/host/test_bcache_adopted.py::"
+        "test_each_cache_renews_what_stays_so_that_a_volume_that_was_reverted_is_told",
+        BLOCKS,
+    ),
+    by_test(
+        "the label of a physical volume is overwritten on the head",
+        "what lies on the head alone is kept",
+        Patch(ADOPT, "if label.sequence > 1:", "if False:"),
+        f"{SETUP}test_adopt_lvm.py::test_without_its_tombstone_it_is_not_composed_and_the_saved_piece_is_kept",
+        WHY,
+    ),
 )

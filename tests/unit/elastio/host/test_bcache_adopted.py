@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import composed, heads, recompose, superblock
+from elastio.host import composed, heads, recompose, superblock, tombstone
 from elastio.host.bcache import BcacheHost
 from elastio.host.heads import DATA_OFFSET_SECTORS, LEAST_BYTES, Head, Volume
 from elastio.units import MIB, SECTOR
@@ -19,14 +21,27 @@ from tests.fixtures.sysfs_tree import BACKING_UUID, CACHE_BYTES, SERIAL, Tree, b
 from tests.values import present
 
 VOLUME = Volume("ext4", "6d0c4a57-9d55-4f3a-8b1c-2d3e0b6f4c1e", 2 * MIB // SECTOR, serial="volume0123456789abcd")
+PHYSICAL = replace(VOLUME, filesystem=heads.PHYSICAL_VOLUME)
 HEAD = Head("5a3f0c1e-1d3b-4c59-9d57-0b6d0f1c2a34", BACKING_UUID, VOLUME, LEAST_BYTES // SECTOR)
 INFLIGHT = "sys/block/bcache0/inflight"
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
+    return composed_of(tmp_path, HEAD)
+
+
+@pytest.fixture
+def keeping(tmp_path: Path) -> Tree:
+    """The volume is a physical volume of LVM, with the tombstone that stays."""
+    found = composed_of(tmp_path, replace(HEAD, volume=PHYSICAL))
+    recompose.write_tombstone(found.kernel, "dm-3", lambda condition, _: condition())
+    return found
+
+
+def composed_of(folder: Path, head: Head) -> Tree:
     """The backing device is dm-3: a head on vdh, and the volume vdb."""
-    found = build(tmp_path)
+    found = build(folder)
     kernel = found.kernel
     kernel.block("vdh", LEAST_BYTES, "254:96")
     kernel.block("dm-3", 0, "252:3")
@@ -37,10 +52,10 @@ def tree(tmp_path: Path) -> Tree:
     block = superblock.render_backing(
         UUID(BACKING_UUID), UUID(int=8), block_bytes=512, data_offset_sectors=DATA_OFFSET_SECTORS
     )
-    heads.write(kernel.path("dev/vdh"), HEAD, block, lambda _: None)
-    rows = heads.table(HEAD, "254:96", "254:16", has_tombstone=False)
+    heads.write(kernel.path("dev/vdh"), head, block, lambda _: None)
+    rows = heads.table(head, "254:96", "254:16", has_tombstone=False)
     table = [(row.begin, row.length, row.device, row.offset) for row in rows]
-    kernel.create("dm-3", composed.name_of(HEAD), f"{composed.UUID_PREFIX}{HEAD.uuid}", table)
+    kernel.create("dm-3", composed.name_of(head), composed.mapped_uuid(head), table)
     shutil.move(kernel.path(found.directory), kernel.path("sys/block/dm-3/bcache"))
     found.directory = "sys/block/dm-3/bcache"
     links = {f"{found.directory}/dev": "sys/block/bcache0", "sys/block/bcache0/bcache": found.directory}
@@ -118,3 +133,89 @@ def test_of_a_device_without_a_table_the_scan_says_so(tree: Tree, host: BcacheHo
     tree.kernel.refused[0xC138FD0C] = 13
     with refused(HostError, "backing.unregistered"):
         host.write_tombstone()
+
+
+# --- a tombstone that stays ----------------------------------------------------------------------------------------
+
+
+def sequence(tree: Tree) -> int:
+    return present(tombstone.read(tree.kernel.path("dev/vdb"))).sequence
+
+
+def opened(tree: Tree) -> AbstractContextManager[tombstone.Pair]:
+    head = present(heads.read(tree.kernel.path("dev/vdh")))
+    return tombstone.Pair.opened(tree.kernel, head, "vdb", "vdh")
+
+
+def names_a_cache(tree: Tree) -> None:
+    at = HEAD.content_sector * SECTOR + superblock.OFFSET + superblock.LAYOUT.size - 104
+    with tree.kernel.path("dev/vdh").open("r+b") as file:
+        file.seek(at)
+        file.write((2 << superblock.STATE_SHIFT).to_bytes(8, "little"))
+
+
+@pytest.fixture
+def keeper(keeping: Tree) -> Iterator[BcacheHost]:
+    found = BcacheHost(BACKING_UUID, keeping.kernel, keeping.programs, lambda condition, _: condition())
+    yield found
+    found.guard.dismiss()
+
+
+def test_the_agent_is_asked_for_no_move_of_what_stays_but_for_one_that_is_missing(
+    keeping: Tree, keeper: BcacheHost
+) -> None:
+    assert present(keeper.scan(()).backing).has_tombstone is None
+    keeper.remove_tombstone()
+    assert present(keeper.scan(()).backing).has_tombstone is False
+
+
+def test_each_cache_renews_what_stays_so_that_a_volume_that_was_reverted_is_told(
+    keeping: Tree, keeper: BcacheHost
+) -> None:
+    keeping.cache_disk()
+    before = content(keeping)
+    keeper.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
+    assert sequence(keeping) == 3
+    with opened(keeping) as pair:
+        assert pair.has_tombstone()
+    keeping.kernel.path("dev/vdb").write_bytes(before)
+    with opened(keeping) as pair:
+        assert pair.has_tombstone(), "an older copy without a cache is the volume"
+    names_a_cache(keeping)
+    with opened(keeping) as pair, refused(NotOursError, "tombstone.other"):
+        pair.has_tombstone()
+
+
+def test_no_cache_is_made_for_what_is_recognized_behind_the_tombstone(keeping: Tree, keeper: BcacheHost) -> None:
+    keeping.cache_disk()
+    with keeping.kernel.path("dev/vdb").open("r+b") as file:
+        file.seek(tombstone.SECOND_HEADERS[0])
+        file.write(tombstone.SECOND_MAGIC)
+    with refused(NotOursError, "tombstone.short"):
+        keeper.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
+    assert (superblock.read(keeping.kernel.path("dev/vdc")), sequence(keeping)) == (None, 2)
+
+
+def test_no_cache_is_made_without_what_stays(keeping: Tree, keeper: BcacheHost) -> None:
+    keeping.cache_disk()
+    keeping.kernel.path("dev/vdb").write_bytes(b"data" * (MIB // 2))
+    with refused(NotOursError, "tombstone.overwritten"):
+        keeper.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
+    assert superblock.read(keeping.kernel.path("dev/vdc")) is None
+
+
+def test_what_stays_is_not_renewed_while_the_head_names_a_cache(keeping: Tree) -> None:
+    """A crash within it would leave the number before, which is a reverted volume's then."""
+    names_a_cache(keeping)
+    recompose.require_tombstone(keeping.kernel, "dm-3", lambda condition, _: condition())
+    assert sequence(keeping) == 2
+
+
+def test_only_what_stays_may_have_an_earlier_number(tree: Tree, host: BcacheHost) -> None:
+    host.write_tombstone()
+    before = content(tree)
+    host.remove_tombstone()
+    host.write_tombstone()
+    tree.kernel.path("dev/vdb").write_bytes(before)
+    with opened(tree) as pair, refused(NotOursError, "tombstone.other"):
+        pair.has_tombstone()

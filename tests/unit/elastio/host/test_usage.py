@@ -13,7 +13,7 @@ from elastio.errors import DeviceBusyError, HostError
 from elastio.host import mounts
 from elastio.host.blockdev import Disk, require_free
 from elastio.host.failed_cache import find_unregistered_backing
-from elastio.host.usage import GONE, UseKind, holds, in_use, mounted_at, uses
+from elastio.host.usage import GONE, Use, UseKind, described, holds, in_use, mounted_at, uses
 from tests.fixtures import stacks
 from tests.fixtures.stacks import MOUNTED, UNMOUNTED, Stack
 from tests.fixtures.sysfs_tree import BACKING_BYTES, BACKING_UUID, Kernel, build
@@ -114,3 +114,10 @@ def test_a_backing_device_on_a_mounted_partition_is_not_registered_again(tmp_pat
     assert find_unregistered_backing(kernel, BACKING_UUID) == "vdb1"
     stacks.mounts(kernel, "30 22 254:17 / /old rw - ext4 /dev/vdb1 rw")
     assert find_unregistered_backing(kernel, BACKING_UUID) == ""
+
+
+@pytest.mark.parametrize(("uuid", "remedy"), [("CRYPT-LUKS2-1", "cryptsetup close safe"), ("LVM-1", "vgchange -an")])
+def test_what_closes_a_use_is_named(uuid: str, remedy: str, kernel: Kernel) -> None:
+    for name, text in (("uuid", uuid), ("name", "safe")):
+        kernel.lay(f"sys/block/dm-9/dm/{name}", text)
+    assert remedy in described(kernel, (Use(UseKind.HOLDER, "dm-9"),))
