@@ -11,7 +11,9 @@ from elastio_testbed.hypervisor import Disk
 from elastio_testbed.machine import DATA, Guest, new_disk
 
 # What makes the volume of each layout on the data disk $D, and where it is.
-KEY, OPENED = "/etc/safe.key", "/dev/mapper/safe"
+KEY = "/etc/safe.key"
+LUKS = "/dev/mapper/safe"
+OPENED = {"luks": LUKS, "pv": "/dev/pool/data"}
 MAKE_LUKS = f"""\
 echo secret > {KEY} && cryptsetup luksFormat -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 $D {KEY} &&
 cryptsetup open --key-file {KEY} $D safe && U=$(cryptsetup luksUUID $D) &&
@@ -22,13 +24,21 @@ LAYOUTS = {
     "partition": ("echo ,,L | sfdisk -q --label gpt $D && udevadm settle", "${D}1"),
     "lv": ("pvcreate -qy $D && vgcreate -qy group $D && lvcreate -qy -l 100%FREE -n data group", "/dev/group/data"),
     "luks": (MAKE_LUKS, "$D"),
+    "pv": ("pvcreate -qy $D && vgcreate -qy pool $D && lvcreate -qy -Wn -l 100%FREE -n data pool", "$D"),
 }
 # Layout and file system of the volumes that are tried.
-CASES = ("disk/ext4", "disk/xfs", "partition/ext4", "lv/ext4", "luks/ext4", "disk/btrfs")
+CASES = ("disk/ext4", "disk/xfs", "partition/ext4", "lv/ext4", "luks/ext4", "disk/btrfs", "pv/ext4")
 PACKAGES = ("lvm2", "cryptsetup-bin", "btrfs-progs")
-# What has to be closed before the volume is in nobody's hands, and opens it by /etc/crypttab.
-CLOSE = {"luks": f"umount {DATA} && systemctl stop systemd-cryptsetup@safe; cryptsetup close safe; ! test -e {OPENED}"}
-OPEN = {"luks": f"systemctl start systemd-cryptsetup@safe && udevadm settle; mountpoint -q {DATA} || mount {DATA}"}
+# What has to be closed before the volume is in nobody's hands, and opens it.
+CLOSE = {
+    "luks": f"umount {DATA} && systemctl stop systemd-cryptsetup@safe; cryptsetup close safe; ! test -b {LUKS}",
+    "pv": f"umount {DATA} && vgchange -qqan pool",
+}
+# With nofail, mount(8) succeeds also where it finds no volume.
+MOUNT = f"udevadm settle; mountpoint -q {DATA} || mount {DATA} && mountpoint -q {DATA}"
+OPEN = {"luks": f"systemctl start systemd-cryptsetup@safe && {MOUNT}", "pv": f"vgchange -qqay pool && {MOUNT}"}
+# Layouts whose volume has its tombstone until the release: bytes of it that differ until then.
+KEEPING = {"pv": 4096}
 
 
 class AdoptedGuest(Guest):
@@ -72,7 +82,7 @@ class AdoptedGuest(Guest):
     def _make_adaptive(self, device: str) -> str:
         """The volume: it gets its adaptive device when it has its file system."""
         self.check(["sh", "-c", f"D={device}; {LAYOUTS[self.layout][0]}"], timeout_s=120)
-        return OPENED if self.is_closed else self.volume()
+        return OPENED.get(self.layout) or self.volume()
 
     def _mount(self, device: str) -> None:
         """By /etc/fstab, as its owner did; then the adaptive device is put in front of the volume."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from elastio_testbed.adopted import CASES, KEY, PACKAGES, AdoptedGuest
+from elastio_testbed.adopted import CASES, KEEPING, KEY, PACKAGES, AdoptedGuest
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
@@ -29,15 +29,18 @@ SUMS = f"cd {DATA} && find . -type f ! -name new -print0 | sort -z | xargs -0 sh
 NEW, COPY = f"{DATA}/new", "/var/tmp/new"
 FORGET = "echo 3 > /proc/sys/vm/drop_caches"
 # Past the page cache: it may be older, and a small guest has no memory left for a cache once it is full.
-IMAGE = "dd if={} bs=4M iflag=direct status=none | sha256sum"
+IMAGE = "dd if={} bs=4M iflag=direct,skip_bytes skip={} status=none | sha256sum"
 OUTAGE = "/run/outage"
 CHECK = {"ext4": "e2fsck -fn", "xfs": "xfs_repair -n", "btrfs": "btrfs check --readonly"}
 # Whoever may know the volume alone; all look at it, and cryptsetup repairs what it knows.
-RECOGNIZE = "btrfs device scan >/dev/null; blkid -p -s TYPE -o value $V; cryptsetup isLuks $V && echo LUKS; true"
+RECOGNIZE = """\
+btrfs device scan >/dev/null; blkid -p -s TYPE -o value $V; cryptsetup isLuks $V && echo LUKS
+pvs --noheadings $V 2>/dev/null; true"""
 # Past the composed device, which claims the volume: mounted or opened by no program.
 USE_RAW = f"""\
 btrfs device scan >/dev/null 2>&1; mount $V /mnt 2>/dev/null && umount /mnt && echo mounted
-cryptsetup open --key-file {KEY} $V raw 2>/dev/null && cryptsetup close raw && echo opened; true"""
+cryptsetup open --key-file {KEY} $V raw 2>/dev/null && cryptsetup close raw && echo opened
+vgs --noheadings --devices $V 2>/dev/null; true"""
 # What is written while the cache is attached.
 NEW_MIB = 24
 SLOWER = 8
@@ -151,7 +154,8 @@ class Adoption:
         self._use_raw()
         self.shell(self.guest.close)
         self._use_raw()
-        self.is_equal &= self.shell(IMAGE.format("/dev/bcache0")) == self.shell(IMAGE.format("$V"))
+        at = KEEPING.get(self.guest.layout, 0)
+        self.is_equal &= self.shell(IMAGE.format("/dev/bcache0", at)) == self.shell(IMAGE.format("$V", at))
         self.shell(f"{self.guest.open} && elastio resume")
         self.guest.vm.set_limit(self.guest.serial, self.guest.cap_bytes_s)
 
@@ -161,7 +165,8 @@ class Adoption:
     def _settle(self) -> None:
         """No cache, and none comes: to read as much as a comparison does would begin a boost."""
         self.shell("elastio pause && elastio flush --wait")
-        self.guest.wait_for(lambda _: self._has_filesystem(), STEP_S, "the volume to be a plain file system")
+        if self.guest.layout not in KEEPING:
+            self.guest.wait_for(lambda _: self._has_filesystem(), STEP_S, "the volume to be a plain file system")
 
     def _use_raw(self) -> None:
         self.raw_mounts += self.shell(USE_RAW) != ""
