@@ -205,9 +205,12 @@ deb-test: packages $(VENV)/.installed ## Install, use and purge the package of o
 
 # --- the laboratory ----------------------------------------------------------------------------------------
 
+# Guests on user-mode Linux keep up with the full bandwidth; where only QEMU without KVM runs: make demo BANDWIDTH=0.5
+BANDWIDTH ?= 1
+
 demo: prepared ## Three storage set-ups on real bcache, compared; result and picture in out/demo
-	$(BIN)/elastio-testbed run demo --setup all --scale 0.1 --side-by-side --json out/demo/result.json \
-	  --png out/demo/result.png --html out/demo/result.html
+	$(BIN)/elastio-testbed run demo --setup all --scale 0.2 --bandwidth $(BANDWIDTH) --side-by-side \
+	  --json out/demo/result.json --png out/demo/result.png --html out/demo/result.html
 
 bench: prepared ## What the daemon costs at rest
 	$(BIN)/elastio-testbed bench --json out/bench/result.json
