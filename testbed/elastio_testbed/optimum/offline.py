@@ -213,7 +213,9 @@ def _late(parts: Sequence[Demand], share: float, backing_mb_s: float) -> tuple[t
         left -= done * part.moved_bytes
         seconds += slow(part, backing_mb_s) * done
         if done < 1:
-            rest.append(Demand(part.seconds * (1 - done), part.write_bytes * (1 - done), part.read_bytes * (1 - done)))
+            # What was late is made up for within the part, as an application does that is limited by its own rate.
+            rest_s = max(0.0, part.seconds - slow(part, backing_mb_s) * done)
+            rest.append(Demand(rest_s, part.write_bytes * (1 - done), part.read_bytes * (1 - done)))
     return tuple(rest), seconds
 
 

@@ -110,6 +110,13 @@ def test_nothing_that_can_be_done_is_cheaper_and_the_bound_is_near(
     assert 0.8 * least <= bound <= least * (1 + 1e-9)
 
 
+def test_what_was_written_slowly_is_made_up_for_at_a_rate_of_its_own() -> None:
+    """Of 15,000 MB in 100 s half take 60 s at 125 MB/s; on a cache of 300 MB/s the other half fits into 40 s."""
+    (rest,), slow_s = _late((Demand(100.0, 15000 * MB, 0),), 0.5, 125.0)
+    assert (slow_s, rest.seconds, rest.write_bytes) == (60.0, 40.0, 7500 * MB)
+    assert passed(rest, 125.0, Cache(320.0, 0.0), 0.0).seconds == 40.0
+
+
 def test_no_volume_is_larger_than_the_largest_that_may_be_bought() -> None:
     """70 GB in one burst: with 100 GiB at most, and with all that is sold."""
     market = gp3_market()
