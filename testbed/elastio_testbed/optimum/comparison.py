@@ -4,7 +4,7 @@ Two ratios to the optimum are stated for each row. `ratio` compares all that was
 value of the whole time, as an owner would. `decided` compares what can be decided at all: the time beyond the load's
 own, and the bills of caches. It is much harder, because no decision changes the load's own time. `dearer_than_never`
 and `dearer_than_default` are of the same: by which share the agent by money is dearer than to buy nothing, and than
-today's.
+today's. `decided_floor` is what nobody stays below who does not know when the next burst begins, see `offline.floor`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 from elastio_testbed.optimum.market import Market
 from elastio_testbed.optimum.model import slow, stretches
-from elastio_testbed.optimum.offline import optimum
+from elastio_testbed.optimum.offline import floor, optimum
 from elastio_testbed.optimum.online import run
 from elastio_testbed.optimum.traces import Load
 
@@ -48,6 +48,7 @@ class Row:
     own_cost: float
     slow_cost: float
     optimum: Way
+    floor_cost: float
     today: Way
     money: Way
 
@@ -55,10 +56,10 @@ class Row:
         """What this way cost, over the optimum."""
         return way.cost / self.optimum.cost
 
-    def decided(self, way: Way) -> float:
+    def decided(self, cost: float) -> float:
         """The same without the load's own time; 1 where there was nothing to decide."""
         least = self.optimum.cost - self.own_cost
-        return (way.cost - self.own_cost) / least if least > NOTHING * self.own_cost else 1.0
+        return (cost - self.own_cost) / least if least > NOTHING * self.own_cost else 1.0
 
     def dearer_than(self, cost: float) -> float:
         """By which share of waiting and caches the agent by money is dearer than another way; below 0: cheaper.
@@ -80,9 +81,10 @@ class Row:
         """With the ratios of both ways."""
         found = {
             "ratio": self.ratio(self.money),
-            "decided": self.decided(self.money),
+            "decided": self.decided(self.money.cost),
+            "decided_floor": self.decided(self.floor_cost),
             "today_ratio": self.ratio(self.today),
-            "today_decided": self.decided(self.today),
+            "today_decided": self.decided(self.today.cost),
             "dearer_than_never": self.dearer_than_never,
             "dearer_than_default": self.dearer_than_default,
         }
@@ -103,6 +105,7 @@ def row(load: Load, market: Market, seed: int = 0) -> Row:
         market.run_per_s * load.own_s,
         market.run_per_s * slow_s,
         Way(best.run_s, best.bill, best.cost, len(best.chains)),
+        max(best.cost, floor(load, market).cost),
         *(Way(bill.run_s, bill.bill, bill.cost, bill.boosts) for bill in (today, money)),
     )
 
@@ -116,7 +119,7 @@ def rows(
     with ExitStack() as stack:
         spread = map if jobs == 1 else stack.enter_context(ProcessPoolExecutor(jobs)).map
         for found in spread(row, *zip(*pairs, strict=True)):
-            today, money = found.decided(found.today), found.decided(found.money)
+            today, money = found.decided(found.today.cost), found.decided(found.money.cost)
             say(f"{found.tariff} {found.load}: decided, today {today:.2f}, money {money:.2f} of the optimum")
             yield found
 
@@ -136,11 +139,16 @@ def _of_tariff(found: Sequence[Row], market: Market) -> dict[str, Any]:
 def _ratios(found: Sequence[Row]) -> dict[str, float]:
     """Medians and worst ones. `dearer_than_`: of the worst trace; `_count`: of how many traces it is above DEARER."""
     ratios: dict[str, float] = {}
-    for prefix, of in (("ratio_", Row.ratio), ("decided_", Row.decided)):
-        for whose, values in (("", [of(r, r.money) for r in found]), ("today_", [of(r, r.today) for r in found])):
-            ratios[f"{whose}{prefix}median"], ratios[f"{whose}{prefix}worst"] = median(values), max(values)
+    for name, values in (
+        ("ratio", [r.ratio(r.money) for r in found]),
+        ("today_ratio", [r.ratio(r.today) for r in found]),
+        ("decided", [r.decided(r.money.cost) for r in found]),
+        ("today_decided", [r.decided(r.today.cost) for r in found]),
+        ("decided_floor", [r.decided(r.floor_cost) for r in found]),
+    ):
+        ratios[f"{name}_median"], ratios[f"{name}_worst"] = median(values), max(values)
     ratios["slow_ratio_median"] = median(r.slow_cost / r.optimum.cost for r in found)
-    ratios["slow_decided_median"] = median(r.decided(replace(r.optimum, cost=r.slow_cost)) for r in found)
+    ratios["slow_decided_median"] = median(r.decided(r.slow_cost) for r in found)
     for name, shares in (
         ("never", [r.dearer_than_never for r in found]),
         ("default", [r.dearer_than_default for r in found]),
@@ -152,15 +160,16 @@ def _ratios(found: Sequence[Row]) -> dict[str, float]:
 
 def to_text(result: dict[str, Any]) -> str:
     """One line for each tariff, and one over all."""
-    head = f"{'tariff':<11} {'traces':>6} {'median':>7} {'worst':>7}   {'today: median':>13} {'worst':>7} {'slow':>7}"
-    lines = [f"{head}   {'dearer than never':>17} {'today':>6}"]
+    head = f"{'tariff':<11} {'traces':>6} {'median':>7} {'floor':>7} {'worst':>7}   {'today: median':>13}"
+    lines = [f"{head} {'worst':>7} {'slow':>7}   {'dearer than never':>17} {'today':>6}"]
     count = sum(of["traces"] for of in result["tariffs"].values())
     for name, of in (*result["tariffs"].items(), ("all", {"traces": count, **result})):
         lines.append(
-            f"{name:<11} {of['traces']:>6} {of['decided_median']:>7.3f} {of['decided_worst']:>7.3f}   "
-            f"{of['today_decided_median']:>13.3f} {of['today_decided_worst']:>7.3f} "
+            f"{name:<11} {of['traces']:>6} {of['decided_median']:>7.3f} {of['decided_floor_median']:>7.3f} "
+            f"{of['decided_worst']:>7.3f}   {of['today_decided_median']:>13.3f} {of['today_decided_worst']:>7.3f} "
             f"{of['slow_decided_median']:>7.3f}   "
             f"{of['dearer_than_never_count']:>17} {of['dearer_than_default_count']:>6}"
         )
-    note = "Waits and bills of caches, over those of the optimum. Dearer: of how many traces, by more than"
-    return "\n".join((*lines, f"{note} {DEARER:.0%}."))
+    note = "Waits and bills of caches, over those of the optimum. Floor: median of what nobody stays below who does not"
+    dearer = f"know when the next burst begins. Dearer: of how many traces, by more than {DEARER:.0%}."
+    return "\n".join((*lines, note, dearer))

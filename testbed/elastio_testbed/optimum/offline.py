@@ -28,20 +28,23 @@ is among them. Drains are the three of `speed.DRAINS`, and bursts closer than fi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat, takewhile
 from typing import NamedTuple
 
 from elastio.core.model import VolumeSpec
 from elastio.strategy.speed import DRAINS
 from elastio.units import MB
 from elastio_adviser.replay import Demand
-from elastio_testbed.optimum.market import ATTACH_S, RELEASE_S, USABLE, Market
-from elastio_testbed.optimum.model import Cache, Stretch, passed, slow, stretches
+from elastio_testbed.optimum.market import ATTACH_S, RELEASE_S, SOONEST_S, USABLE, Market
+from elastio_testbed.optimum.model import WORKING, Cache, Stretch, passed, slow, stretches
+from elastio_testbed.optimum.traces import Load
 
 # Cells of the moment of a purchase within a burst, and by how much the largest size of a cell exceeds its smallest.
 LATE_CELLS, SIZE_RATIO = 8, 1.25
+# Before so many bursts were seen nobody can know a pause between two.
+LEARNT = 2
 
 
 class Chain(NamedTuple):
@@ -62,6 +65,13 @@ class End(NamedTuple):
     held_s: float
 
 
+class Sight(NamedTuple):
+    """How a burst is met: by a cache that was there for `unsure_s` before it, or when this share of it is written."""
+
+    unsure_s: float = 0.0
+    late: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Optimum:
     """The least that a way can cost. `cost` is the bill of all volumes and the value of `run_s`, the load's time."""
@@ -74,14 +84,18 @@ class Optimum:
 
 def optimum(wanted: Sequence[Demand], market: Market) -> Optimum:
     """A lower bound of what a way through this load costs at these prices."""
+    return _cheapest(wanted, market, repeat(Sight()))
+
+
+def _cheapest(wanted: Sequence[Demand], market: Market, sights: Iterable[Sight]) -> Optimum:
     before, bursts = stretches(wanted, market.backing_mb_s)
     v, count = market.run_per_s, len(bursts)
     slow_s = [sum(slow(part, market.backing_mb_s) for part in b.burst) for b in bursts]
     best = [0.0] * (count + 1)
     taken: list[Chain | None] = [None] * count
-    for first in reversed(range(count)):
+    for first, sight in reversed(list(zip(range(count), sights, strict=False))):
         best[first] = v * slow_s[first] + best[first + 1]
-        for chain in chains(first, bursts, market):
+        for chain in chains(first, bursts, market, sight):
             cost = v * chain.burst_s + chain.bill + best[chain.last + 1]
             if cost < best[first]:
                 best[first], taken[first] = cost, chain
@@ -105,6 +119,51 @@ def _followed(
     return run_s, bill, tuple(used)
 
 
+def floor(load: Load, market: Market, late_s: float = SOONEST_S) -> Optimum:
+    """A lower bound for everybody who does not know when the next burst begins, whatever else is known.
+
+    Nothing is bought before a load was seen. So for the first burst a cache serves `late_s` after it has begun, for the
+    second too, or the pause between them is paid for: nobody can know it. From then on the law of the pauses is known.
+    Of a rhythm that is the pause. Of one that is drawn with equal likelihood between two lengths, a cache that is ahead
+    of the burst was there at the shortest one; of one of an exponential law, during all of it. So x seconds beyond the
+    shortest pause cost the lesser of c_h x and c_l late_s. Whoever does not know x pays at least that on average over
+    such pauses, whenever a cache is owned: for one load it may be less, by luck.
+    """
+    before, bursts = stretches(load.wanted, market.backing_mb_s)
+    return _cheapest(load.wanted, market, _sights(before, bursts, market.backing_mb_s, load.unsure_s, late_s))
+
+
+def _sights(
+    before: Sequence[Demand], bursts: Sequence[Stretch], backing_mb_s: float, unsure_s: Sequence[float], late_s: float
+) -> Iterator[Sight]:
+    at, pause = len(before), before
+    for number, stretch in enumerate(bursts):
+        seen_s = _seen_s(pause, backing_mb_s)
+        late = _share_after(stretch.burst, late_s - seen_s, backing_mb_s)
+        if number < LEARNT:
+            unknown_s = sum(part.seconds for part in pause) if number else math.inf
+        else:
+            unknown_s = unsure_s[at] if unsure_s else 0.0
+        yield Sight(max(0.0, unknown_s - seen_s) if late else 0.0, late)
+        at, pause = at + len(stretch.burst) + len(stretch.pause), stretch.pause
+
+
+def _seen_s(pause: Sequence[Demand], backing_mb_s: float) -> float:
+    """For how long a load has been there when the burst begins that follows this pause."""
+    busy = takewhile(lambda part: part.moved_bytes / MB >= WORKING * backing_mb_s * part.seconds > 0, reversed(pause))
+    return sum(part.seconds for part in busy)
+
+
+def _share_after(parts: Sequence[Demand], seconds: float, backing_mb_s: float) -> float:
+    """Which share of a burst's bytes is moved after so many seconds without a cache."""
+    moved = 0.0
+    for part in parts:
+        took = slow(part, backing_mb_s)
+        moved += part.moved_bytes * min(1.0, max(0.0, seconds) / took) if took > 0 else 0.0
+        seconds -= took
+    return moved / sum(part.moved_bytes for part in parts)
+
+
 def caches(market: Market) -> Iterator[Cache]:
     """Everything that is sold, within the instance's limit, and faster than the backing volume; and today's."""
     for mb_s in market.offer.bandwidths_mb_s:
@@ -116,7 +175,7 @@ def caches(market: Market) -> Iterator[Cache]:
     yield Cache(market.today_mb_s + market.today_drain_mb_s, market.today_drain_mb_s)
 
 
-def chains(first: int, bursts: Sequence[Stretch], market: Market) -> Iterator[Chain]:
+def chains(first: int, bursts: Sequence[Stretch], market: Market, sight: Sight) -> Iterator[Chain]:
     """Every chain that begins with this burst and may save more than its bill, by cells."""
     for cache in caches(market):
         most_mb, longest = _extent(first, bursts, market, cache)
@@ -126,7 +185,7 @@ def chains(first: int, bursts: Sequence[Stretch], market: Market) -> Iterator[Ch
             if count:
                 rooms = {size * USABLE / MB for size in (smallest, largest)}
                 of_rooms = [replace(cache, room_mb=room) for room in rooms]
-                yield from _cells(first, bursts, market, spec, of_rooms, count)
+                yield from _cells(first, bursts, market, spec, of_rooms, count, sight)
 
 
 def _worth_trying(bursts: Sequence[Stretch], market: Market, cache: Cache, spec: VolumeSpec) -> int:
@@ -145,16 +204,22 @@ def _worth_trying(bursts: Sequence[Stretch], market: Market, cache: Cache, spec:
 
 
 def _cells(
-    first: int, bursts: Sequence[Stretch], market: Market, spec: VolumeSpec, of_rooms: Sequence[Cache], count: int
+    first: int,
+    bursts: Sequence[Stretch],
+    market: Market,
+    spec: VolumeSpec,
+    of_rooms: Sequence[Cache],
+    count: int,
+    sight: Sight,
 ) -> Iterator[Chain]:
     """The chains of the cells of these sizes: of each the least of its corners."""
-    ends = [
-        [list(islice(_ends(first, bursts, market, cache, late / LATE_CELLS), count)) for cache in of_rooms]
-        for late in range(LATE_CELLS + 1)
-    ]
-    for early, late in ((0, 0), *pairwise(range(LATE_CELLS + 1))):
+    shares = (0.0, *(sight.late + (1 - sight.late) * cell / LATE_CELLS for cell in range(LATE_CELLS + 1)))
+    ends = [[list(islice(_ends(first, bursts, market, cache, share), count)) for cache in of_rooms] for share in shares]
+    ahead = ((0, 0),) if sight.unsure_s < math.inf else ()
+    for early, late in (*ahead, *pairwise(range(1, len(shares)))):
+        unsure_s = 0.0 if early else sight.unsure_s
         for number, corners in enumerate(zip(*ends[early], *ends[late], strict=True)):
-            held_s = min(end.held_s for end in corners)
+            held_s = unsure_s + min(end.held_s for end in corners)
             bill = market.cache.cost(spec, held_s)
             yield Chain(first, first + number, spec, min(end.burst_s for end in corners), held_s, bill)
 

@@ -28,11 +28,16 @@ DAY_S = 7200.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One trace. `kind` groups traces in the result."""
+    """One trace. `kind` groups traces in the result.
+
+    `unsure_s`: for each part, by how many seconds the pause before it is longer than the shortest that the law might
+    have given from which it was drawn; empty: no pause was drawn.
+    """
 
     name: str
     kind: str
     wanted: tuple[Demand, ...]
+    unsure_s: tuple[float, ...] = ()
 
     @property
     def own_s(self) -> float:
@@ -94,11 +99,17 @@ def _alternating(
     return (*found, pause(30.0))
 
 
+def _unsure(pauses: Sequence[float], least_s: Sequence[float]) -> tuple[float, ...]:
+    """For the parts of `_alternating`."""
+    return (*(s for pause_s, least in zip(pauses, least_s, strict=True) for s in (0.0, pause_s - least)), 0.0)
+
+
 def _periodic() -> Iterator[Load]:
     for size, pause_s, count in ((2, 300, 16), (4, 900, 8), (8, 1200, 6), (4, 300, 14), (1, 120, 30), (6, 600, 10)):
         draw = random.Random(size * 1000 + pause_s)
         pauses = [pause_s * draw.uniform(0.98, 1.02) for _ in range(count)]
-        yield Load(f"periodic-{size}gb-{pause_s}s", "periodic", _alternating(pauses, [size] * count))
+        unsure = _unsure(pauses, [0.98 * pause_s] * count)
+        yield Load(f"periodic-{size}gb-{pause_s}s", "periodic", _alternating(pauses, [size] * count), unsure)
 
 
 def _random() -> Iterator[Load]:
@@ -116,7 +127,8 @@ def _random() -> Iterator[Load]:
         draw = random.Random(100 + number)
         pauses = [draw.expovariate(1 / pause_s) for _ in range(count)]
         sizes = [size * draw.lognormvariate(0.0, 0.5) for _ in range(count)]
-        yield Load(f"random-{size}gb-{pause_s}s", "random", _alternating(pauses, sizes))
+        unsure = _unsure(pauses, [0.0] * count)
+        yield Load(f"random-{size}gb-{pause_s}s", "random", _alternating(pauses, sizes), unsure)
 
 
 def _diurnal() -> Iterator[Load]:
@@ -125,13 +137,15 @@ def _diurnal() -> Iterator[Load]:
         ((3, 400, 0), (3, 200, 2), (6, 600, 4), (1.5, 150, 0), (4, 300, 3))
     ):
         draw = random.Random(200 + number)
-        at, pauses = 0.0, []
+        at, pauses, least = 0.0, [], []
         while at < DAY_S:
             busy = 1.25 - 0.75 * math.cos(2 * math.pi * at / DAY_S)
+            least.append(pause_s / busy * 0.5)
             pauses.append(pause_s / busy * draw.uniform(0.5, 1.5))
             at += pauses[-1] + 20
         sizes = [size * draw.uniform(0.7, 1.3) for _ in pauses]
-        yield Load(f"diurnal-{size:g}gb-{pause_s}s", "diurnal", _alternating(pauses, sizes, background))
+        unsure = _unsure(pauses, least)
+        yield Load(f"diurnal-{size:g}gb-{pause_s}s", "diurnal", _alternating(pauses, sizes, background), unsure)
 
 
 def _checkpoints() -> Iterator[Load]:

@@ -29,7 +29,7 @@ def invoke(*words: str | Path) -> Result:
 def row(load: str, money: float, today: float) -> Row:
     best, own = Way(1000.0, 1.0, 11.0, 1), 10.0
     ways = (Way(1000.0, 1.0, cost, 1) for cost in (today, money))
-    return Row("aws-gp3", load, "test", 1, 900.0, own, 14.0, best, *ways)
+    return Row("aws-gp3", load, "test", 1, 900.0, own, 14.0, best, 11.25, *ways)
 
 
 def test_ratios_are_of_all_costs_and_of_those_that_can_be_decided() -> None:
@@ -38,6 +38,7 @@ def test_ratios_are_of_all_costs_and_of_those_that_can_be_decided() -> None:
         assert (of["ratio_median"], of["ratio_worst"]) == (pytest.approx(11.5 / 11, abs=1e-4), 1.1)
         assert (of["decided_median"], of["decided_worst"]) == (1.5, 2.1)
         assert (of["today_ratio_median"], of["today_ratio_worst"]) == (1.1, 1.2)
+        assert (of["decided_floor_median"], of["decided_floor_worst"]) == (1.25, 1.25)
         assert (of["slow_decided_median"], of["today_decided_worst"]) == (4.0, 3.2)
     rows = found["tariffs"]["aws-gp3"]["rows"]
     assert [r["ratio"] for r in rows] == [1.0, 1.1, 1.0455]
@@ -56,8 +57,8 @@ def test_dearer_is_by_a_share_of_what_the_other_way_waits_and_pays() -> None:
 
 def test_a_load_with_nothing_to_decide_has_an_overhead_ratio_of_one() -> None:
     best = Way(1000.0, 0.0, 10.0, 0)
-    nothing = Row("aws-gp3", "quiet", "test", 0, 1000.0, 10.0, 10.0, best, best, best)
-    assert nothing.decided(best) == 1.0
+    nothing = Row("aws-gp3", "quiet", "test", 0, 1000.0, 10.0, 10.0, best, 10.0, best, best)
+    assert nothing.decided(10.0) == 1.0
     assert nothing.dearer_than_never == 0.0
 
 
@@ -77,7 +78,7 @@ def test_given_traces_are_compared_at_every_tariff(tmp_path: Path) -> None:
         (only,) = of["rows"]
         assert only["bursts"] == 2
         assert of["decided_median"] == of["decided_worst"] == only["decided"]
-        assert only["slow_cost"] >= only["optimum"]["cost"]
+        assert only["slow_cost"] >= only["floor_cost"] >= only["optimum"]["cost"]
 
 
 def test_what_cannot_be_compared_is_refused_before_anything_runs(tmp_path: Path) -> None:

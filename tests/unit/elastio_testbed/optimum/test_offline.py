@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from elastio_adviser.replay import Demand
 from elastio_testbed.optimum.market import (
     ATTACH_S,
     RELEASE_S,
+    SOONEST_S,
     USABLE,
     Market,
     agbs_market,
@@ -24,7 +26,7 @@ from elastio_testbed.optimum.market import (
     openstack_market,
 )
 from elastio_testbed.optimum.model import Cache, Stretch, passed, slow, stretches
-from elastio_testbed.optimum.offline import _late, caches, optimum
+from elastio_testbed.optimum.offline import _late, caches, floor, optimum
 from elastio_testbed.optimum.online import run
 from elastio_testbed.optimum.traces import Load
 
@@ -35,8 +37,13 @@ SMALL = [
 SHARES = st.lists(st.floats(0, 0.99), min_size=1, max_size=1)
 
 
-def brute_force(bursts: Sequence[Stretch], market: Market, shares: Sequence[float]) -> float:
-    """The cheapest of everything that can be done; `shares`: of a burst, before a purchase or a release within it."""
+def brute_force(
+    bursts: Sequence[Stretch], market: Market, shares: Sequence[float], unsure_s: Sequence[float] | None = None
+) -> float:
+    """The cheapest of everything that can be done; `shares`: of a burst, before a purchase or a release within it.
+
+    `unsure_s`: for how long a cache has been there that is ahead of each burst; any other comes SOONEST_S into it.
+    """
     best: dict[int, float] = {len(bursts): 0.0}
     for first in reversed(range(len(bursts))):
         slow_s = sum(slow(p, market.backing_mb_s) for p in bursts[first].burst)
@@ -44,8 +51,11 @@ def brute_force(bursts: Sequence[Stretch], market: Market, shares: Sequence[floa
         for cache in caches(market):
             for size in range(GIB, market.offer.most_bytes + 1, GIB):
                 volume = replace(cache, room_mb=size * USABLE / MB)
-                for share in (0.0, *LATE_SHARES, *shares):
-                    found = owned(first, bursts, market, volume, size, share, shares)
+                least = 0.0 if unsure_s is None else min(1.0, SOONEST_S / slow_s)
+                bought = [(share, 0.0) for share in {least, *LATE_SHARES, *shares} if share >= least]
+                ahead_s = 0.0 if unsure_s is None else unsure_s[first]
+                for share, early_s in (*bought, *([(0.0, ahead_s)] if ahead_s < math.inf else [])):
+                    found = owned(first, bursts, market, volume, size, share, shares, early_s)
                     best[first] = min(best[first], *(cost + best[after] for cost, after in found))
     return best[0]
 
@@ -58,9 +68,10 @@ def owned(
     size: int,
     share: float,
     shares: Sequence[float],
+    early_s: float,
 ) -> Iterator[tuple[float, int]]:
     """What a volume costs with the bursts it is there for, and the burst after it, for each way to release it."""
-    b, dirty, held = market.backing_mb_s, 0.0, ATTACH_S
+    b, dirty, held = market.backing_mb_s, 0.0, ATTACH_S + early_s
     parts, waits = _late(bursts[first].burst, share, b)
     spec = market.billed_spec(size, cache.mb_s)
 
@@ -108,6 +119,52 @@ def test_nothing_that_can_be_done_is_cheaper_and_the_bound_is_near(
     least = brute_force(stretches(wanted, market.backing_mb_s)[1], market, shares)
     bound = optimum(wanted, market).cost - own
     assert 0.8 * least <= bound <= least * (1 + 1e-9)
+
+
+@settings(deadline=None, derandomize=True, database=None, max_examples=12)
+@given(
+    st.lists(st.tuples(st.floats(6, 900), st.floats(0.2, 12), st.floats(0, 1)), min_size=1, max_size=3),
+    SHARES,
+    st.sampled_from(SMALL),
+)
+def test_nobody_who_does_not_know_when_the_next_burst_begins_is_below_the_floor(
+    drawn: list[tuple[float, float, float]], shares: list[float], market: Market
+) -> None:
+    """The first burst is met when it is there, and the second one too, or by a cache held since the first."""
+    wanted = load_of([(pause, gb) for pause, gb, _ in drawn])
+    unsure = [pause * share for pause, _, share in drawn]
+    load = Load("drawn", "test", wanted, tuple(s for of in unsure for s in (0.0, of)))
+    own = market.run_per_s * load.own_s
+    waits = [math.inf, *(pause for pause, _, _ in drawn[1:2]), *unsure[2:]]
+    least = brute_force(stretches(wanted, market.backing_mb_s)[1], market, shares, waits)
+    bound = floor(load, market).cost - own
+    assert 0.8 * least <= bound <= least * (1 + 1e-9)
+
+
+def test_a_load_that_was_there_before_its_burst_has_been_seen() -> None:
+    """Half of what the backing volume gives, for longer than an attach takes: the burst finds its cache.
+
+    Else it writes for SOONEST_S at 131 MB/s instead of 594 x 0.94.
+    """
+    market = gp3_market()
+    busy, calm = (Demand(20.0, 20 * rate * MB, 0) for rate in (0.5 * market.backing_mb_s, 1.0))
+    seen, sudden = (Load("one", "test", (Demand(300, 0, 0), before, Demand(0, 8 * GB, 0))) for before in (busy, calm))
+    assert floor(seen, market).cost == pytest.approx(optimum(seen.wanted, market).cost)
+    late_s = floor(sudden, market).run_s - optimum(sudden.wanted, market).run_s
+    assert late_s == pytest.approx(SOONEST_S * (1 - 131.072 / (593.75 * 0.94)))
+
+
+def test_to_be_ahead_of_a_third_burst_is_paid_from_the_moment_at_which_it_might_have_begun() -> None:
+    """Twenty seconds of a cache are cheaper than the wait, the 600 of the whole pause are not."""
+    market, wanted = gp3_market(), load_of([(600, 8)] * 3)
+    late_s = SOONEST_S * (1 - 131.072 / (593.75 * 0.94))
+    known, nearly, never = (
+        floor(Load("three", "test", wanted, (0.0,) * 5 + (unsure_s,)), market) for unsure_s in (0.0, 20.0, 600.0)
+    )
+    assert known.run_s - optimum(wanted, market).run_s == pytest.approx(2 * late_s)
+    assert nearly.run_s == known.run_s
+    assert nearly.bill - known.bill == pytest.approx(market.cache.per_hour(nearly.chains[2].spec) * 20 / 3600)
+    assert never.run_s - known.run_s == pytest.approx(late_s)
 
 
 def test_what_was_written_slowly_is_made_up_for_at_a_rate_of_its_own() -> None:
