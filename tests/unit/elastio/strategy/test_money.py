@@ -71,13 +71,13 @@ def wanted(policy: Policy, obs: Observation, before: AgentState | None = None) -
     return detection.wanted(wish)
 
 
-def test_without_a_known_burst_the_settings_are_bought_and_held_by_the_tariff() -> None:
+def test_without_a_known_burst_the_settings_are_bought_and_kept_for_what_is_paid() -> None:
     plan = present(present(wanted(MONEY, loaded())).plan)
     choice = present(plan.choice)
     assert plan.spec.size_bytes == POLICY.initial_size_bytes
     assert (choice.cache_mb_s, choice.drain_mb_s) == (POLICY.cache_bandwidth_mb_s, POLICY.drain_bandwidth_mb_s)
     assert (choice.minimum_s, choice.quiet_s) == (60.0, POLICY.inactivity_delay_s)
-    assert 0 < choice.holding_s < 3600
+    assert choice.holding_s == 0.0
 
 
 def test_by_agbs_nothing_is_chosen_whatever_is_known() -> None:
