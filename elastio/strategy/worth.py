@@ -177,10 +177,11 @@ def rebuy_price(terms: Terms, spec: VolumeSpec, app_mb_s: float, held_s: float) 
 
     The next burst waits for `late_s`, hardly where caches are bought ahead of most. Calls are made, and a volume is
     billed for `overhead_s` and up to its least billed time: `held_s` is how long the next boost lasts by itself,
-    overhead included.
+    overhead included. Where whole steps are billed, the next one is paid either way, and serves later bursts too.
     """
     needed_s = max(0.0, held_s - terms.overhead_s)
-    again = terms.tariff.cost(spec, held_s) - hold_per_s(terms, spec) * needed_s
+    billed_s = held_s if terms.tariff.step_s else max(held_s, terms.tariff.minimum_s)
+    again = hold_per_s(terms, spec) * (billed_s - needed_s)
     return late_per_s(terms, app_mb_s) * terms.late_s + again + terms.per_boost
 
 

@@ -131,3 +131,5 @@ def test_buying_again_costs_the_late_seconds_and_what_is_billed_for_nothing() ->
     assert late == pytest.approx(0.8 / 3600 * 0.75 * 6)
     assert rebuy_price(terms, spec, 524, 100) == pytest.approx(late + 10 * per_s + 0.001)
     assert rebuy_price(terms, spec, 524, 25) == pytest.approx(late + 45 * per_s + 0.001), "billed for a minute"
+    by_hour = replace(terms, tariff=replace(GP3, minimum_s=3600.0, step_s=3600.0))
+    assert rebuy_price(by_hour, spec, 524, 25) == pytest.approx(late + 10 * per_s + 0.001), "the hour is used later"
