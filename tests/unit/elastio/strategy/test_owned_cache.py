@@ -82,7 +82,7 @@ def test_a_cache_is_outdated_only_if_another_one_saves_twice_what_it_costs_to_ch
 
 
 def test_a_cache_is_not_held_for_a_gap_that_the_best_one_is_worth_buying_after() -> None:
-    """The large one costs more for a gap than the one that fits costs anew, but less than it costs anew itself."""
+    """The large one costs more for a gap than the one that fits costs again, but less than it costs again itself."""
     best = present(best_for())
     fits, large = (present(judged(owned(s), best, pauses=SOON)) for s in (best.spec.size_bytes // GIB, 1000))
     assert (fits.holding_s, large.holding_s) == (5.0, 0.0)
