@@ -7,7 +7,7 @@ gives up waiting. It takes one order from a socket, and ends.
 
 To fork and to leave the cgroup takes up to a tenth of a second on a small machine, and a boost waits for its
 registration. So the child may be started ahead (`prepare`), and waits for as long as it takes. If its parent ends
-before there is an order, it ends, too, and has written nothing.
+before there is an order, or dismisses it, it ends, too, and has written nothing.
 """
 
 from __future__ import annotations
@@ -46,10 +46,19 @@ class ApartWriter:
         self._write = write
         self._waiting: tuple[int, socket.socket] | None = None  # a process without an order, and our end
         self._hanging: list[int] = []  # those that had not ended when their time was over
+        self._leaving: list[int] = []  # those that end without an order
 
     def prepare(self) -> None:
         """Start the process that the next write needs, unless it waits already. Raises OSError."""
         self._ready()
+
+    def dismiss(self) -> None:
+        """No write is to come: the process that waits for one ends."""
+        if self._waiting is not None:
+            (child, end), self._waiting = self._waiting, None
+            end.close()
+            self._leaving.append(child)
+        self._leaving = [child for child in self._leaving if _runs(child)]
 
     def _ready(self) -> tuple[int, socket.socket]:
         if self._waiting is None:
@@ -97,10 +106,7 @@ class ApartWriter:
         """The process that has the order. One that was killed while it waited is replaced. Raises OSError."""
         with suppress(ConnectionError):
             return self._order(order)
-        child, end = self._ready()
-        end.close()
-        self._waiting = None
-        os.waitpid(child, 0)
+        self.dismiss()
         return self._order(order)
 
     def _order(self, order: bytes) -> int:

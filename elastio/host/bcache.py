@@ -162,8 +162,7 @@ class BcacheHost:
             self.guard.begin_lease()
             throttle.limit_writes(self.sysfs, adaptive, mb_s)
             self.sharer.leave()
-            if mb_s == HELD_MB_S:  # an attach comes
-                self.sysfs.prepare_apart()
+        self.sysfs.expect_apart(is_expected=adaptive is not None and mb_s == HELD_MB_S)  # the attach registers a disk
 
     def set_shares(self, plan: SharePlan | None) -> None:
         """See `sharer`. The limits end when they are not renewed, and when `guard.pulse` stops."""

@@ -89,10 +89,10 @@ class Sysfs:
         """Like `write`, by a process of its own: see `apart.ApartWriter.write`."""
         self._apart.write(name, value, seconds)
 
-    def prepare_apart(self) -> None:
-        """Start the process of the next `write_apart` ahead. If that fails, that one says why."""
+    def expect_apart(self, *, is_expected: bool) -> None:
+        """Start the process of the next `write_apart` ahead, or end it. If it cannot be started, that one says why."""
         with suppress(OSError):
-            self._apart.prepare()
+            self._apart.prepare() if is_expected else self._apart.dismiss()
 
     def control(self, name: str, request: int, buffer: bytearray) -> None:
         """One ioctl(2) on a control node; the answer is in the buffer. Raises HostError with the kernel's reason."""

@@ -101,8 +101,8 @@ def own_children() -> set[int]:
 
 def test_a_process_that_was_started_ahead_writes_once(sysfs: Sysfs) -> None:
     before = own_children()
-    sysfs.prepare_apart()
-    sysfs.prepare_apart()
+    sysfs.expect_apart(is_expected=True)
+    sysfs.expect_apart(is_expected=True)
     assert len(own_children() - before) == 1
     sysfs.write_apart("percent", 40, 10)
     assert (sysfs.read("percent"), own_children()) == ("40", before)
@@ -110,9 +110,22 @@ def test_a_process_that_was_started_ahead_writes_once(sysfs: Sysfs) -> None:
     assert (sysfs.read("percent"), own_children()) == ("41", before)
 
 
+def test_one_that_waits_is_ended_without_a_write(sysfs: Sysfs) -> None:
+    before = own_children()
+    sysfs.expect_apart(is_expected=True)
+    sysfs.expect_apart(is_expected=False)
+    assert wait_for(lambda: has_reaped(sysfs, before), 10)
+    assert sysfs.read("percent") == "10"
+
+
+def has_reaped(sysfs: Sysfs, before: set[int]) -> bool:
+    sysfs.expect_apart(is_expected=False)
+    return own_children() == before
+
+
 def test_one_that_was_killed_while_it_waited_is_replaced(sysfs: Sysfs) -> None:
     before = own_children()
-    sysfs.prepare_apart()
+    sysfs.expect_apart(is_expected=True)
     (waiting,) = own_children() - before
     ended = os.pidfd_open(waiting)
     os.kill(waiting, signal.SIGKILL)
@@ -129,7 +142,7 @@ def test_one_that_waits_ends_with_its_parent(sysfs: Sysfs) -> None:
     if parent == 0:
         try:
             before = own_children()
-            sysfs.prepare_apart()
+            sysfs.expect_apart(is_expected=True)
             (waiting,) = own_children() - before
             os.write(theirs, str(waiting).encode())
             signal.pause()

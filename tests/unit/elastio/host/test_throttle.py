@@ -284,7 +284,6 @@ def test_a_cache_is_attached_while_writes_are_held_back(groups: Tree, host: Bcac
 def test_writes_are_limited_until_the_limit_is_removed(groups: Tree, host: BcacheHost) -> None:
     groups.attached("dirty")
     host.limit_writes(8.25)
-    assert not groups.kernel.is_prepared
     assert psutil.Process().children(), "nobody would remove the limit of an agent that dies"
     assert written(groups) == [("system.slice", f"{NUMBER} wbps=8250111"), ("user.slice", f"{NUMBER} wbps=8250111")]
     view = present(host.scan(()).backing)
@@ -297,8 +296,9 @@ def test_no_write_passes_between_two_limits_or_between_a_limit_and_the_attach(gr
     """What was held back would pass at once: many requests of several MiB."""
     groups.cache_disk()
     host.limit_writes(0.0)
-    assert groups.kernel.is_prepared, "the process that registers the cache disk is started ahead"
+    assert groups.kernel.is_expected, "the process that registers the cache disk is started ahead"
     host.limit_writes(8.25)
+    assert not groups.kernel.is_expected, "it ends where no attach comes"
     host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0)
     limits = [value for group, value in written(groups) if group == "system.slice"]
     assert [text.split(" ", 1)[1] for text in limits] == [
