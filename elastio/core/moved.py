@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -36,16 +37,22 @@ class Moved:
 # The weight of the last reading in a mix: buffered writes come in bursts, and reads between them.
 WEIGHT = 0.2
 # A mix so near to even counts as even. Requests drawn at random are never quite even within some turns, so the larger
-# direction is always found to have more than half: by that much, limits would allow too much.
-EVEN = 0.05
+# direction is always found to have more than half: by that much, limits would allow too much. The fewer requests a mix
+# is of, the further it strays: so many standard deviations of as many draws are no evidence either, up to a bound, as
+# buffered writes are few requests.
+EVEN, SURE, MOST_EVEN = 0.05, 2.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Bytes read and written between two readings: a mean in which each reading weighs less than the next."""
+    """Bytes read and written between two readings: a mean in which each reading weighs less than the next.
+
+    `requests`: as many draws would stray as far.
+    """
 
     read_bytes: float = 0.0
     written_bytes: float = 0.0
+    requests: float = 0.0
 
     def after(self, moved: Moved) -> Mix:
         """With what was moved since the last reading."""
@@ -53,6 +60,7 @@ class Mix:
         return Mix(
             (1 - weight) * self.read_bytes + weight * moved.read_bytes,
             (1 - weight) * self.written_bytes + weight * moved.written_bytes,
+            (1 - weight) * self.requests + (2 - weight) * moved.requests,
         )
 
     @property
@@ -60,4 +68,5 @@ class Mix:
         """The share of the direction that moves more, 0.5 to 1; 1 where nothing was moved."""
         total = self.read_bytes + self.written_bytes
         share = max(self.read_bytes, self.written_bytes) / total if total else 1.0
-        return share if share >= 0.5 + EVEN else 0.5
+        strays = SURE * 0.5 / math.sqrt(self.requests) if self.requests else 0.0
+        return share if share >= 0.5 + min(MOST_EVEN, max(EVEN, strays)) else 0.5

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from elastio.core.moved import Mix, Moved
+from elastio.core.moved import WEIGHT, Mix, Moved
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,28 @@ def test_a_mix_is_that_of_the_first_reading_and_then_follows_the_next_ones() -> 
 @pytest.mark.parametrize(("read", "written", "larger"), [(54, 46, 0.5), (46, 54, 0.5), (60, 40, 0.6), (0, 7, 1.0)])
 def test_a_mix_that_is_nearly_even_counts_as_even(read: int, written: int, larger: float) -> None:
     assert Mix().after(Moved(read, written)).larger == larger
+
+
+@pytest.mark.parametrize(
+    ("read", "requests", "larger"),
+    [(64, 44, 0.5), (66, 44, 0.66), (56, 398, 0.56), (69, 4, 0.5), (71, 4, 0.71), (100, 1, 1.0)],
+)
+def test_a_mix_of_few_requests_has_to_be_further_from_even(read: int, requests: int, larger: float) -> None:
+    assert Mix().after(Moved(read, 100 - read, requests)).larger == larger
+
+
+def test_a_mix_of_some_readings_strays_as_one_of_more_requests() -> None:
+    mix = Mix()
+    for _ in range(100):
+        mix = mix.after(Moved(50, 50, 5))
+    squares = sum((WEIGHT * (1 - WEIGHT) ** n) ** 2 / 5 for n in range(100))
+    assert mix.requests == pytest.approx(1 / squares)
+
+
+def test_requests_drawn_at_random_are_even() -> None:
+    draw, mix, found = random.Random(1), Mix(), []
+    for _ in range(400):
+        reads = sum(draw.random() < 0.5 for _ in range(5))
+        mix = mix.after(Moved(reads, 5 - reads, 5))
+        found.append(mix.larger)
+    assert sum(found) / len(found) < 0.51
