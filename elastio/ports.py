@@ -214,7 +214,7 @@ class Counters(Protocol):
     def read(self) -> Mapping[str, tuple[int, int]]:
         """The counters, by `adaptive`, `backing` and `cache`: (read bytes, written bytes). Takes no lock of bcache.
 
-        `counted` is the part of `adaptive` that counts towards a boost, where that is not all.
+        `counted`: the part of `adaptive` that counts towards a boost, if not all. `requests`: those of the cache disk.
         """
 
 

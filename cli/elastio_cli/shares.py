@@ -164,4 +164,5 @@ def _capacity(part: CapacityPart) -> str:
         return f"capacity unknown, because {part.unknown}"
     flush = f", {part.flush_mb_s:.1f} of it for the flush" if part.flush_mb_s else ""
     missed = f"; {100 * part.missed:.0f} % of the bytes miss the cache" if part.missed else ""
-    return f"capacity {part.mb_s:.1f} MB/s, {part.limited_by} of {part.bandwidth_mb_s:g} MB/s{flush}{missed}"
+    bandwidth = f" of {part.bandwidth_mb_s:g} MB/s" if part.bandwidth_mb_s else ""
+    return f"capacity {part.mb_s:.1f} MB/s, {part.limited_by}{bandwidth}{flush}{missed}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 from elastio.core.model import Rates, Sample
 from elastio.ports import Counters
@@ -11,6 +13,10 @@ from elastio.units import MB
 Reading = Mapping[str, tuple[int, int]]
 # A sample is late that covers more than both: so many intervals, so many seconds.
 LATE_INTERVALS, LATE_S = 5, 5.0
+# `Sample.recent` covers about so much: in one second, what an application has been answered and what the volumes have
+# moved for it differ by what is in flight.
+RECENT_S = 3.0
+DEVICES = ("adaptive", "backing", "cache")
 
 
 class Sampler:
@@ -18,22 +24,43 @@ class Sampler:
 
     def __init__(self, counters: Counters, interval_s: float) -> None:
         self._counters, self._late_s = counters, max(LATE_INTERVALS * interval_s, LATE_S)
-        self._last: tuple[float, Reading] | None = None
+        self._readings: deque[tuple[float, Reading]] = deque()
 
     def take(self, now: float) -> Sample | None:
         """Read the counters; returns the sample since the previous reading, or None if there is no such reading."""
-        reading = self._counters.read()
-        last, self._last = self._last, (now, reading)
-        if last is None or now <= last[0] or "adaptive" not in reading or "adaptive" not in last[1]:
-            return None
-        seconds = now - last[0]
-        adaptive = _rates(last[1], reading, "adaptive", seconds)
+        reading, last = self._counters.read(), self._readings[-1] if self._readings else None
+        sample = self._sample(last, now, reading) if last else None
+        if sample is None:
+            self._readings.clear()
+        self._readings.append((now, reading))
+        while len(self._readings) > 1 and not self._is_recent(now, reading):
+            self._readings.popleft()
+        return replace(sample, recent=self._sample(self._readings[0], now, reading)) if sample else None
+
+    def _is_recent(self, now: float, reading: Reading) -> bool:
+        """Whether the oldest reading is no older than need be, and of the same devices."""
+        (_, oldest), (next_at, _) = self._readings[0], self._readings[1]
+        is_same = all(_rates(oldest, reading, name, RECENT_S) for name in DEVICES if name in reading)
+        return next_at > now - RECENT_S and is_same
+
+    def _sample(self, since: tuple[float, Reading], now: float, reading: Reading) -> Sample | None:
+        before, seconds = since[1], now - since[0]
+        adaptive = _rates(before, reading, "adaptive", seconds) if seconds > 0 else None
         if adaptive is None:
             return None
-        backing = _rates(last[1], reading, "backing", seconds) or Rates()
-        cache = _rates(last[1], reading, "cache", seconds) or Rates()
-        counted = _rates(last[1], reading, "counted", seconds)
-        return Sample(now, seconds, adaptive, backing, cache, is_late=seconds > self._late_s, counted=counted)
+        backing = _rates(before, reading, "backing", seconds) or Rates()
+        cache = _rates(before, reading, "cache", seconds) or Rates()
+        requests = _rates(before, reading, "requests", seconds) or Rates()
+        return Sample(
+            now,
+            seconds,
+            adaptive,
+            backing,
+            cache,
+            is_late=seconds > self._late_s,
+            counted=_rates(before, reading, "counted", seconds),
+            cache_iops=requests.total_mb_s * MB,
+        )
 
 
 def _rates(before: Reading, after: Reading, name: str, seconds: float) -> Rates | None:

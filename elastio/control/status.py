@@ -252,10 +252,11 @@ class TakeOverPart:
 class CapacityPart:
     """What applications can have now, in MB/s of reads and writes together; None: `unknown` says why.
 
-    `limited_by` is the volume that limits it ("backing volume", "cache volume"), `bandwidth_mb_s` that volume's
-    bandwidth, `flush_mb_s` the most that the flush takes of it. `missed`: the share (0 to 1) of applications' bytes
-    that the backing volume moves although there is a cache. `shared_mb_s`: what the agent shares among cgroups by
-    limits; None: it limits nobody. `reserve`: what is reserved of that, `latency`: whose requests are not to wait long.
+    `limited_by` is the volume that limits it ("backing volume", "cache volume", "IOPS of the cache volume"),
+    `bandwidth_mb_s` that volume's bandwidth (0: its IOPS limit it), `flush_mb_s` the most that the flush takes of it.
+    `missed`: the share (0 to 1) of applications' bytes that the backing volume moves although there is a cache.
+    `shared_mb_s`: what the agent shares among cgroups by limits; None: it limits nobody. `reserve`: what is reserved of
+    that, `latency`: whose requests are not to wait long.
     """
 
     mb_s: float | None

@@ -3,35 +3,48 @@
 It is the bandwidth limit of the volume that serves, less what the flush takes of it. It follows the phase and the
 writeback rate, so that what is shared among applications and what the governor flushes is never the same bandwidth.
 
+With a cache, two volumes serve, and what a MB of applications costs each depends on what they do: bcache writes an
+index and a journal beside their data, a read that misses does not use the cache volume unless it is kept there, and
+small requests reach the cache volume's limit of requests long before that of its bandwidth. So the costs are measured,
+and the capacity is what the volume gives that is exhausted first. What little a quiet device does says little of what a
+busy one would: below BUSY of a limit the measured costs count in part, and the usual ones for the rest.
+
 It is what cgroups share. Nothing is shared while the agent is faulted, limits all writes so that a flush ends, cannot
 record what it does, or does not know the capacity.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from elastio.core.actions import Outcome, OutcomeKind, SetShares
-from elastio.core.cycle import NO_BACKOFF, Backoff
+from elastio.core.cycle import NO_BACKOFF, Backoff, Cycle
 from elastio.core.model import BackingView, Sample
 from elastio.core.policy import LIMITED, Policy
 from elastio.core.polling import NextAction, ask, next_backoff
-from elastio.core.shares import HYSTERESIS, SharePlan
+from elastio.core.shares import SharePlan
 from elastio.core.state import AgentState, Observation, Phase
 
-# Shares of a volume's bandwidth that applications can have. Measured on Linux 6.1: of a cache volume, bcache's index
-# and journal use 6 %. The rest is a margin: a queue that is to form in the VM must not form at the volume.
-OF_BACKING, OF_CACHE = 0.97, 0.91
+# The share of a volume's limits that can be used: a queue that is to form in the VM must not form at the volume.
+OF_BACKING = 0.97
+# What a MB of applications usually costs the cache volume, in MB, with bcache's index and journal: large writes, Linux
+# 6.1. And the share of the cache volume's bandwidth that applications have then.
+USUAL_COST = 1.066
+OF_CACHE = OF_BACKING / USUAL_COST
+# From this share of a limit on, what is measured counts in full.
+BUSY = 0.5
 # What applications keep of it beside any flush: the scheduler of the disk serves both.
 LEAST = LIMITED
 
 
 class LimitedBy(StrEnum):
-    """Which volume limits applications."""
+    """What limits applications."""
 
     BACKING = "backing volume"
     CACHE = "cache volume"
+    REQUESTS = "IOPS of the cache volume"
 
 
 class Unknown(StrEnum):
@@ -48,7 +61,8 @@ class Unknown(StrEnum):
 class Capacity:
     """`mb_s` is for reads and writes of all applications together.
 
-    `bandwidth_mb_s` is that of the volume which limits them, `flush_mb_s` the most that the flush takes of it.
+    `bandwidth_mb_s` is that of the volume which limits them (0: its IOPS do), `flush_mb_s` the most that the flush
+    takes of it.
     `missed`: the share (0 to 1) of applications' bytes that the backing volume moves although there is a cache.
     """
 
@@ -81,19 +95,53 @@ def capacity(
         return Capacity(slow_mb_s, LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush)
     if state.cycle is None:
         return Unknown.FOREIGN
-    return _cached(state.cycle.provisioned.bandwidth_mb_s, slow_mb_s, flush, _missed(sample), policy)
+    return _cached(state.cycle, slow_mb_s, flush, sample, policy)
 
 
-def _cached(bandwidth_mb_s: float, slow_mb_s: float, flush: float, missed: float, policy: Policy) -> Capacity:
-    """With a cache: what misses it must fit the backing volume, and all together the cache volume."""
-    fast_mb_s = _left(OF_CACHE, bandwidth_mb_s, flush)
-    if missed and slow_mb_s / missed < fast_mb_s:
-        return Capacity(slow_mb_s / missed, LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush, missed)
-    return Capacity(fast_mb_s, LimitedBy.CACHE, bandwidth_mb_s, flush, missed)
+def _cached(cycle: Cycle, slow_mb_s: float, flush: float, sample: Sample | None, policy: Policy) -> Capacity:
+    """With a cache: what the volume gives that is exhausted first."""
+    recent = (sample.recent or sample) if sample else None
+    moved_mb_s = recent.adaptive.total_mb_s if recent else 0.0
+    bandwidth_mb_s, missed = cycle.provisioned.bandwidth_mb_s, _missed(recent)
+    fast_mb_s, iops = _left(OF_BACKING, bandwidth_mb_s, flush), cycle.volume.iops if cycle.volume else None
+    found = [_of(LimitedBy.CACHE, fast_mb_s, bandwidth_mb_s, moved_mb_s, USUAL_COST, _on_cache(recent))]
+    if missed:
+        found.append(_of(LimitedBy.BACKING, slow_mb_s, policy.backing_bandwidth_mb_s, moved_mb_s, 0.0, missed))
+    if iops and recent:
+        of_flush, of_applications = _requests(recent)
+        found.append(_of(LimitedBy.REQUESTS, _left(OF_BACKING, iops, of_flush), 0.0, moved_mb_s, 0.0, of_applications))
+    least = min(found, key=lambda each: each.mb_s)
+    return replace(least, flush_mb_s=flush, missed=missed)
+
+
+def _of(
+    by: LimitedBy, usable: float, bandwidth_mb_s: float, moved_mb_s: float, usual: float, measured: float | None
+) -> Capacity:
+    """What applications can have of this limit, which a MB of them costs so much of."""
+    if measured is None:
+        return Capacity(usable / usual, by, bandwidth_mb_s)
+    part = min(1.0, moved_mb_s * measured / (BUSY * usable))
+    cost = part * measured + (1 - part) * usual
+    return Capacity(usable / cost if cost > 0 else math.inf, by, bandwidth_mb_s)
+
+
+def _on_cache(sample: Sample | None) -> float | None:
+    """MB of the cache volume for a MB of applications, without the flush; None: it is not known."""
+    if sample is None or sample.adaptive.total_mb_s <= 0:
+        return None
+    return (sample.cache.total_mb_s - sample.flushed_mb_s) / sample.adaptive.total_mb_s
+
+
+def _requests(sample: Sample) -> tuple[float, float]:
+    """Those of the flush in a second, and those for a MB of applications; all are taken to be of one size."""
+    on_cache, of_a_mb = sample.cache.total_mb_s, _on_cache(sample)
+    if not of_a_mb or on_cache <= 0:
+        return 0.0, 0.0
+    return sample.cache_iops * sample.flushed_mb_s / on_cache, sample.cache_iops * of_a_mb / on_cache
 
 
 def _left(part: float, bandwidth_mb_s: float, flush: float) -> float:
-    """MB/s of a volume that are left for applications beside the flush."""
+    """What is left of a volume's limit for applications beside the flush: MB/s, or requests a second."""
     usable = part * bandwidth_mb_s
     return max(LEAST * usable, usable - flush)
 
@@ -118,8 +166,8 @@ def _missed(sample: Sample | None) -> float:
     return min(1.0, (sample.backing.read_mb_s + written) / sample.adaptive.total_mb_s)
 
 
-# Two changes of what cgroups share are at least so far apart: each is a record on the disk.
-SHARE_S = 2.0
+# Two changes of what cgroups share are at least so far apart, and so large: each has most limits written.
+SHARE_S, CHANGE = 2.0, 0.03
 # What no machine gets without a boot is asked for once; then, so that no state has an end that never comes, once a day.
 NEVER_SHARED = frozenset({"cgroup.version", "cgroup.controller", "cgroup.no_limits"})
 NEVER_S = 86_400.0
@@ -155,12 +203,12 @@ def _is_change(wanted: SharePlan, state: AgentState, obs: Observation, backing: 
     in_force = backing.shared_mb_s
     if in_force is None or wanted != replace(state.share_plan, capacity_mb_s=wanted.capacity_mb_s):
         return True
-    # Without a sample it is not known what misses the cache.
-    return obs.sample is not None and abs(wanted.capacity_mb_s - in_force) > HYSTERESIS * in_force
+    # Without a sample it is not known what a MB costs.
+    return obs.sample is not None and abs(wanted.capacity_mb_s - in_force) > CHANGE * in_force
 
 
 def after_shares(state: AgentState, action: SetShares, outcome: Outcome, obs: Observation) -> AgentState:
-    """The state after an answer to `SetShares`. The next change is not due at once: what misses the cache varies."""
+    """The state after an answer to `SetShares`. The next change is not due at once: what a MB costs varies."""
     if outcome.code in NEVER_SHARED:
         return state.with_backoff(action, Backoff(1, obs.now + NEVER_S, outcome.error))
     if outcome.kind is not OutcomeKind.DONE:

@@ -74,6 +74,7 @@ class Volume:
     backing_uuid: str  # of the backing device it was bought for; from its tag
     created_wall: float
     tag: VolumeTag = VolumeTag.UNKNOWN  # from its tag
+    iops: int | None = None  # most requests a second; None: the cloud does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,8 @@ class Identity:
 class Quote:
     """What the cloud would really sell for a spec, after rounding up, and what it costs.
 
-    `minimum_s` and `step_s` say for how long it is billed, see `billing`. `price_source` says where the price comes
-    from, and its date. If `price_known` is False, the price is 0 and has no meaning, and nothing may be bought under a
-    cap in currency.
+    `minimum_s` and `step_s` say for how long it is billed, see `billing`. `price_source`: where the price is from, and
+    its date. If `price_known` is False, the price of 0 means nothing, and no cap in currency allows to buy.
     """
 
     spec: VolumeSpec
@@ -175,8 +175,7 @@ class BackingView:
     `cache_set` is read from the link `cache`, the only proof that a set is attached: `state` says "no cache" before a
     detach is finished. `dirty_bytes` is rounded by the kernel. `available_percent` is the share of the cache set's
     buckets that can be allocated at once. `overflow_bytes` counts bytes that were written through in writeback mode,
-    from some time in this boot on; None where the kernel cannot count them. `depth`: what the load needs; None: it is
-    in force. `tuned`: every other setting is.
+    from some time in this boot on; None: it cannot. `depth`: what the load needs; None: in force. `tuned`: the rest is.
     """
 
     running: bool
@@ -215,8 +214,7 @@ class BackingView:
     def is_bypassed(self) -> bool:
         """Writes bypass a cache that is attached.
 
-        They must not be sent to it again: a read that misses while such a write is in flight would fill the cache with
-        the older data.
+        They must not be sent to it again: a read that misses while one is in flight would fill the cache with old data.
         """
         return self.cache_set is not None and self.cache_mode is not CacheMode.WRITEBACK
 
@@ -321,7 +319,7 @@ class Sample:
 
     Only `adaptive` is the applications' I/O; the others are part of it, or flushing, and must not be added to it.
     `is_late`: it covers much more time than an interval, so what it shows may be over. `counted`: the part of
-    `adaptive` that cgroups with a right to a boost caused; None: all of it.
+    `adaptive` that cgroups with a right to a boost caused; None: all of it. `recent`: this sample with some before it.
     """
 
     at: float
@@ -331,6 +329,8 @@ class Sample:
     cache: Rates = field(default_factory=Rates)
     is_late: bool = False
     counted: Rates | None = None
+    cache_iops: float = 0.0  # requests a second
+    recent: Sample | None = None
 
     @property
     def flushed_mb_s(self) -> float:

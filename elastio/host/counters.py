@@ -157,6 +157,8 @@ class DiskCounters:
             for role, name in self._names.items()
             if name in shown
         }
+        if (cache := shown.get(self._names.get("cache", ""))) is not None:
+            read["requests"] = cache.read_count, cache.write_count
         if self._load is None or "adaptive" not in read:
             return read
         counted = self._load.read(self._names["adaptive"], read["adaptive"])

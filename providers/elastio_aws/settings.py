@@ -39,6 +39,10 @@ class Scale:
         """The endpoint's MiB/s in real MB/s."""
         return mib_s * self.mib_s_bytes / 1e6
 
+    def iops(self, shown: int | None) -> int | None:
+        """What of these IOPS a volume of the endpoint really has: as many for each MB/s as one of EC2."""
+        return None if shown is None else round(shown * self.mib_s_bytes / MIB)
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:

@@ -73,6 +73,7 @@ def volume_of(
         backing_uuid=labels.get(BACKING_TAG, ""),
         created_wall=created.timestamp() if isinstance(created, datetime) else 0.0,
         tag=tag_of(labels),
+        iops=scale.iops(shown.get("Iops")),
     )
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from moto.ec2.models.instances import Instance
 
+from elastio.units import MIB
 from elastio_testbed.ec2.faults import FaultKind
 from elastio_testbed.ec2.limits import max_attachments, refuse_device
 from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, VolumeState
@@ -56,10 +57,11 @@ def _finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -
                 return
             bridge = world.bridges.get(attachment.instance.id)
             bytes_per_second = volume.throughput_mib_s * world.scale.mib_s_bytes
+            iops = volume.iops and round(volume.iops * world.scale.mib_s_bytes / MIB)
             attachment.plug_tried = bridge is not None
         if bridge is not None:
             path = world.backing_path(volume)
-            bridge.plug(volume.serial, path, bytes_per_second=bytes_per_second, iops=volume.iops)
+            bridge.plug(volume.serial, path, bytes_per_second=bytes_per_second, iops=iops)
             world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="plug")
         with world.lock:
             attachment.plugged = bridge is not None

@@ -22,7 +22,8 @@ class Scale:
     """The ratio between sizes of the API and of the laboratory's disks.
 
     One GiB of the API is `gib_bytes` real bytes, a multiple of the blocks of file systems and QEMU; one MiB/s is
-    `mib_s_bytes` real bytes/s. Responses and limits of the API remain those of EC2.
+    `mib_s_bytes` real bytes/s, and IOPS are fewer or more by as much. Responses and limits of the API remain those of
+    EC2.
     """
 
     gib_bytes: int = 2**30

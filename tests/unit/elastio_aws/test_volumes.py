@@ -47,13 +47,14 @@ def test_volume_is_read_in_bytes_and_mb_s_of_the_scale() -> None:
         "VolumeId": "vol-0123456789abcdef0",
         "Size": 10,
         "Throughput": 200,
+        "Iops": 3000,
         "CreateTime": datetime(2026, 1, 1, tzinfo=UTC),
         "Tags": [{"Key": "elastio:cycle", "Value": "token"}, {"Key": "elastio:backing", "Value": "uuid"}],
     }
     volume = volume_of(shown, ME, Scale(gib_bytes=4096, mib_s_bytes=10**6))
     assert volume.serial == "vol0123456789abcdef0"
     assert len(volume.serial) == 20
-    assert (volume.size_bytes, volume.bandwidth_mb_s) == (40960, 200.0)
+    assert (volume.size_bytes, volume.bandwidth_mb_s, volume.iops) == (40960, 200.0, round(3000 * 10**6 / 2**20))
     assert (volume.token, volume.backing_uuid) == ("token", "uuid")
     assert volume.created_wall == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -35,7 +36,27 @@ def test_a_sample_is_the_difference_of_two_readings() -> None:
         1.0,
     )
     assert sampler.take(10.0) is None
-    assert sampler.take(12.0) == Sample(12.0, 2.0, Rates(0.5, 30.0), Rates(2.0, 1.0), Rates(0.0, 30.0))
+    plain = Sample(12.0, 2.0, Rates(0.5, 30.0), Rates(2.0, 1.0), Rates(0.0, 30.0))
+    assert sampler.take(12.0) == replace(plain, recent=plain)
+
+
+def test_the_recent_past_is_three_seconds() -> None:
+    written = (0, 9, 10, 12, 15)
+    sampler = Sampler(Scripted(*({"adaptive": (0, n * MB), "requests": (n, 2 * n)} for n in written)), 1.0)
+    found = [sampler.take(float(second)) for second in range(len(written))]
+    recent = present(present(found[-1]).recent)
+    assert (recent.seconds, recent.adaptive) == (3.0, Rates(0.0, 2.0))
+    assert recent.cache_iops == pytest.approx(6.0)
+    assert present(found[-1]).cache_iops == pytest.approx(9.0)
+
+
+def test_the_recent_past_of_a_new_cache_disk_begins_with_its_second_reading() -> None:
+    readings = [{"adaptive": (0, 0)}, {"adaptive": (0, 8 * MB)}]
+    readings += [{"adaptive": (0, n * MB), "cache": (0, 500 + n * MB)} for n in (9, 11, 12, 13)]
+    sampler = Sampler(Scripted(*readings), 1.0)
+    found = [sampler.take(float(second)) for second in range(len(readings))]
+    seconds = [None if each is None or each.recent is None else each.recent.seconds for each in found]
+    assert seconds == [None, 1.0, None, 1.0, 2.0, 3.0]
 
 
 def test_what_counts_is_shown_from_its_second_reading_on() -> None:

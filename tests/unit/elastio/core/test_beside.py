@@ -10,7 +10,7 @@ from elastio.core import capacity, polling
 from elastio.core.actions import Action, BypassCache, Outcome, OutcomeKind, SetShares, TuneBacking
 from elastio.core.cycle import Backoff
 from elastio.core.machine import decide
-from elastio.core.model import CacheState, Depth, HostView
+from elastio.core.model import CacheState, Depth, HostView, Rates, Sample
 from elastio.core.shares import SharePlan
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from tests.values import (
@@ -60,6 +60,14 @@ def test_the_depth_follows_the_load_where_nothing_waits_for_it(case: str) -> Non
 def test_shares_end_at_once_and_again_later_where_that_failed(last: Backoff, actions: tuple[Action, ...]) -> None:
     before = state(Phase.IDLE, backoffs={"SetShares": last})
     assert decide(before, seen(host(backing(shared_mb_s=58.0))), POLICY).actions == actions
+
+
+@pytest.mark.parametrize(("in_force_mb_s", "is_changed"), [(18.7, True), (19.1, False), (19.7, False), (20.1, True)])
+def test_a_capacity_that_is_a_little_different_is_not_put_in_force(in_force_mb_s: float, *, is_changed: bool) -> None:
+    policy = replace(POLICY, share_reserve=())
+    before = state(Phase.IDLE, share_plan=SharePlan(in_force_mb_s))
+    now = seen(host(backing(shared_mb_s=in_force_mb_s)), sample=Sample(NOW, 1.0, Rates()))
+    assert (SetShares(SharePlan(19.4)) in decide(before, now, policy).actions) is is_changed
 
 
 @pytest.mark.parametrize(("code", "tries_again"), [("cgroup.no_limits", False), ("cgroup.disabled", True)])

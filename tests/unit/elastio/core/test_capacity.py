@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from elastio.core.capacity import OF_BACKING, OF_CACHE, Capacity, LimitedBy, Unknown, capacity
+from elastio.core.capacity import BUSY, OF_BACKING, USUAL_COST, Capacity, LimitedBy, Unknown, capacity
 from elastio.core.model import BackingView, CacheMode, Rates, Sample
 from elastio.core.state import AgentState, Phase
 from tests.values import CACHE_MISSING, POLICY, backing, boosted, cached, drained, state, volume
 
 SLOW, FAST = POLICY.backing_bandwidth_mb_s, POLICY.cache_bandwidth_mb_s
 ATTACHED, FLUSHING = state(Phase.BOOSTING, boosted()), state(Phase.FLUSHING, boosted())
+OF_3000_IOPS = state(Phase.BOOSTING, boosted(volume=volume(iops=3000)))
 WARM = Sample(10.0, 1.0, Rates(20.0, 20.0), cache=Rates(20.0, 20.0))
 COLD = Sample(10.0, 1.0, Rates(20.0, 0.0), backing=Rates(10.0, 0.0))
 PASSING = Sample(10.0, 1.0, Rates(0.0, 20.0), cache=Rates(8.0, 10.0), backing=Rates(0.0, 18.0))
+# A third of all reads misses, and is not kept: both volumes are full.
+BOTH = Sample(10.0, 1.0, Rates(60.0, 0.0), cache=Rates(40.0, 0.0), backing=Rates(20.0, 0.0))
+JOURNAL = Sample(10.0, 1.0, Rates(0.0, 50.0), cache=Rates(0.0, 60.0))
+SMALL = Sample(10.0, 1.0, Rates(0.0, 15.0), cache=Rates(0.0, 20.0), cache_iops=3000.0)
 BACK = Sample(10.0, 1.0, Rates(0.0, 10.0), cache=Rates(18.0, 10.0), backing=Rates(0.0, 18.0))
 
 KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
@@ -27,32 +32,70 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
         ATTACHED,
         cached(writeback_running=False, flush_limit_mb_s=20.0),
         WARM,
-        Capacity(72.8, LimitedBy.CACHE, FAST),
+        Capacity(77.6, LimitedBy.CACHE, FAST),
     ),
     "a flush with a rate takes it": (
         ATTACHED,
         cached(flush_limit_mb_s=12.0),
         WARM,
-        Capacity(60.8, LimitedBy.CACHE, FAST, 12.0),
+        Capacity(65.6, LimitedBy.CACHE, FAST, 12.0),
     ),
     "one above what the backing volume writes": (
         ATTACHED,
         cached(flush_limit_mb_s=50.0),
         WARM,
-        Capacity(52.8, LimitedBy.CACHE, FAST, SLOW),
+        Capacity(57.6, LimitedBy.CACHE, FAST, SLOW),
     ),
-    "a flush without a rate yields": (ATTACHED, cached(), WARM, Capacity(72.8, LimitedBy.CACHE, FAST)),
+    "a flush without a rate yields": (ATTACHED, cached(), WARM, Capacity(77.6, LimitedBy.CACHE, FAST)),
     "a flush of nothing takes nothing": (
         FLUSHING,
         cached(dirty_bytes=0, flush_full_speed=True),
         WARM,
-        Capacity(72.8, LimitedBy.CACHE, FAST),
+        Capacity(77.6, LimitedBy.CACHE, FAST),
     ),
     "a flush at full speed": (
         FLUSHING,
         cached(flush_full_speed=True),
         WARM,
-        Capacity(52.8, LimitedBy.CACHE, FAST, SLOW),
+        Capacity(57.6, LimitedBy.CACHE, FAST, SLOW),
+    ),
+    "nothing is known of what a MB costs": (
+        ATTACHED,
+        cached(),
+        None,
+        Capacity(77.6 / USUAL_COST, LimitedBy.CACHE, FAST),
+    ),
+    "journal and index are written beside": (ATTACHED, cached(), JOURNAL, Capacity(77.6 / 1.2, LimitedBy.CACHE, FAST)),
+    "a quarter of what it takes to be sure": (
+        ATTACHED,
+        cached(),
+        Sample(10.0, 1.0, Rates(0.0, 77.6 / 16), cache=Rates(0.0, 77.6 / 8)),
+        Capacity(77.6 / (0.25 * 2.0 + 0.75 * USUAL_COST), LimitedBy.CACHE, FAST),
+    ),
+    "the recent past counts": (
+        ATTACHED,
+        cached(),
+        replace(COLD, recent=JOURNAL),
+        Capacity(77.6 / 1.2, LimitedBy.CACHE, FAST),
+    ),
+    "reads that miss do not use the cache volume": (
+        ATTACHED,
+        cached(),
+        BOTH,
+        Capacity(58.2, LimitedBy.BACKING, SLOW, missed=1 / 3),
+    ),
+    "small requests": (OF_3000_IOPS, cached(), SMALL, Capacity(14.55, LimitedBy.REQUESTS, 0.0)),
+    "small requests, a third of which are those of the flush": (
+        OF_3000_IOPS,
+        cached(flush_limit_mb_s=10.0),
+        replace(SMALL, cache=Rates(10.0, 20.0), backing=Rates(0.0, 10.0)),
+        Capacity((0.97 * 3000 - 1000) / (2000 / 15), LimitedBy.REQUESTS, 0.0, 10.0),
+    ),
+    "few of them": (
+        OF_3000_IOPS,
+        cached(),
+        replace(WARM, cache_iops=200.0),
+        Capacity(77.6, LimitedBy.CACHE, FAST),
     ),
     "half of the reads miss": (
         ATTACHED,
@@ -76,7 +119,7 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
         FLUSHING,
         cached(flush_full_speed=True),
         BACK,
-        Capacity(52.8, LimitedBy.CACHE, FAST, SLOW),
+        Capacity(57.6 / (USUAL_COST - 10 / 28.8 * (USUAL_COST - 1)), LimitedBy.CACHE, FAST, SLOW),
     ),
     "writes bypass the cache": (
         state(Phase.DETACHING, boosted()),
@@ -93,7 +136,8 @@ def test_the_capacity_follows_the_phase_and_the_flush(name: str) -> None:
     found = capacity(of, view, sample, POLICY)
     assert isinstance(found, Capacity)
     assert found.mb_s == pytest.approx(expected.mb_s)
-    assert replace(found, mb_s=expected.mb_s) == expected
+    assert found.missed == pytest.approx(expected.missed)
+    assert replace(found, mb_s=expected.mb_s, missed=expected.missed) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,17 +163,20 @@ def test_where_none_can_be_told_it_says_why(of: AgentState, view: BackingView | 
     st.sampled_from(list(CacheMode)),
     st.booleans(),
     st.booleans(),
+    st.floats(0, 2),
 )
 def test_capacity_and_flush_together_fit_the_volumes_unless_the_scheduler_halves_them(
-    missed: float, hit: float, rate: float, mode: CacheMode, full: bool, slow: bool
+    missed: float, hit: float, rate: float, mode: CacheMode, full: bool, slow: bool, more: float
 ) -> None:
     of = state(Phase.BOOSTING, boosted(volume=volume(bandwidth_mb_s=10.0))) if slow else ATTACHED
     view = cached(flush_limit_mb_s=rate, cache_mode=mode, flush_full_speed=full)
-    sample = replace(WARM, adaptive=Rates(missed + hit, 0.0), backing=Rates(missed, 0.0))
+    moved = missed + hit
+    assume(moved > 0)
+    sample = Sample(10.0, 1.0, Rates(moved, 0.0), backing=Rates(missed, 0.0), cache=Rates(hit, hit * more))
     found = capacity(of, view, sample, POLICY)
     assert isinstance(found, Capacity)
-    part = OF_BACKING if found.limited_by is LimitedBy.BACKING else OF_CACHE
-    of_volume = found.mb_s * (found.missed or 1.0) if found.limited_by is LimitedBy.BACKING else found.mb_s
-    usable = part * found.bandwidth_mb_s
-    assert usable / 2 * (1 - 1e-9) <= of_volume
-    assert of_volume + min(found.flush_mb_s, usable / 2) <= usable * (1 + 1e-9)
+    on_backing = (found.missed or 1.0) if found.limited_by is LimitedBy.BACKING else None
+    cost, usable = on_backing or hit * (1 + more) / moved, OF_BACKING * found.bandwidth_mb_s
+    assume(moved * cost >= BUSY * usable)  # of a quiet device the costs count in part
+    assert usable / 2 * (1 - 1e-9) <= found.mb_s * cost
+    assert found.mb_s * cost + min(found.flush_mb_s, usable / 2) <= usable * (1 + 1e-9)

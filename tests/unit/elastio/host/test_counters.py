@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import psutil
 
-from elastio.core.model import HostView
+from elastio.core.model import DiskView, HostView
 from elastio.host.bcache import BcacheHost
 from elastio.host.counters import DiskCounters
 from tests.fixtures.sysfs_tree import Tree
-from tests.values import backing
+from tests.values import SERIAL, SET, backing
 
 
 def test_reads_the_disks_that_the_scan_names() -> None:
@@ -19,6 +19,17 @@ def test_reads_the_disks_that_the_scan_names() -> None:
     read = counters.read()
     assert set(read) == {"backing"}
     assert min(read["backing"]) >= 0
+
+
+def test_the_requests_are_those_of_the_cache_disk() -> None:
+    disk = min(psutil.disk_io_counters(perdisk=True))
+    cache = DiskView(disk, SERIAL, 0, SET, SET, held=True)
+    counters = DiskCounters()
+    counters.follow(HostView(0.0, "boot", backing(disk_name="-", adaptive_name="-", cache_set=SET), (cache,)))
+    before = psutil.disk_io_counters(perdisk=True, nowrap=False)[disk]
+    read = counters.read()
+    assert set(read) == {"cache", "requests"}
+    assert read["requests"] >= (before.read_count, before.write_count)
 
 
 def test_the_cache_is_the_disk_of_the_attached_set(tree: Tree, host: BcacheHost) -> None:
