@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from elastio_testbed.bars import Bar
 from elastio_testbed.sharing.controls import NONE, SHARES, STRICT, WEIGHTS
 from elastio_testbed.sharing.patterns import FIGURE_4, IN_A_ROW, OVERLOADED, PUBLISHED, Pattern
-from elastio_testbed.sharing.turns import BAND, Turn, ratio, settled, share_right, total_over
+from elastio_testbed.sharing.turns import BAND, SETTLE_S, Turn, ratio, settled, share_right, total_over
 
 # Of each pattern at scale 1.
-TURN_S, WINDOW_S = 100.0, 10.0
-# A shorter window has too few requests, and limits are looked at four times a second.
-SHORTEST_WINDOW_S = 2.0
-LEAST_TURN_S = 8.0
+TURN_S, LEAST_TURN_S = 100.0, 8.0
+# A window is what it is at any scale, if two have room in a turn: a shorter one has few requests of a slow volume, so
+# with 2:1 it is more often outside of the bounds.
+WINDOW_S, SHORTEST_WINDOW_S = 10.0, 2.0
 
 CONTROLS = (NONE, STRICT, WEIGHTS, SHARES)
 SLOW, BOOSTED = "slow volume", "boosted"
@@ -28,7 +28,7 @@ def turn_s(scale: float) -> float:
 
 
 def window_s(scale: float) -> float:
-    return max(SHORTEST_WINDOW_S, WINDOW_S * scale)
+    return WINDOW_S if turn_s(scale) >= SETTLE_S + 2 * WINDOW_S else SHORTEST_WINDOW_S
 
 
 def bars(turns: Sequence[Turn]) -> list[Bar]:

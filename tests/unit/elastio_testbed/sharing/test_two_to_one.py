@@ -160,8 +160,9 @@ def test_the_row_begins_with_the_published_one_and_has_every_pattern() -> None:
 
 
 def test_a_small_scale_keeps_turns_with_more_than_one_window() -> None:
-    for scale in (0.01, 0.1, 1.0):
+    for scale in (0.01, 0.1, 0.22, 0.23, 1.0):
         assert two_to_one.turn_s(scale) >= 3 + 2 * two_to_one.window_s(scale)
+    assert [two_to_one.window_s(scale) for scale in (0.22, 0.23, 1.0)] == [2.0, 10.0, 10.0]
 
 
 # --- services ------------------------------------------------------------------------------------------------
