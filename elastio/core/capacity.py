@@ -103,7 +103,7 @@ def _cached(cycle: Cycle, slow_mb_s: float, flush: float, sample: Sample | None,
     recent = (sample.recent or sample) if sample else None
     moved_mb_s = recent.adaptive.total_mb_s if recent else 0.0
     bandwidth_mb_s, missed = cycle.provisioned.bandwidth_mb_s, _missed(recent)
-    fast_mb_s, iops = _left(OF_BACKING, bandwidth_mb_s, flush), cycle.volume.iops if cycle.volume else None
+    fast_mb_s, iops = _left(OF_BACKING, bandwidth_mb_s, flush), cycle.provisioned.iops
     found = [_of(LimitedBy.CACHE, fast_mb_s, bandwidth_mb_s, moved_mb_s, USUAL_COST, _on_cache(recent))]
     if missed:
         found.append(_of(LimitedBy.BACKING, slow_mb_s, policy.backing_bandwidth_mb_s, moved_mb_s, 0.0, missed))

@@ -147,7 +147,7 @@ class Cycle:
         """The size and bandwidth that the cloud really sold, after rounding up; before that, what was asked for."""
         if self.volume is None:
             return self.spec
-        return model.VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.spec.iops)
+        return model.VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.volume.iops or self.spec.iops)
 
     @property
     def has_volume(self) -> bool:

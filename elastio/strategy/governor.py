@@ -9,6 +9,7 @@ rate is set from the bandwidth that both volumes were measured to have left:
 - The application saturates the cache volume: the drain bandwidth that was bought for this, and no more. A sample in
   which application and flush together saturate it does not show what the application alone would use, and counts
   as saturated.
+- Small requests saturate the IOPS of the cache volume: nothing, as no IOPS were bought for this.
 - The cache is nearly full of dirty data: as much as the backing volume takes, at the application's expense. Above the
   kernel's cutoff every write would run at the backing volume's speed, which would cost the application far more.
 
@@ -17,6 +18,8 @@ loses no more than the writeback rate.
 """
 
 from __future__ import annotations
+
+import math
 
 from elastio.core.model import Sample
 from elastio.core.phase import Phase
@@ -35,13 +38,18 @@ def flush_mb_s(at: Situation, policy: Policy, limit_mb_s: float | None) -> float
     """The writeback rate in MB/s that the sample asks for, at most the limit; 0: no flushing, None: no limit."""
     if at.sample is None or _shows_no_cache_yet(at, at.sample):
         return slower(policy.first_writeback_mb_s, limit_mb_s)
-    return slower(writeback_rate(at.sample, at.device, policy), limit_mb_s)
+    return slower(writeback_rate(at.sample, at.device, policy, _iops(at)), limit_mb_s)
 
 
 def forced_mb_s(at: Situation, policy: Policy) -> float:
     """MB/s that the cycle's cache has flushed in this sample at the application's expense."""
     is_seen = at.sample is not None and at.phase is Phase.BOOSTING and not _shows_no_cache_yet(at, at.sample)
-    return forced_writeback_mb_s(at.sample, at.device, policy) if is_seen and at.sample is not None else 0.0
+    return forced_writeback_mb_s(at.sample, at.device, policy, _iops(at)) if is_seen and at.sample is not None else 0.0
+
+
+def _iops(at: Situation) -> int | None:
+    """Of the cache volume; None: not known."""
+    return at.cycle.provisioned.iops if at.cycle else None
 
 
 def _shows_no_cache_yet(at: Situation, sample: Sample) -> bool:
@@ -50,29 +58,29 @@ def _shows_no_cache_yet(at: Situation, sample: Sample) -> bool:
     return at.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
 
 
-def writeback_rate(sample: Sample, device: DeviceView | None, policy: Policy) -> float | None:
+def writeback_rate(sample: Sample, device: DeviceView | None, policy: Policy, iops: int | None = None) -> float | None:
     """The writeback rate in MB/s that this sample asks for; 0: no flushing, None: no limit."""
-    spare = _spare(sample, policy)
+    spare = _spare(sample, policy, iops)
     if spare is None or device is None or not device.is_nearly_full:
         return spare
     return max(spare, policy.backing_bandwidth_mb_s)
 
 
-def forced_writeback_mb_s(sample: Sample, device: DeviceView | None, policy: Policy) -> float:
+def forced_writeback_mb_s(sample: Sample, device: DeviceView | None, policy: Policy, iops: int | None = None) -> float:
     """MB/s that were flushed in this sample beyond the spare bandwidth, because the cache was nearly full."""
-    spare = _spare(sample, policy)
+    spare = _spare(sample, policy, iops)
     if spare is None or device is None or not device.is_nearly_full:
         return 0.0
     return max(0.0, sample.flushed_mb_s - spare)
 
 
-def _spare(sample: Sample, policy: Policy) -> float | None:
+def _spare(sample: Sample, policy: Policy, iops: int | None) -> float | None:
     """The writeback rate that costs applications nothing."""
     # What anybody moves, also those without a right to a boost: the flush takes it from all of them.
     if sample.adaptive.total_mb_s < policy.utilization_threshold * policy.backing_bandwidth_mb_s:
         return EVERYTHING
     spare_on_backing = policy.backing_bandwidth_mb_s - (sample.backing.total_mb_s - sample.flushed_mb_s)
-    spare = min(_spare_on_cache(sample, policy), spare_on_backing)
+    spare = min(_spare_on_cache(sample, policy), _spare_requests(sample, iops), spare_on_backing)
     return spare if spare >= LEAST * policy.backing_bandwidth_mb_s else NOTHING
 
 
@@ -80,6 +88,16 @@ def _spare_on_cache(sample: Sample, policy: Policy) -> float:
     bought, used = policy.bought_bandwidth_mb_s, sample.cache.total_mb_s
     measured = 0.0 if used >= SATURATED * bought else TARGET * bought - (used - sample.flushed_mb_s)
     return max(measured, policy.drain_bandwidth_mb_s)
+
+
+def _spare_requests(sample: Sample, iops: int | None) -> float:
+    """MB/s of a flush for which the cache volume has IOPS; its requests are taken to be as large as others."""
+    if iops is None or sample.cache_iops <= 0:
+        return math.inf
+    if sample.cache_iops >= SATURATED * iops:
+        return 0.0
+    mb = sample.cache.total_mb_s / sample.cache_iops
+    return (TARGET * iops - sample.cache_iops) * mb + sample.flushed_mb_s
 
 
 def slower(rate: float | None, limit: float | None) -> float | None:

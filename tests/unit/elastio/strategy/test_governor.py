@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.boosting import situation_of
-from elastio.core.model import BackingView, Rates, Sample
+from elastio.core.model import BackingView, Rates, Sample, Volume
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState
+from elastio.core.state import AgentState, Phase
 from elastio.strategy import governor
 from elastio.strategy.situation import DeviceView
-from tests.values import POLICY, cached, host, present, seen
+from tests.values import NOW, POLICY, boosted, cached, host, present, seen, state, volume
 
 SMALL = replace(POLICY, backing_bandwidth_mb_s=20.0, cache_bandwidth_mb_s=100.0, utilization_threshold=0.30)
 
@@ -29,6 +29,10 @@ def device(view: BackingView, policy: Policy = SMALL) -> DeviceView:
 def uncounted(app: float) -> Sample:
     """The load of a cgroup without a right to a boost."""
     return replace(sample(app), counted=Rates())
+
+
+def boosting_with(bought: Volume) -> AgentState:
+    return state(Phase.BOOSTING, boosted(volume=bought))
 
 
 DRAINED = replace(SMALL, drain_bandwidth_mb_s=20.0)
@@ -58,6 +62,34 @@ RATES: dict[str, tuple[Policy, Sample, float | None]] = {
 def test_flushes_with_what_both_volumes_have_left(case: str) -> None:
     policy, of, mb_s = RATES[case]
     assert governor.writeback_rate(of, device(cached(available_percent=90)), policy) == pytest.approx(mb_s)
+
+
+@pytest.mark.parametrize(
+    ("of", "requests", "mb_s"),
+    [
+        (sample(12.0), 2700.0, 0.0),
+        (sample(12.0), 1200.0, 12.0),
+        (sample(12.0), 2280.0, 0.0),
+        (sample(12.0), 600.0, 20.0),
+        (sample(12.0, flush=12.0), 2400.0, 12.0),
+        (sample(12.0, flush=12.0), 2700.0, 0.0),
+        (sample(95.0), 500.0, 20.0),
+    ],
+    ids=["saturated", "half", "too little", "a fifth", "the same while that flows", "saturated by both", "large ones"],
+)
+def test_a_flush_uses_requests_that_applications_leave(of: Sample, requests: float, mb_s: float) -> None:
+    shown = device(cached(available_percent=90))
+    busy = replace(of, cache_iops=requests)
+    assert governor.writeback_rate(busy, shown, DRAINED, 3000) == pytest.approx(mb_s)
+    assert governor.writeback_rate(busy, shown, DRAINED) == pytest.approx(20.0)
+
+
+def test_the_iops_are_those_of_the_volume_that_was_bought() -> None:
+    busy = replace(sample(12.0), at=NOW, cache_iops=2700.0)
+    at = situation_of(boosting_with(volume(iops=3000)), seen(host(cached()), sample=busy), DRAINED)
+    assert governor.flush_mb_s(at, DRAINED, None) == 0.0
+    at = situation_of(boosting_with(volume(iops=16_000)), seen(host(cached()), sample=busy), DRAINED)
+    assert governor.flush_mb_s(at, DRAINED, None) == 20.0
 
 
 @pytest.mark.parametrize(("available", "mb_s"), [(36, 0.0), (34, 20.0), (0, 20.0), (None, 0.0)])
