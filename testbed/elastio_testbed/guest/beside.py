@@ -2,14 +2,16 @@
 
 `python3 beside.py prepare SPEC` makes the files; `python3 beside.py run SPEC REPORT` uses them. Keys of SPEC:
 `directory`, `file_bytes` and `jobs` (one file for each thread), `begins_s` (CLOCK_MONOTONIC), `every_s` (the length of
-an interval of the report), `disk` (whose requests are counted; empty: none), `turns`. A turn has `seconds`, `jobs`
+an interval of the report), `disk` (whose requests are counted; empty: none), `below` (the disk below it, to which what
+is written is counted), `turns`. A turn has `seconds`, `jobs`
 (threads that work in it), `sizes` (of requests in bytes, one drawn for each), `random` (or one after the other),
 `reads` (their share, 0 to 1), `rate_bytes_s` (what the application wants; 0: as much as it gets), `synced` (through the
 page cache, and each write ends when it is durable), `limits` (a line for `io.max` of its own cgroup; empty: none) and
 `command` (which a shell runs in the turn, and which must not end in it; empty: none).
 
 REPORT gets a JSON line for each interval with requests: `interval` (from 0), `bytes`, `requests`, `p95_ms`,
-`p99_ms`; for each interval of `disk`: `interval`, `in_flight`; and a final line: `{"done": true}` or `{"error": ...}`.
+`p99_ms`; for each interval of `disk`: `interval`, `in_flight`, `below_bytes`; and a final line: `{"done": true}` or
+`{"error": ...}`.
 """
 
 import itertools
@@ -26,8 +28,9 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 Spec = dict[str, Any]
-# CLOCK_MONOTONIC, and the text of /sys/block/DISK/stat.
+# CLOCK_MONOTONIC, and the text of /sys/block/DISK/stat; that of the disk below.
 Reading = tuple[float, str]
+SECTOR = 512
 # An application that was held back does not make up for more than this afterwards.
 LAG_S = 0.1
 LAYOUT_BYTES = 1 << 20
@@ -75,22 +78,36 @@ class Account:
 
 
 class InFlight(threading.Thread):
-    """Requests in flight at a disk, a mean over each interval from the begin on. `lines`: of the report, so far."""
+    """Requests in flight at a disk, a mean over each interval from the begin on, and bytes written to that below.
 
-    def __init__(self, disk: str, begins_s: float, every_s: float) -> None:
+    `lines`: of the report, so far.
+    """
+
+    def __init__(self, disk: str, below: str, begins_s: float, every_s: float) -> None:
         super().__init__(daemon=True)
-        self._disk, self._begins_s, self._every_s = disk, begins_s, every_s
+        self._disk, self._below, self._begins_s, self._every_s = disk, below, begins_s, every_s
         self.lines: list[dict[str, Any]] = []
 
     def run(self) -> None:
         before: Reading | None = None
+        below = 0
         for number in itertools.count():
             time.sleep(max(0.0, self._begins_s + number * self._every_s - time.monotonic()))
-            with open(f"/sys/block/{self._disk}/stat") as file:
-                now = time.monotonic(), file.read()
+            now, above = (time.monotonic(), stat_of(self._disk)), below
+            below = SECTOR * int(stat_of(self._below).split()[WRITTEN])
             if before is not None:
-                self.lines.append({"interval": number - 1, "in_flight": round(in_flight(before, now), 2)})
+                found = {"in_flight": round(in_flight(before, now), 2), "below_bytes": below - above}
+                self.lines.append({"interval": number - 1, **found})
             before = now
+
+
+# The field of /sys/block/DISK/stat with the sectors that were written (Documentation/block/stat.rst).
+WRITTEN = 6
+
+
+def stat_of(disk: str) -> str:
+    with open(f"/sys/block/{disk}/stat") as file:
+        return file.read()
 
 
 def in_flight(before: Reading, now: Reading) -> float:
@@ -195,7 +212,7 @@ def run(spec: Spec, report: TextIO) -> None:
     account = Account(spec["begins_s"], spec["every_s"])
     paces = [Pace(turn["rate_bytes_s"], begins_s) for turn, begins_s, _ in turns_of(spec)]
     threads = [Thread(spec, number, paces, account) for number in range(spec["jobs"])]
-    device = InFlight(spec["disk"], spec["begins_s"], spec["every_s"])
+    device = InFlight(spec["disk"], spec["below"], spec["begins_s"], spec["every_s"])
     for thread in (*threads, *([device] if spec["disk"] else [])):
         thread.start()
     for turn, begins_s, ends_s in turns_of(spec):

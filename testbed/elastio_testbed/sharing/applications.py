@@ -30,7 +30,7 @@ EVERY_S = 0.25
 FILE_BYTES = 8 * MIB
 # From the start of the programs until the first request; an emulated processor needs longest.
 READY_S = 6.0
-BOOST_S, CALL_S, LAYOUT_S = 120, 60.0, 300.0
+BOOST_S, FLUSH_S, CALL_S, LAYOUT_S = 120, 240, 60.0, 300.0
 PREFIX = "/var/tmp/beside-"
 LAYOUT = f"{PREFIX}files.json"
 
@@ -86,10 +86,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Of each application the lines of its report, see `guest/beside.py`; by interval the requests at the device."""
+    """Of each application the lines of its report, see `guest/beside.py`.
+
+    By interval, the requests at the device, and the bytes that were written to the slow volume.
+    """
 
     intervals: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
     in_flight: dict[int, float]
+    below_bytes: dict[int, int]
 
 
 def partition(capacity_mb_s: float, reads: float) -> tuple[float, float]:
@@ -116,6 +120,7 @@ class Applications:
             BFQ: self._succeeds("sh", "-c", f"modprobe bfq; grep bfq {self._scheduler}"),
         }
         self.services = WEIGHED if self.has_weights else UNWEIGHED
+        self._tables: Tables = {}
 
     @property
     def slow_mb_s(self) -> float:
@@ -161,7 +166,7 @@ class Applications:
 
     def share(self, settings: Mapping[str, object]) -> None:
         """Put this `[share]` in force; without a boost for any load."""
-        tables: Tables = {"share": {"may_boost": '["nobody.service"]', **settings}}
+        tables: Tables = {**self._tables, "share": {"may_boost": '["nobody.service"]', **settings}}
         self.guest.write_config(self._endpoint, tables)
         self.guest.check(["systemctl", "reload", "elastiod"], timeout_s=CALL_S)
 
@@ -170,8 +175,11 @@ class Applications:
         named = [f'"{each.name}.service" = {target_ms:g}' for each in self.services if each.application == 0]
         return {"enabled": "true", "latency_ms": f"{{ {', '.join(named)} }}"}
 
-    def boost(self) -> None:
-        """Buy a cache, which stays until the end."""
+    def boost(self, *, flushes: bool) -> None:
+        """Buy a cache, which stays until the end or the next boost, with bandwidth for a flush beside applications."""
+        self.guest.check(["elastio", "flush", "--wait", "--timeout", str(FLUSH_S)], timeout_s=FLUSH_S + 30)
+        self._tables = {} if flushes else {"cache": {"drain_bandwidth_mb_s": 0}}
+        self.share({})
         self.guest.check(["elastio", "resume"], timeout_s=CALL_S)
         self.guest.check(["elastio", "boost", "--wait", "--timeout", str(BOOST_S)], timeout_s=BOOST_S + 30)
 
@@ -186,7 +194,8 @@ class Applications:
         for service in self.services:
             turns = [work.part(service, self.services, self.number) for work in works[service.application]]
             disk = self.name if service is self.services[-1] else ""
-            spec = {"turns": turns, "begins_s": now_s + READY_S, "every_s": every_s, "disk": disk}
+            times = {"begins_s": now_s + READY_S, "every_s": every_s}
+            spec = {"turns": turns, **times, "disk": disk, "below": self.guest.disk_name()}
             self._write_spec(service, spec)
             weight = service.weight if are_weighed else 100
             unit = ["systemd-run", "--collect", f"--unit={service.name}", f"--property=IOWeight={weight}"]
@@ -197,11 +206,12 @@ class Applications:
         return self._seen()
 
     def _seen(self) -> Seen:
-        found = Seen(([], []), {})
+        found = Seen(([], []), {}, {})
         for service in self.services:
             for line in self._lines(service):
                 if "in_flight" in line:
                     found.in_flight[line["interval"]] = line["in_flight"]
+                    found.below_bytes[line["interval"]] = line["below_bytes"]
                 else:
                     found.intervals[service.application].append(line)
         return found

@@ -16,8 +16,8 @@ from elastio_testbed.sharing import two_to_one
 from elastio_testbed.sharing.applications import EVERY_S, Applications, Work, applications, partition
 from elastio_testbed.sharing.controls import SHARES, STRICT, WEIGHTS
 from elastio_testbed.sharing.patterns import Pattern
-from elastio_testbed.sharing.turns import Turn, wanted_mb_s, windows
-from elastio_testbed.sharing.two_to_one import BOOSTED, CONTROLS, SLOW, STATES
+from elastio_testbed.sharing.turns import Turn, mean_mb_s, wanted_mb_s, windows
+from elastio_testbed.sharing.two_to_one import CONTROLS, FLUSHING, SLOW, STATES
 
 
 def two_to_one_result(asked: Asked, keep: Callable[[Mapping[str, Any]], None], say: Say) -> dict[str, Any]:
@@ -27,8 +27,8 @@ def two_to_one_result(asked: Asked, keep: Callable[[Mapping[str, Any]], None], s
         conditions = observe(both.guest.check(["uname", "-r"]))
         found: dict[str, Any] = {}
         for state in STATES:
-            if state == BOOSTED:
-                both.boost()
+            if state != SLOW:
+                both.boost(flushes=state == FLUSHING)
             for control in _controls(both, state):
                 say(f"two-to-one: {state}, {control}")
                 turns += _turns(both, state, control, asked.scale)
@@ -39,13 +39,13 @@ def two_to_one_result(asked: Asked, keep: Callable[[Mapping[str, Any]], None], s
 
 def _controls(both: Applications, state: str) -> tuple[str, ...]:
     """The controls of a state. A strict partition is of interest for underloaded patterns, which only one state has."""
-    without = {STRICT} if state == BOOSTED else set()
+    without = set() if state == SLOW else {STRICT}
     return tuple(control for control in CONTROLS if control not in without | both.absent(CONTROLS).keys())
 
 
 def _capacity_mb_s(both: Applications, state: str) -> float:
     """What applications can have, without a flush."""
-    return OF_CACHE * both.guest.scaled.cache_bytes_s / MB if state == BOOSTED else both.slow_mb_s
+    return both.slow_mb_s if state == SLOW else OF_CACHE * both.guest.scaled.cache_bytes_s / MB
 
 
 def _turns(both: Applications, state: str, control: str, scale: float) -> list[Turn]:
@@ -57,7 +57,7 @@ def _turns(both: Applications, state: str, control: str, scale: float) -> list[T
         for number in (0, 1)
     )
     seen = both.run((works[0], works[1]), are_weighed=control in (WEIGHTS, SHARES))
-    both.require_phase("boosting" if state == BOOSTED else "idle")
+    both.require_phase("idle" if state == SLOW else "boosting")
     moved = [_bytes(each) for each in seen.intervals]
     window_s = two_to_one.window_s(scale)
     return [
@@ -67,6 +67,7 @@ def _turns(both: Applications, state: str, control: str, scale: float) -> list[T
             pattern.name,
             windows(moved, number * seconds, (number + 1) * seconds, EVERY_S, window_s),
             wanted_mb_s(pattern, capacity_mb_s),
+            0.0 if state == SLOW else mean_mb_s(seen.below_bytes, number * seconds, (number + 1) * seconds, EVERY_S),
         )
         for number, pattern in enumerate(patterns)
     ]
@@ -92,7 +93,7 @@ def _document(asked: Asked, conditions: Mapping[str, Any], both: Applications, t
         **about("two-to-one", asked, conditions, both, CONTROLS),
         "turn_s": two_to_one.turn_s(asked.scale),
         "window_s": two_to_one.window_s(asked.scale),
-        "capacity_mb_s": {state: round(_capacity_mb_s(both, state), 2) for state in (SLOW, BOOSTED)},
+        "capacity_mb_s": {state: round(_capacity_mb_s(both, state), 2) for state in STATES},
         "bars": [bar.to_json() for bar in two_to_one.bars(turns)],
         "turns": [turn.to_json() for turn in turns],
     }

@@ -19,13 +19,17 @@ HAS_IT = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One pattern under one control. `windows`: MB/s of both applications, one window after the other."""
+    """One pattern under one control. `windows`: MB/s of both applications, one window after the other.
+
+    `flushed_mb_s`: what was flushed meanwhile, which uses the same volumes.
+    """
 
     state: str
     control: str
     pattern: str
     windows: tuple[tuple[float, float], ...]
     wants_mb_s: tuple[float, float] | None = None
+    flushed_mb_s: float = 0.0
 
     @property
     def mb_s(self) -> tuple[float, float]:
@@ -36,7 +40,8 @@ class Turn:
 
     @property
     def total_mb_s(self) -> float:
-        return sum(self.mb_s)
+        """Of both applications and the flush."""
+        return sum(self.mb_s) + self.flushed_mb_s
 
     def is_right(self, window: tuple[float, float]) -> bool:
         """Whether they share 2:1 or, where the sum fits, each has what it wants."""
@@ -57,6 +62,7 @@ class Turn:
             "pattern": self.pattern,
             "wants_mb_s": None if self.wants_mb_s is None else [round(mb_s, 2) for mb_s in self.wants_mb_s],
             "windows": [[round(mb_s, 2) for mb_s in window] for window in self.windows],
+            "flushed_mb_s": round(self.flushed_mb_s, 2),
         }
 
 
@@ -69,6 +75,7 @@ def turn_of_json(found: Mapping[str, Any]) -> Turn:
         found["pattern"],
         tuple((first, second) for first, second in found["windows"]),
         None if wants is None else (wants[0], wants[1]),
+        found.get("flushed_mb_s", 0.0),
     )
 
 
@@ -86,6 +93,12 @@ def windows(
         one, two = (sum(by.get(n, 0) for n in range(begin, begin + each)) / MB / (each * every_s) for by in moved)
         found.append((one, two))
     return tuple(found)
+
+
+def mean_mb_s(moved: Mapping[int, int], begins_s: float, ends_s: float, every_s: float) -> float:
+    """MB/s in a turn without its first SETTLE_S; times and intervals as in `windows`."""
+    numbers = range(round((begins_s + SETTLE_S) / every_s), round(ends_s / every_s))
+    return sum(moved.get(number, 0) for number in numbers) / MB / (len(numbers) * every_s)
 
 
 def wanted_mb_s(pattern: Pattern, capacity_mb_s: float) -> tuple[float, float] | None:

@@ -16,9 +16,10 @@ TURN_S, LEAST_TURN_S = 100.0, 8.0
 WINDOW_S, SHORTEST_WINDOW_S = 10.0, 2.0
 
 CONTROLS = (NONE, STRICT, WEIGHTS, SHARES)
-SLOW, BOOSTED = "slow volume", "boosted"
+# With a cache: with bandwidth bought for applications alone, and with more for a flush beside them.
+SLOW, BOOSTED, FLUSHING = "slow volume", "boosted", "flushing"
 # The patterns of each state of the device, in the order in which they are run.
-STATES = {SLOW: IN_A_ROW, BOOSTED: OVERLOADED}
+STATES = {SLOW: IN_A_ROW, BOOSTED: OVERLOADED, FLUSHING: OVERLOADED}
 OVER_STRICT = {"U-SW": 1.5, "U-SRW": 1.4, "U-RRW": 1.15}
 
 

@@ -17,8 +17,17 @@ from elastio_testbed.sharing import two_to_one
 from elastio_testbed.sharing.applications import UNWEIGHED, WEIGHED, Service, Work
 from elastio_testbed.sharing.controls import NONE, SHARES, STRICT
 from elastio_testbed.sharing.patterns import FIGURE_4, IN_A_ROW, PATTERNS, PUBLISHED
-from elastio_testbed.sharing.turns import Turn, ratio, settled, share_right, total_over, turn_of_json, windows
-from elastio_testbed.sharing.two_to_one import BOOSTED, SLOW, STATES, bars
+from elastio_testbed.sharing.turns import (
+    Turn,
+    mean_mb_s,
+    ratio,
+    settled,
+    share_right,
+    total_over,
+    turn_of_json,
+    windows,
+)
+from elastio_testbed.sharing.two_to_one import BOOSTED, FLUSHING, SLOW, STATES, bars
 
 C = 16.0
 WANTS = (0.2 * C, 0.65 * C)
@@ -63,6 +72,11 @@ def test_an_interval_without_requests_counts_as_nothing() -> None:
     assert windows([{12: 2_000_000}, {}], 0.0, 5.0, 0.25, 2.0) == ((1.0, 0.0),)
 
 
+def test_what_is_flushed_counts_from_when_limits_have_settled() -> None:
+    written = {n: 500_000 if 52 <= n < 72 else 9_000_000 for n in range(100)}
+    assert mean_mb_s(written, 10.0, 18.0, 0.25) == 2.0
+
+
 @pytest.mark.parametrize(
     ("window", "is_right"), [((19.0, 10.0), True), ((21.0, 10.0), True), ((18.9, 10.0), False), ((21.1, 10.0), False)]
 )
@@ -86,6 +100,7 @@ def test_figures_over_several_turns() -> None:
     assert share_right([good, bad]) == 0.75
     assert ratio([good, bad]) == 2.0
     assert total_over([good], [turn("O-SW", (12.0, 12.0))]) == 1.25
+    assert total_over([replace(good, flushed_mb_s=6.0)], [good]) == pytest.approx(1.2)
     assert total_over([], [good]) is share_right([]) is ratio([]) is None
 
 
@@ -100,7 +115,7 @@ def test_a_change_is_followed_if_the_first_window_after_it_is_right() -> None:
 def test_all_bars_are_met_where_everything_is_as_it_has_to_be() -> None:
     found = bars(all_turns())
     assert missed(found) == ()
-    assert {bar.name.partition(",")[0] for bar in found if ", " in bar.name} == {SLOW, BOOSTED}
+    assert {bar.name.partition(",")[0] for bar in found if ", " in bar.name} == {SLOW, BOOSTED, FLUSHING}
     assert len({bar.name for bar in found}) == len(found)
 
 
