@@ -59,7 +59,7 @@ class Sampler:
             cache,
             is_late=seconds > self._late_s,
             counted=_rates(before, reading, "counted", seconds),
-            cache_iops=requests.total_mb_s * MB,
+            cache_iops=(requests.read_mb_s * MB, requests.write_mb_s * MB),
         )
 
 

@@ -133,11 +133,12 @@ def _on_cache(sample: Sample | None) -> float | None:
 
 
 def _requests(sample: Sample) -> tuple[float, float]:
-    """Those of the flush in a second, and those for a MB of applications; all are taken to be of one size."""
-    on_cache, of_a_mb = sample.cache.total_mb_s, _on_cache(sample)
-    if not of_a_mb or on_cache <= 0:
+    """Those of the flush in a second, and those for a MB of applications; its reads are taken to be as large."""
+    reads, writes = sample.cache_iops
+    if sample.adaptive.total_mb_s <= 0:
         return 0.0, 0.0
-    return sample.cache_iops * sample.flushed_mb_s / on_cache, sample.cache_iops * of_a_mb / on_cache
+    of_flush = reads * sample.flushed_mb_s / sample.cache.read_mb_s if sample.cache.read_mb_s > 0 else 0.0
+    return of_flush, (reads + writes - of_flush) / sample.adaptive.total_mb_s
 
 
 def _left(part: float, bandwidth_mb_s: float, flush: float) -> float:

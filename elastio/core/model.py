@@ -329,7 +329,7 @@ class Sample:
     cache: Rates = field(default_factory=Rates)
     is_late: bool = False
     counted: Rates | None = None
-    cache_iops: float = 0.0  # requests a second
+    cache_iops: tuple[float, float] = (0.0, 0.0)  # of reads, of writes
     recent: Sample | None = None
 
     @property

@@ -92,12 +92,13 @@ def _spare_on_cache(sample: Sample, policy: Policy) -> float:
 
 def _spare_requests(sample: Sample, iops: int | None) -> float:
     """MB/s of a flush for which the cache volume has IOPS; its requests are taken to be as large as others."""
-    if iops is None or sample.cache_iops <= 0:
+    used = sum(sample.cache_iops)
+    if iops is None or used <= 0:
         return math.inf
-    if sample.cache_iops >= SATURATED * iops:
+    if used >= SATURATED * iops:
         return 0.0
-    mb = sample.cache.total_mb_s / sample.cache_iops
-    return (TARGET * iops - sample.cache_iops) * mb + sample.flushed_mb_s
+    mb = sample.cache.total_mb_s / used
+    return (TARGET * iops - used) * mb + sample.flushed_mb_s
 
 
 def slower(rate: float | None, limit: float | None) -> float | None:

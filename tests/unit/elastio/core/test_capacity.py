@@ -22,7 +22,7 @@ PASSING = Sample(10.0, 1.0, Rates(0.0, 20.0), cache=Rates(8.0, 10.0), backing=Ra
 # A third of all reads misses, and is not kept: both volumes are full.
 BOTH = Sample(10.0, 1.0, Rates(60.0, 0.0), cache=Rates(40.0, 0.0), backing=Rates(20.0, 0.0))
 JOURNAL = Sample(10.0, 1.0, Rates(0.0, 50.0), cache=Rates(0.0, 60.0))
-SMALL = Sample(10.0, 1.0, Rates(0.0, 15.0), cache=Rates(0.0, 20.0), cache_iops=3000.0)
+SMALL = Sample(10.0, 1.0, Rates(0.0, 15.0), cache=Rates(0.0, 20.0), cache_iops=(0.0, 3000.0))
 BACK = Sample(10.0, 1.0, Rates(0.0, 10.0), cache=Rates(18.0, 10.0), backing=Rates(0.0, 18.0))
 
 KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
@@ -88,13 +88,19 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
     "small requests, a third of which are those of the flush": (
         OF_3000_IOPS,
         cached(flush_limit_mb_s=10.0),
-        replace(SMALL, cache=Rates(10.0, 20.0), backing=Rates(0.0, 10.0)),
+        replace(SMALL, cache=Rates(10.0, 20.0), backing=Rates(0.0, 10.0), cache_iops=(1000.0, 2000.0)),
         Capacity((0.97 * 3000 - 1000) / (2000 / 15), LimitedBy.REQUESTS, 0.0, 10.0),
+    ),
+    "half of what is read is flushed": (
+        OF_3000_IOPS,
+        cached(flush_limit_mb_s=5.0),
+        replace(SMALL, cache=Rates(10.0, 10.0), backing=Rates(0.0, 5.0), cache_iops=(1000.0, 2000.0)),
+        Capacity((0.97 * 3000 - 500) / (2500 / 15), LimitedBy.REQUESTS, 0.0, 5.0),
     ),
     "few of them": (
         OF_3000_IOPS,
         cached(),
-        replace(WARM, cache_iops=200.0),
+        replace(WARM, cache_iops=(100.0, 100.0)),
         Capacity(77.6, LimitedBy.CACHE, FAST),
     ),
     "half of the reads miss": (

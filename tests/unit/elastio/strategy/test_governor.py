@@ -79,13 +79,13 @@ def test_flushes_with_what_both_volumes_have_left(case: str) -> None:
 )
 def test_a_flush_uses_requests_that_applications_leave(of: Sample, requests: float, mb_s: float) -> None:
     shown = device(cached(available_percent=90))
-    busy = replace(of, cache_iops=requests)
+    busy = replace(of, cache_iops=(0.0, requests))
     assert governor.writeback_rate(busy, shown, DRAINED, 3000) == pytest.approx(mb_s)
     assert governor.writeback_rate(busy, shown, DRAINED) == pytest.approx(20.0)
 
 
 def test_the_iops_are_those_of_the_volume_that_was_bought() -> None:
-    busy = replace(sample(12.0), at=NOW, cache_iops=2700.0)
+    busy = replace(sample(12.0), at=NOW, cache_iops=(700.0, 2000.0))
     at = situation_of(boosting_with(volume(iops=3000)), seen(host(cached()), sample=busy), DRAINED)
     assert governor.flush_mb_s(at, DRAINED, None) == 0.0
     at = situation_of(boosting_with(volume(iops=16_000)), seen(host(cached()), sample=busy), DRAINED)
