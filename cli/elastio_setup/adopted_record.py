@@ -11,6 +11,8 @@ import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
 
 from elastio.codec import decode, encode
 from elastio.config.paths import ADOPTED
@@ -19,6 +21,8 @@ from elastio.host.heads import Head
 from elastio.host.sysfs import Sysfs
 from elastio.whole_file import sync_directory
 from elastio_setup import fstab
+
+T = TypeVar("T")
 
 
 class Step(StrEnum):
@@ -55,9 +59,13 @@ def load(sysfs: Sysfs, uuid: str) -> Record | None:
     """The record of the volume with this filesystem, or None. Raises ConfigError."""
     if not is_name(uuid):
         return None
-    path = sysfs.path(f"{ADOPTED}/{uuid}")
+    return read(sysfs.path(f"{ADOPTED}/{uuid}"), Record)
+
+
+def read(path: Path, kind: type[T]) -> T | None:
+    """What `write` has written there, or None. Raises ConfigError."""
     try:
-        return decode(Record, json.loads(path.read_text()))
+        return decode(kind, json.loads(path.read_text()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -72,20 +80,28 @@ def load_all(sysfs: Sysfs) -> tuple[Record, ...]:
 
 def save(sysfs: Sysfs, record: Record) -> None:
     """Durable when it returns. Raises ConfigError."""
-    path = sysfs.path(f"{ADOPTED}/{record.uuid}")
     if not is_name(record.uuid):
         raise ConfigError(f"{record.uuid!r} cannot be the name of a record", code="record.name")
+    write(sysfs.path(f"{ADOPTED}/{record.uuid}"), record)
+
+
+def write(path: Path, value: object) -> None:
+    """Durable when it returns. Raises ConfigError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sync_directory(path.parent.parent)
     except OSError as error:
         raise ConfigError(f"{path.parent} cannot be created: {error.strerror}", code="record.unwritable") from error
-    fstab.write(path, json.dumps(encode(record), indent=1) + "\n", "record.unwritable")
+    fstab.write(path, json.dumps(encode(value), indent=1) + "\n", "record.unwritable")
 
 
 def delete(sysfs: Sysfs, record: Record) -> None:
     """Durable when it returns. Raises HostError."""
-    path = sysfs.path(f"{ADOPTED}/{record.uuid}")
+    remove(sysfs.path(f"{ADOPTED}/{record.uuid}"))
+
+
+def remove(path: Path) -> None:
+    """Durable when it returns. Raises HostError."""
     try:
         path.unlink(missing_ok=True)
         sync_directory(path.parent)
