@@ -13,7 +13,7 @@ from elastio.host.usage import mounted_at
 from elastio_cli.app import App
 from elastio_cli.state import without_agent
 from elastio_setup import adopted_record as records
-from elastio_setup import release_created
+from elastio_setup import at_boot, release_created
 from elastio_setup.adopt import Adopter
 from elastio_setup.adopt_plan import plan
 from elastio_setup.adopted_again import recorded_again
@@ -31,25 +31,36 @@ from elastio_setup.format_backing import format_backing, name_of, verify
     type=click.Path(path_type=Path),
     help="Blank device for the head; without it one is made in the volume group.",
 )
+@click.option("--at-boot", "is_at_boot", is_flag=True, help="Adopt what is mounted and in use at the next boot.")
+@click.option("--cancel", is_flag=True, help="Take --at-boot back, by MOUNTPOINT or UUID.")
 @click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Adopt without confirmation.")
 @click.pass_obj
-def adopt(app: App, target: Path, head: Path | None, dry_run: bool, yes: bool) -> None:
+def adopt(app: App, target: Path, head: Path | None, is_at_boot: bool, cancel: bool, dry_run: bool, yes: bool) -> None:
     """Put an adaptive device in front of an ext4, xfs, btrfs, closed LUKS or inactive LVM. Experimental.
 
     If anything does not allow it, nothing is changed, and the exit code is 1.
     """
     _require_root()
     sysfs = app.sysfs()
-    found = plan(target, head, sysfs, app.run)
+    adopter = Adopter(sysfs, app.run)
+    if cancel:
+        click.echo(f"{at_boot.cancel(adopter, str(target))} is not adopted at the next boot")
+        return
+    found = plan(target, head, sysfs, app.run, is_at_boot=is_at_boot)
     click.echo(found.shown)
     if dry_run:
         return
     if not yes:
         click.confirm("adopt it?", abort=True)
         # The question may have waited for an hour, and was answered for what was seen.
-        found = plan(target, head, sysfs, app.run)
-    adaptive = Adopter(sysfs, app.run).adopt(found)
+        found = plan(target, head, sysfs, app.run, is_at_boot=is_at_boot)
+    if is_at_boot:
+        when = "at the next boot" if at_boot.ask(adopter, found) else "at the next boot, as was asked for before"
+        click.echo(f"it is adopted {when}; `elastio device adopt {found.place} --cancel` takes it back")
+        return
+    adaptive = adopter.adopt(found)
+    at_boot.forget(sysfs, found.volume.uuid)
     click.echo(f"what is on it is on /dev/{adaptive} now; `elastio device release {found.volume.uuid}` undoes it")
 
 
@@ -113,7 +124,7 @@ def compose(app: App, uuid: str | None, head: Path | None) -> None:
     adopter = Adopter(app.sysfs(), app.run)
     if head is not None:
         _require_root()
-    adaptive = recorded_again(adopter, head) if head is not None else adopter.assemble(uuid or "")
+    adaptive = recorded_again(adopter, head) if head is not None else at_boot.assemble(adopter, uuid or "")
     click.echo(f"/dev/{adaptive} shows the adopted volume" if adaptive else "no adopted volume is composed")
 
 

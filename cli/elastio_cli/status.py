@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from elastio.config.paths import ADOPTED
+from elastio.config.paths import ADOPTED, AT_BOOT
 from elastio.control import status as document
 from elastio.control.check import Check, check, unanswered
 from elastio.errors import ElastioError
@@ -49,7 +49,7 @@ def status(ctx: click.Context, as_json: bool, as_check: bool) -> None:
 
 def _show_adopted(app: App) -> None:
     """Adopted volumes have no agent: they are shown also where none answers."""
-    if app.is_simulated or not app.sysfs().exists(ADOPTED):
+    if app.is_simulated or not any(map(app.sysfs().exists, (ADOPTED, AT_BOOT))):
         return
     from elastio_setup.check_result import Machine  # noqa: PLC0415
     from elastio_setup.device_checks import adopted  # noqa: PLC0415  `status` should not wait for all of set-up

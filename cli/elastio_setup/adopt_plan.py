@@ -5,10 +5,12 @@ What cannot be proved is refused: nothing was changed then.
 
 from __future__ import annotations
 
+import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from elastio.config.paths import DEFAULT_PATH, DEFAULT_STATE_DIR
 from elastio.core.model import Serial
 from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import mounts, superblock, tombstone
@@ -16,7 +18,7 @@ from elastio.host.blockdev import Disk, disk_of, run_wipefs, why_no_backing
 from elastio.host.commands import FOLDERS, Run, is_installed
 from elastio.host.heads import LEAST_BYTES, PHYSICAL_VOLUME, Head, Volume
 from elastio.host.sysfs import Sysfs
-from elastio.host.usage import UseKind, described, in_use
+from elastio.host.usage import UseKind, described, in_use, mounted_at
 from elastio.units import SECTOR, format_size
 from elastio_setup import adopted_record, fstab, head_volume, kernel_checks
 from elastio_setup.adopt_contents import BTRFS, CONTENTS, LUKS, require_sound, saved_sectors
@@ -29,6 +31,8 @@ from elastio_setup.physical_volume import group_on, is_in_group, require_usual
 
 FSTAB, CRYPTTAB = "etc/fstab", "etc/crypttab"
 RULES_FILE, UNIT = "59-elastio-adopted.rules", "elastio-compose@.service"
+# What the initramfs mounts, the boot loader reads, or adopting and boosting need themselves.
+NEEDED = (Path("/usr"), Path("/boot"), DEFAULT_PATH.parent, DEFAULT_STATE_DIR, Path(sys.prefix))
 # Sources of fstab and crypttab that name the device, or the filesystem on it not by its UUID.
 BY_DEVICE = {
     "PARTUUID=": "/dev/disk/by-partuuid/",
@@ -42,7 +46,7 @@ class AdoptPlan:
     """`device` and `head_device` are the kernel's names. `place`: where it is mounted and will be again; or None.
 
     `head_serials`: those of the disks below the head. `extents`: where its logical volume is going to be made; then
-    `head_device` is empty.
+    `head_device` is empty. `is_at_boot`: it is in use now, and is adopted when nothing has mounted it yet.
     """
 
     device: str
@@ -53,12 +57,15 @@ class AdoptPlan:
     block_bytes: int
     head_serials: tuple[str, ...] = ()
     extents: FreeExtents | None = None
+    is_at_boot: bool = False
 
     @property
     def shown(self) -> str:
         """What an operator has to know before."""
         size = format_size(self.volume.size_sectors * SECTOR)
         around = f"unmount {self.place}, and mount it again by /etc/fstab\n" if self.place else ""
+        if self.is_at_boot:
+            around = f"at the next boot, after its check and before it is mounted at {self.place}\n"
         what = {LUKS: "data", PHYSICAL_VOLUME: "volume group"}.get(self.volume.filesystem, "filesystem")
         written = "its first 4 KiB move to the head" if self.head.keeps_tombstone else "nothing on it is written"
         filesystem = f"{self.volume.filesystem} with UUID {self.volume.uuid}"
@@ -77,12 +84,17 @@ class AdoptPlan:
         return f"{name}: a logical volume of {size} is made on {self.extents.disk} for the head"
 
 
-def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> AdoptPlan:
+def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run, *, is_at_boot: bool = False) -> AdoptPlan:
     """Check everything. Raises ConfigError, DeviceBusyError, NotOursError or HostError; the code names the check."""
     _require_machine(sysfs, run)
     device, place = _target(target, sysfs)
     _require_kind(device, sysfs)
-    _require_uses(device, place, sysfs)
+    if is_at_boot:
+        place = _mounted(device, place, sysfs)
+    else:
+        _require_uses(device, place, sysfs)
+    for mounted in mounted_at(sysfs, device):
+        _require_late(mounted)
     volume = _volume(device, sysfs, run)
     group = group_on(device, sysfs, run) if volume.filesystem == PHYSICAL_VOLUME else ""
     _require_tables(device, volume, place, group, sysfs)
@@ -95,13 +107,14 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run) -> Adop
         extents = head_volume.free_extents(sysfs, device, block_bytes, run)
         head = Head(*names, volume, extents.sectors, saved_sectors=saved)
         found = serials(sysfs, extents.disk_device)
-        return AdoptPlan(device, volume, place, "", head, block_bytes, found, extents)
+        return AdoptPlan(device, volume, place, "", head, block_bytes, found, extents, is_at_boot)
     if head_target is None:
         text = f"name a blank disk or partition of at least {format_size(LEAST_BYTES)} with --head: the head lies there"
         raise ConfigError(text, code="adopt.head")
     head_device, sectors = _head_device(path_of(head_target, sysfs), device, block_bytes, sysfs, run)
     head = Head(*names, volume, sectors, saved_sectors=saved)
-    return AdoptPlan(device, volume, place, head_device, head, block_bytes, serials(sysfs, head_device))
+    found = serials(sysfs, head_device)
+    return AdoptPlan(device, volume, place, head_device, head, block_bytes, found, is_at_boot=is_at_boot)
 
 
 def require_same_head(found: AdoptPlan, sysfs: Sysfs, run: Run) -> None:
@@ -129,9 +142,7 @@ def _target(target: Path, sysfs: Sysfs) -> tuple[str, Path | None]:
         mount = next((m for m in reversed(mounts.read(sysfs)) if m.place == str(target.absolute())), None)
         if mount is None:
             raise ConfigError(f"nothing is mounted at {target}: mount it, or name the device", code="adopt.not_mounted")
-        if mount.place == "/":
-            text = "the root filesystem cannot be adopted: it cannot be unmounted"
-            raise NotOursError(text, code="adopt.root")
+        _require_late(mount.place)
         device = sysfs.link(f"sys/dev/block/{mount.number}") or ""
         if mount.kind == BTRFS:  # its number is no device's
             device = mounts.node_name(sysfs, mount.source)
@@ -171,6 +182,25 @@ def _require_uses(device: str, place: Path | None, sysfs: Sysfs) -> None:
     if found:
         text = f"/dev/{device} {described(sysfs, found)}: nothing was changed"
         raise DeviceBusyError(text, code="adopt.used")
+
+
+def _mounted(device: str, place: Path | None, sysfs: Sysfs) -> Path:
+    """Where it is mounted. Raises DeviceBusyError if it is used in another way, too; after a boot it may be again."""
+    found = in_use(sysfs, device)
+    if others := tuple(use for use in found if use.kind is not UseKind.MOUNT):
+        raise DeviceBusyError(f"/dev/{device} {described(sysfs, others)}: nothing was changed", code="adopt.used")
+    if not found:
+        raise ConfigError(f"/dev/{device} is not in use: adopt it without --at-boot", code="at_boot.unused")
+    return place or Path(found[0].by)
+
+
+def _require_late(place: str) -> None:
+    """Raises NotOursError if what is mounted there is needed before it can be adopted, or by elastio itself."""
+    folders = (*NEEDED, *(folder.resolve() for folder in NEEDED))
+    needed = next((folder for folder in folders if Path(place) in (folder, *folder.parents)), None)
+    if needed is not None:
+        text = f"{needed} lies on what is mounted at {place}, and is needed before that is composed, or for it"
+        raise NotOursError(f"{text}: give the data a volume of its own", code="adopt.root")
 
 
 def _volume(device: str, sysfs: Sysfs, run: Run) -> Volume:
@@ -215,11 +245,16 @@ def _require_tables(device: str, volume: Volume, place: Path | None, group: str,
     for entry in (*by_uuid, *crypts, *on_it):
         if group:
             require_usual(entry, group)
+        _require_late(entry.place)
         if "nofail" not in entry.options:
             table = CRYPTTAB if entry in crypts else FSTAB
             text = f"the line for {entry.place} in /{table} lacks nofail, without which the boot waits for the head"
             raise ConfigError(text, code="fstab.nofail")
-        raw = [option for option in entry.options if option == "initramfs" or option.startswith("device=")]
+        raw = [
+            option
+            for option in entry.options
+            if option in ("initramfs", "x-initrd.mount") or option.startswith("device=")
+        ]
         if raw:
             text = f"the line for {entry.place} has {raw[0]}, which is for the volume itself: nothing was changed"
             raise ConfigError(text, code="adopt.fstab")

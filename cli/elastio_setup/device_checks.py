@@ -13,7 +13,7 @@ from elastio.host.throttle import stacked
 from elastio.host.tuning import SCHEDULER
 from elastio.host.usage import UseKind, in_use
 from elastio.host.view import Backing, find_backings
-from elastio_setup import adopted_record
+from elastio_setup import adopted_record, at_boot
 from elastio_setup.adopted_record import Record
 from elastio_setup.candidates import all_candidates
 from elastio_setup.check_result import CheckResult, Machine, fail, ok, warn
@@ -189,11 +189,20 @@ ADOPTED = "adopted volume"
 
 
 def adopted(machine: Machine) -> list[CheckResult]:
-    """One result for each record; none on a machine without adopted volumes."""
+    """One result for each record, and each pending adoption; none on a machine without."""
     try:
-        return [_composed(machine, record) for record in adopted_record.load_all(machine.sysfs)]
+        found = [_composed(machine, record) for record in adopted_record.load_all(machine.sysfs)]
+        return found + [_pending(each) for each in at_boot.load_all(machine.sysfs)]
     except ElastioError as error:
         return [fail(ADOPTED, str(error), "restore the file from a copy: docs/how-to/adopt.md", error.code)]
+
+
+def _pending(pending: at_boot.Pending) -> CheckResult:
+    shown = f"{pending.volume.uuid} at {pending.place}"
+    if not pending.refused:
+        return ok(ADOPTED, f"{shown} is adopted at the next boot")
+    remedy = "`elastio device adopt`: --at-boot asks again, --cancel forgets it"
+    return warn(ADOPTED, f"{shown} was not adopted at boot: {pending.refused}", remedy, "at_boot")
 
 
 def _composed(machine: Machine, record: Record) -> CheckResult:

@@ -20,6 +20,9 @@ DEVICES = "devices"  # the state directories of devices with a name
 # The records of adopted volumes, below the root. Also in 59-elastio-adopted.rules, elastio-compose@.service and
 # debian/elastio.prerm.
 ADOPTED = "etc/elastio/adopted"
+# Pending adoptions, and the flag files that say that this boot is not meant. Also in the first two of these.
+AT_BOOT = "etc/elastio/at-boot"
+NOT_NOW = "run/elastio/at-boot"
 DEFAULT_PATH = Path("/etc/elastio/elastio.toml")
 DEFAULT_STATE_DIR = Path("/var/lib/elastio")
 DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")

@@ -131,12 +131,12 @@ def volume_below(sysfs: Sysfs, device: str) -> str:
 
 
 @contextmanager
-def locked(sysfs: Sysfs, wait: Wait, seconds: float) -> Iterator[None]:
+def locked(sysfs: Sysfs, wait: Wait, seconds: float, name: str = LOCK) -> Iterator[None]:
     """Only one process changes adopted volumes, their heads and what they are composed to. Raises DeviceBusyError.
 
     The kernel releases the lock when the last write of a killed holder has ended.
     """
-    path = sysfs.path(LOCK)
+    path = sysfs.path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -15,6 +15,7 @@ STONE, PIECE = "elastio/host/tombstone.py", "tests/unit/elastio/host/test_saved_
 CONTENTS = "cli/elastio_setup/adopt_contents.py"
 BLOCKS = "the simulator's tombstone has no sectors"
 AGAIN, MADE = "cli/elastio_setup/adopted_again.py", "cli/elastio_setup/head_volume.py"
+LATE = "cli/elastio_setup/at_boot.py"
 SYNCED = "os.pwrite(descriptor, table, 0)\n        os.fsync(descriptor)"
 # Of setup, which the simulator does not have.
 SETUP, WHY = "tests/unit/elastio_setup/", "an operator's command"
@@ -89,6 +90,20 @@ ADOPTED = (
         "only that in the recorded group is removed",
         Patch(MADE, "if one.group_uuid == group_uuid and ", "if "),
         f"{SETUP}test_head_volume.py::test_the_one_in_a_clone_of_the_group_is_kept",
+        WHY,
+    ),
+    by_test(
+        "a pending adoption hides a mounted volume",
+        "systemd unmounts what udev hides",
+        Patch(LATE, "_defer(sysfs, uuid)\n        records.write", "records.write"),
+        f"{SETUP}test_at_boot.py::test_a_volume_in_use_is_adopted_at_the_next_boot_before_it_is_mounted",
+        WHY,
+    ),
+    by_test(
+        "a pending adoption is begun at each boot",
+        "what ends it might end every boot",
+        Patch(LATE, "pending is None or pending.is_begun", "pending is None"),
+        f"{SETUP}test_at_boot.py::test_ended_before_any_change_it_is_adopted_or_mounted_as_before",
         WHY,
     ),
     by_test(

@@ -12,8 +12,10 @@ from elastio.control.exit_codes import Exit
 from elastio.host.sysfs import Sysfs
 from elastio_cli.doctor import examine
 from elastio_setup import adopt as steps
+from elastio_setup import at_boot
 from tests.unit.elastio_setup.adopt_machine import UUID, AdoptMachine
 from tests.unit.elastio_setup.lvm_machine import LvmMachine
+from tests.unit.elastio_setup.test_at_boot import planned
 
 from .conftest import Shell
 
@@ -100,6 +102,45 @@ def test_what_is_not_adopted_is_not_released(target: str, shell: Shell, machine:
     assert adopt(shell, machine, "--yes") == Exit.OK
     assert shell("device", "release", target, "--yes").exit_code == Exit.CONFIG
     assert machine.records == ["composed"]
+
+
+def test_at_boot_it_is_asked_for_once_shown_and_taken_back(shell: Shell, machine: AdoptMachine) -> None:
+    machine.mount()
+    ask = ["device", "adopt", str(machine.place), "--head", str(machine.sysfs.path("dev/vdh")), "--at-boot"]
+    assert shell(*ask, "--dry-run").exit_code == Exit.OK
+    assert shell(*ask, stdin="n\n").exit_code == Exit.FAILED
+    assert not machine.sysfs.exists("etc/elastio/at-boot")
+    assert "as was asked" not in shell(*ask, "--yes").stdout
+    assert "as was asked" in shell(*ask, "--yes").stdout
+    assert f"adopted       {UUID} at {machine.place} is adopted at the next boot" in shell("status").stdout
+    assert "no adopted volume" in shell("device", "compose", UUID).stdout, "not in this boot"
+    assert shell("device", "adopt", "nothing", "--cancel").exit_code == Exit.CONFIG
+    assert shell("device", "adopt", str(machine.place), "--cancel").exit_code == Exit.OK
+    assert shell("device", "adopt", str(machine.place), "--cancel").exit_code == Exit.CONFIG
+    assert (machine.is_as_before, machine.is_mounted, shell("status").stdout) == (True, True, "")
+
+
+def test_what_is_asked_for_at_boot_and_adopted_before_is_not_adopted_twice(shell: Shell, machine: AdoptMachine) -> None:
+    machine.mount()
+    at_boot.ask(machine.adopter(), planned(machine))
+    machine.power_off()
+    assert adopt(shell, machine, "--yes") == Exit.OK
+    assert not machine.sysfs.exists("etc/elastio/at-boot")
+
+
+def test_doctor_says_why_it_was_not_adopted_at_boot_and_its_uuid_forgets_it(
+    shell: Shell, machine: AdoptMachine
+) -> None:
+    machine.mount()
+    at_boot.ask(machine.adopter(), planned(machine))
+    machine.power_off()
+    machine.failing.add("e2fsck")
+    assert shell("device", "compose", UUID).exit_code == Exit.FAILED
+    found = next(result for result in examine(shell.app) if result.name == "adopted volume")
+    assert (found.verdict, found.code) == ("warn", "at_boot")
+    assert all(text in found.sentence for text in (UUID, str(machine.place), "damaged"))
+    assert shell("device", "adopt", UUID, "--cancel").exit_code == Exit.OK
+    assert not [result for result in examine(shell.app) if result.name == "adopted volume"]
 
 
 def test_only_root_adopts_and_releases(shell: Shell, machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastio.agent.journal import Journal
-from elastio.config.paths import DEFAULT_STATE_DIR, JOURNAL
+from elastio.config.paths import AT_BOOT, DEFAULT_STATE_DIR, JOURNAL
 from elastio.control.exit_codes import Exit
 from elastio.core.state import AgentState, Phase
 from tests.values import cycle
@@ -157,6 +157,7 @@ def test_the_package_is_not_removed_while_a_volume_is_adopted(
     environment: dict[str, str], expected: int, tmp_path: Path
 ) -> None:
     bodies = {"elastio": "exit 0", "ls": "echo 6d0c4a57", "cat": "exec /bin/cat", "touch": "exit 0"}
+    bodies["rm"] = 'echo "$@" >&2'
     for name, body in bodies.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
@@ -171,3 +172,4 @@ def test_the_package_is_not_removed_while_a_volume_is_adopted(
         check=False,
     )
     assert (done.returncode, "device release 6d0c4a57" in done.stderr) == (expected, expected == 1)
+    assert (f"/{AT_BOOT}" in done.stderr) == (expected == 0), "nothing is adopted that was asked for before"

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from elastio.config.paths import ADOPTED, AT_BOOT, NOT_NOW
 from elastio.errors import HostError
 from elastio.host.commands import run
 from elastio.host.heads import CONTENT_SECTOR, DATA_OFFSET_SECTORS, LEAST_BYTES
 from elastio.host.tombstone import INTRODUCTION
 from elastio.units import MIB, SECTOR
+from elastio_setup import at_boot
 from elastio_setup.adopt import Adopter
 from elastio_setup.adopt_plan import RULES_FILE, UNIT, AdoptPlan, plan
 from tests.fixtures.device_mapper import MappedSysfs
@@ -136,7 +138,10 @@ class AdoptMachine:
     def boot(self) -> None:
         """What only the kernel knew is gone, and the unit runs."""
         self.power_off()
-        self.adopter().assemble(UUID)
+        self.run_unit()
+
+    def run_unit(self) -> None:
+        at_boot.assemble(self.adopter(), UUID)
 
     def power_off(self) -> None:
         self.cut_at = -1
@@ -145,6 +150,13 @@ class AdoptMachine:
             shutil.rmtree(self.sysfs.path(f"sys/block/{name}"), ignore_errors=True)
             self.sysfs.path(f"sys/class/block/{name}").unlink(missing_ok=True)
         self.lay("proc/self/mountinfo", ROOT)
+        shutil.rmtree(self.sysfs.path(NOT_NOW), ignore_errors=True)
+
+    @property
+    def is_hidden(self) -> bool:
+        """By 59-elastio-adopted.rules."""
+        is_asked = self.sysfs.exists(f"{AT_BOOT}/{UUID}") and not self.sysfs.exists(f"{NOT_NOW}/{UUID}")
+        return is_asked or self.sysfs.exists(f"{ADOPTED}/{UUID}")
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         """The kernel does what was written to /sys."""
@@ -195,7 +207,17 @@ class AdoptMachine:
     @property
     def changing(self) -> dict[str, Callable[[Sequence[str]], str]]:
         """What each program that changes something does."""
-        return {"umount": self._umount, "mount": self._mount, "dmsetup": self._dmsetup}
+        return {
+            "umount": self._umount,
+            "mount": self._mount,
+            "dmsetup": self._dmsetup,
+            "systemctl": self._systemctl,
+        }
+
+    def _systemctl(self, argv: Sequence[str]) -> str:
+        """A mount that is started waits for its device."""
+        assert argv[1:] == ["--no-block", "start", str(self.place)]
+        return self._mount(["mount", argv[3]]) if self.is_composed or not self.is_hidden else ""
 
     def _umount(self, argv: Sequence[str]) -> str:
         self.lay("proc/self/mountinfo", ROOT)

@@ -11,10 +11,12 @@ import pytest
 
 from elastio.config.paths import (
     ADOPTED,
+    AT_BOOT,
     DEFAULT_PATH,
     DEFAULT_SOCKET,
     DEFAULT_STATE_DIR,
     GUARDS,
+    NOT_NOW,
     socket_of,
     state_dir_of,
 )
@@ -238,8 +240,13 @@ def test_udev_and_the_unit_look_for_the_record_where_it_is_written() -> None:
     assert "\nELASTIO_ADOPTED={volume}\n" in FORM
     assert f'ENV{{DM_UUID}}=="{UUID_PREFIX}*"' in rules
     assert "start elastio-compose@$env{ELASTIO_ADOPTED}.service" in rules
+    named = "$env{ID_FS_UUID_ENC}"
+    assert f'TEST=="/{AT_BOOT}/{named}", TEST!="/{NOT_NOW}/{named}", TEST=="/usr/bin/elastio"' in rules
+    assert f'TEST!="/{ADOPTED}", TEST!="/{AT_BOOT}", GOTO="elastio_adopted_end"' in rules, "either of the two will do"
     composing = unit("elastio-compose@.service")
-    assert composing["Unit"]["ConditionPathExists"] == f"/{ADOPTED}/%i"
+    lines = (SHIPPED / "elastio-compose@.service").read_text().splitlines()
+    conditions = [line for line in lines if line.startswith("Condition")]
+    assert conditions == [f"ConditionPathExists=|/{name}/%i" for name in (ADOPTED, AT_BOOT)]
     assert composing["Service"]["ExecStart"] == "/usr/bin/elastio device compose %i"
     assert composing["Unit"]["DefaultDependencies"] == "no", "it runs before file systems are mounted"
     assert composing["Unit"]["StartLimitIntervalSec"] == "0", "many events do not keep it from starting"
