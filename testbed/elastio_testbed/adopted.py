@@ -97,12 +97,16 @@ class AdoptedGuest(Guest):
         if self.is_closed:
             target = self.volume()
             uuid = self.check(["sh", "-c", f"{self.close}; blkid -p -s UUID -o value {target}"])
-        self.check(["elastio", "device", "adopt", target, "--head", head, "--yes"], timeout_s=180)
+        self.adopt(target, head)
         if self.is_closed:
             self.check(["sh", "-c", self.open], timeout_s=120)
         self.check(["mountpoint", "-q", DATA])  # with nofail, mount(8) succeeds also where it finds no volume
         record = json.loads(self.vm.agent.read_file(f"/{ADOPTED}/{uuid}"))
         self.backing_uuid = record["head"]["backing_uuid"]
+
+    def adopt(self, target: str, head: str) -> None:
+        """When it returns, the volume is composed."""
+        self.check(["elastio", "device", "adopt", target, "--head", head, "--yes"], timeout_s=180)
 
     def before_adoption(self) -> None:
         """Called when the file system is mounted and has its files."""
