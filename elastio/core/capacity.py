@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core.actions import Outcome, OutcomeKind, SetShares
+from elastio.core.actions import Outcome, OutcomeKind, SetFlush, SetShares
 from elastio.core.cycle import NO_BACKOFF, Backoff, Cycle
 from elastio.core.model import BackingView, Sample
 from elastio.core.policy import LIMITED, Policy
@@ -189,6 +189,16 @@ def share_step(state: AgentState, obs: Observation, policy: Policy) -> NextActio
     if not _is_change(wanted, state, obs, backing):
         return NextAction()
     return ask(state, SetShares(wanted), obs, "")
+
+
+def beside(plan: NextAction, shares: NextAction) -> tuple[NextAction, NextAction]:
+    """Both, the plan without a writeback rate if shares are to change: that is wanted in the next decision as well.
+
+    What a MB costs is known only in the decision that a sample begins. Else a load for which the rate changes with each
+    sample would never get the shares that it needs.
+    """
+    is_rate = isinstance(plan.action, SetFlush) and shares.action is not None
+    return (replace(plan, action=None) if is_rate else plan), shares
 
 
 def _wanted_plan(state: AgentState, obs: Observation, backing: BackingView, policy: Policy) -> SharePlan | None:

@@ -33,7 +33,7 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     """
     plan = _next_action(state, obs, policy)
     plan = _or_read(plan, _depth_step(state, obs))
-    plan = _or_read(plan, capacity.share_step(state, obs, policy))
+    plan = _or_read(*capacity.beside(plan, capacity.share_step(state, obs, policy)))
     plan = _or_read(plan, _list_for_backing(state, obs))
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
     return _or_read(plan, ask(state, actions.PollNotice(), obs, "")) if asks else plan

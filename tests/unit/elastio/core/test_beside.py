@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastio.core import capacity, polling
-from elastio.core.actions import Action, BypassCache, Outcome, OutcomeKind, SetShares, TuneBacking
+from elastio.core.actions import Action, BypassCache, Outcome, OutcomeKind, SetFlush, SetShares, TuneBacking
 from elastio.core.cycle import Backoff
 from elastio.core.machine import decide
 from elastio.core.model import CacheState, Depth, HostView, Rates, Sample
@@ -22,6 +22,7 @@ from tests.values import (
     at_full_speed,
     backing,
     boosted,
+    cached,
     disk,
     faulted,
     flushing,
@@ -68,6 +69,16 @@ def test_a_capacity_that_is_a_little_different_is_not_put_in_force(in_force_mb_s
     before = state(Phase.IDLE, share_plan=SharePlan(in_force_mb_s))
     now = seen(host(backing(shared_mb_s=in_force_mb_s)), sample=Sample(NOW, 1.0, Rates()))
     assert (SetShares(SharePlan(19.4)) in decide(before, now, policy).actions) is is_changed
+
+
+def test_shares_change_before_a_writeback_rate_which_is_set_next() -> None:
+    policy = replace(POLICY, share_reserve=(), drain_bandwidth_mb_s=0.0)
+    before = replace(state(Phase.BOOSTING, boosted()), share_plan=SharePlan(20.0))
+    view = host(cached(flush_limit_mb_s=12.0, shared_mb_s=20.0), FORMATTED)
+    busy = Sample(NOW, 1.0, Rates(0.0, 78.0), cache=Rates(0.0, 79.0))
+    first = decide(before, seen(view, sample=busy), policy)
+    second = decide(first.state, seen(view), policy)
+    assert [type(each) for each in (*first.actions, *second.actions)] == [SetShares, SetFlush]
 
 
 @pytest.mark.parametrize(("code", "tries_again"), [("cgroup.no_limits", False), ("cgroup.disabled", True)])
