@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from elastio.accounting.burst_accounts import AccountRow, Moves
 from elastio.agent.loop import Agent
@@ -21,6 +22,7 @@ from elastio.strategy import learning, money
 from elastio.strategy.bandwidth import lesson_of
 from elastio.strategy.load import utilization
 from elastio.strategy.watched_bursts import UNSEEN_S, Load, Seen, Thresholds, Watch, WatchedBurst, with_load
+from elastio.units import MB
 
 # After a look that had no answer, the next one waits.
 LOOK_TIMEOUT_S, PAUSE_S = 10.0, 60.0
@@ -94,7 +96,8 @@ class Accountant:
             return
         self._sampled_at = sample.at
         policy = learning.in_force(agent.policy, agent.state.memory)
-        load = Load(sample.at, sample.seconds, utilization(sample, policy) if self.settings.enabled else 0.0)
+        used = utilization(sample, policy) if self.settings.enabled else 0.0
+        load = Load(sample.at, sample.seconds, used, round(sample.adaptive.total_mb_s * sample.seconds * MB))
         before = self._burst
         self._burst, ended = with_load(before, load, _thresholds(policy))
         if ended is not None:
@@ -139,7 +142,10 @@ class Accountant:
             self._boosted_mb_s = None
         if backing is None or backing.adaptive_name == "" or self._worker.busy:
             return
-        found = capacity(agent.state, backing, agent.last_sample, policy)
+        # A flush may begin within the look, with the first write that the cache absorbs, and has its bandwidth then.
+        rate_mb_s = max(policy.drain_bandwidth_mb_s, backing.flush_limit_mb_s or 0.0)
+        flushing = replace(backing, dirty_bytes=max(1, backing.dirty_bytes), flush_limit_mb_s=rate_mb_s)
+        found = capacity(agent.state, flushing, agent.last_sample, policy)
         # The margin of a capacity belongs to who divides it: what is used of it is not above the limit.
         cap_mb_s = found.mb_s / OF_BACKING if isinstance(found, Capacity) else None
         self._ask(Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups, token))
@@ -169,8 +175,9 @@ class Accountant:
 
     def _teach(self, agent: Agent, burst: WatchedBurst) -> None:
         if self._boosted_mb_s:
-            begin = burst.begun_at + self._offset_s
-            agent.burst = lesson_of(begin, self._boosted_mb_s, burst.counted) or agent.burst
+            begin, seconds = burst.begun_at + self._offset_s, burst.loaded_until - burst.begun_at
+            found = lesson_of(begin, self._boosted_mb_s, burst.counted, seconds, burst.loaded_bytes)
+            agent.burst = found or agent.burst
 
     def _write(self, agent: Agent, burst: WatchedBurst | None, *, is_over: bool) -> None:
         rows: list[AccountRow] = []

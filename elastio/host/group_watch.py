@@ -4,7 +4,8 @@ Theory of operation. A cgroup that moves nothing on the device does not wait for
 is read from `io.stat` every LIST_S. A burst may be over before that shows, so its first look is at those that have
 moved most since the list before it, and one that moves nothing meanwhile was not seen. Each look reads the tasks
 of some cgroups READINGS times, those first that were not looked at for longest, of these who has moved most; and it
-stands for the time since (`strategy.watched_bursts`).
+stands for the time since (`strategy.watched_bursts`). While the device moves nothing, nobody waits for it: the
+last look stands for that too, for LIST_S at most.
 
 How many are looked at is a matter of processor time: what a look costs is taken from a credit that grows by SHARE of
 the time up to CREDIT_S, so that a machine with many tasks is looked at more rarely. In any T seconds looks cost at most
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from elastio.core.moved import Moved
@@ -68,14 +70,17 @@ class _Listed:
 
 
 class _Group:
-    """What is known of a cgroup in this burst. `since`: the time that the next look stands for begins then.
+    """What is known of a cgroup in this burst. `since`: the time that the next look stands for begins then, when the
+    device had moved `since_bytes`; None: not counted.
 
     `moved`: until the last list. `used_bytes`: since the first list of this burst, or, in that one, since the list
-    before it; only then `has_used` may be False.
+    before it; only then `has_used` may be False. `still`: what the last look has seen, if the device moved nothing.
     """
 
     def __init__(self, sysfs: Sysfs, since: float, moved: Moved | None) -> None:
         self.since, self.moved, self.used_bytes, self.has_used = since, moved or Moved(), 0, False
+        self.since_bytes: int | None = None
+        self.still: Totals | None = None
         self.cost_s = UNKNOWN_COST_S
         self.looks = 0
         self.asleep = AsyncWaits(sysfs, if_hidden=Sleep.ASLEEP)
@@ -101,6 +106,8 @@ class GroupWatch:
         self._disk: DiskActivity | None = None
         self._number = ""
         self._looks = 0
+        self._still_bytes: int | None = None
+        self._still_until = self._looked_at = float("-inf")
 
     def look(self, watch: Watch) -> Seen:
         """The sums of the cgroups that it was the turn of. What cannot be read is a remark, never an error."""
@@ -109,7 +116,7 @@ class GroupWatch:
         self._credited_at, self._steps, token = now, {}, self._token
         try:
             remarks = self._list(watch, now)
-            due = () if watch.only_counts else self._due()
+            due = () if watch.only_counts or self._is_still(now) else self._due()
             groups, more = self._look(watch, due, self._disk) if due and self._disk else ({}, ())
         except HostError as error:
             groups, remarks, more = {}, (), (str(error),)
@@ -177,7 +184,14 @@ class GroupWatch:
             if step.total_bytes:
                 self._steps[name] = step
             if not known.has_used:
-                known.since = now  # until now it cannot have waited for the device
+                known.since, known.since_bytes = now, None  # until now it cannot have waited for the device
+
+    def _is_still(self, now: float) -> bool:
+        """The device has moved nothing since the last look, nor in it. Raises HostError when it is gone."""
+        moved = self._disk.read()[0].moved_bytes if self._disk and now - self._looked_at < LIST_S else None
+        is_still = moved is not None and moved == self._still_bytes
+        self._still_until = now if is_still else self._still_until
+        return is_still
 
     def _due(self) -> tuple[str, ...]:
         """Those whose turn it is, as many as there is credit for. One that no credit suffices for needs all of it."""
@@ -198,9 +212,10 @@ class GroupWatch:
         """Raises HostError when the device is gone."""
         states, remarks = self._states_of(names)
         instants: dict[str, list[Instant]] = {name: [] for name in states}
-        costs = dict.fromkeys(states, 0.0)
+        costs, counts = dict.fromkeys(states, 0.0), list[int]()
         for number in range(READINGS + 1):
             at, (moved, others) = self._clock.now(), disk.read()
+            counts.append(moved.moved_bytes)
             for name, tasks in states.items():
                 before_s = self._spent_s()
                 shown = tasks.read(at, with_times=number == READINGS)
@@ -210,6 +225,7 @@ class GroupWatch:
                 self._looks += 1
                 self._sleep(LOOK_S / READINGS * (0.5 + self._looks * GOLDEN % 1))
         found = {name: self._totals(watch, name, instants[name], costs[name]) for name in states}
+        self._looked_at, self._still_bytes = self._clock.now(), counts[-1] if counts[0] == counts[-1] else None
         return {name: totals for name, totals in found.items() if totals is not None}, remarks
 
     def _states_of(self, names: tuple[str, ...]) -> tuple[dict[str, TaskStates], tuple[str, ...]]:
@@ -248,6 +264,13 @@ class GroupWatch:
         if sample is None or not group.has_used:
             return None
         limits = limits_of_cgroup(self._sysfs, watch.device, name)
-        until, since = instants[-1].at, group.since
-        group.since = until
-        return totals_of(sample, cap_in(sample, watch.cap_mb_s, limits)).standing_for(until - since)
+        until, moved_bytes = instants[-1].at, instants[-1].disk.moved_bytes
+        counted = None if group.since_bytes is None else max(0, moved_bytes - group.since_bytes)
+        still_s = self._still_until - group.since
+        seconds, group.since, group.since_bytes = until - group.since, until, moved_bytes
+        seen = totals_of(sample, cap_in(sample, watch.cap_mb_s, limits))
+        still, group.still = group.still, None if sample.moved_bytes else seen
+        if still is None or still_s <= 0:
+            return seen.standing_for(seconds, counted)
+        before = replace(still.standing_for(still_s, 0), instants=0)
+        return before.plus(seen.standing_for(seconds - still_s, counted))

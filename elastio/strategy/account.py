@@ -109,7 +109,8 @@ class Totals:
     """Sums over samples. `classes`: seconds by the share of the sample that was waiting, in tenths.
 
     `least`, `likely` and `most` are waiting for bandwidth by the three measures, the rest is by the likely one.
-    `unplaced_s`: waiting while no disk did anything. `unclear_s`: sleep that may be waiting.
+    `unplaced_s`: waiting while no disk did anything. `unclear_s`: sleep that may be waiting. `counted_bytes`: what the
+    disk moved in all of the time that samples stand for; 0: not counted.
     """
 
     seconds: float = 0.0
@@ -128,6 +129,7 @@ class Totals:
     pending_s: float = 0.0
     delayed_s: float | None = 0.0
     instants: int = 0
+    counted_bytes: int = 0
     times: Times = NO_TIMES
 
     def added(self, sample: WaitSample, cap_mb_s: float | None) -> Totals:
@@ -138,11 +140,15 @@ class Totals:
         """The sums of both. So a run may be cut anywhere, and its parts added in any order."""
         return Totals(*(_sum(getattr(self, name), getattr(other, name)) for name in NAMES))
 
-    def standing_for(self, seconds: float) -> Totals:
-        """As if the same had been seen for so long. It is of as many moments as before, so its error grows with it."""
+    def standing_for(self, seconds: float, counted_bytes: int | None = None) -> Totals:
+        """As if the same had been seen for so long, in which the disk has moved so much; None: as much as then.
+
+        It is of as many moments as before, so its error grows with it.
+        """
         factor = seconds / self.seconds
         scaled = Totals(*(_times(getattr(self, name), factor) for name in NAMES))
-        return replace(scaled, seconds=seconds, instants=self.instants)
+        counted = scaled.counted_bytes if counted_bytes is None else counted_bytes
+        return replace(scaled, seconds=seconds, instants=self.instants, counted_bytes=counted)
 
 
 NAMES = tuple(f.name for f in fields(Totals))
@@ -179,6 +185,7 @@ def totals_of(sample: WaitSample, cap_mb_s: float | None) -> Totals:
         pending_s=sample.pending_s,
         delayed_s=sample.delayed_s,
         instants=sample.instants,
+        counted_bytes=sample.moved_bytes,
         times=sample.times,
     )
 
@@ -262,11 +269,22 @@ def refine(totals: Totals) -> tuple[Totals, bool]:
     It is not used where it is off, where it differs by more than the samples' error, and where tasks wait asleep for
     their requests, which it does not count.
     """
-    exact = _by_scheduler(totals)
+    exact = _by_scheduler(_by_bytes(totals))
     delayed, sampled, error = exact.delayed_s, exact.task_wait_s, SIGMAS * error_s(exact) * ROUNDING
     if delayed is None or sampled <= 0 or abs(delayed - sampled) > error or totals.pending_s > error:
         return exact, False
     return _scaled(exact, delayed / sampled, 1.0), True
+
+
+def _by_bytes(totals: Totals) -> Totals:
+    """With as much waiting for bandwidth as all that the disk has moved took it: looks meet some of that by chance."""
+    moved, waited_s = totals.moved_bytes, totals.likely.seconds
+    if moved <= 0 or totals.counted_bytes in (0, moved) or waited_s <= 0:
+        return totals
+    factor = min(totals.counted_bytes / moved, totals.seconds / waited_s)
+    rest_s = totals.seconds - waited_s
+    rest = (totals.seconds - factor * waited_s) / rest_s if rest_s > 0 else 1.0
+    return _parts(totals, factor, rest, rest)
 
 
 def _by_scheduler(totals: Totals) -> Totals:
@@ -294,6 +312,11 @@ def _scaled(totals: Totals, waits: float, sleeps: float) -> Totals:
     slept_s, waited_s = _slept_s(totals), _waited_s(totals)
     sleeps = min(sleeps, totals.seconds / slept_s) if slept_s > 0 else sleeps
     waits = min(waits, (totals.seconds - slept_s * sleeps) / waited_s) if waited_s > 0 else waits
+    return _parts(totals, waits, waits, sleeps)
+
+
+def _parts(totals: Totals, at_cap: float, waits: float, sleeps: float) -> Totals:
+    """With waiting for bandwidth, other waiting and sleep by these factors."""
     return replace(
         totals,
         asleep_s=totals.asleep_s * sleeps,
@@ -301,9 +324,9 @@ def _scaled(totals: Totals, waits: float, sleeps: float) -> Totals:
         latency_s=totals.latency_s * waits,
         other_s=totals.other_s * waits,
         unplaced_s=totals.unplaced_s * waits,
-        least=_within(totals.least, waits, totals.seconds),
-        likely=_within(totals.likely, waits, totals.seconds),
-        most=_within(totals.most, waits, totals.seconds),
+        least=_within(totals.least, at_cap, totals.seconds),
+        likely=_within(totals.likely, at_cap, totals.seconds),
+        most=_within(totals.most, at_cap, totals.seconds),
     )
 
 

@@ -7,10 +7,10 @@ decides nothing alone. The bandwidth is within the bounds, and
     bandwidth <= max(least, min(B*, most, limit of the instance))
 
 at every purchase. It is lowered to that at once, and raised by the factor STEP after a burst, the last time by what is
-left to that. A raise is a trial: the curve promises what it saves of the time, and the next burst shows what it did
-save, by its mean throughput, or by what moved while somebody waited. Less than half of the promise: the raise is taken
-back, and there is none for FORGOTTEN_AFTER bursts. Less than half of the stop gain is no promise: B* differs a little
-from burst to burst, and is not followed up.
+left to that. Raises are a trial: the curve promises what they save of the time, and bursts show what they did save, by
+the time that a MB takes, which differs from burst to burst. Less than half of the promise even if that error is allowed
+for: they are taken back, and there is none for FORGOTTEN_AFTER bursts. Less than half of the stop gain is no promise:
+B* differs a little from burst to burst, and is not followed up.
 
 What a burst moves, less than that no bandwidth may be: the curve is flat below the bandwidth at which it was measured
 only as far down as the load still fits. So B* is never below the mean throughput.
@@ -36,9 +36,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import mean, stdev
 from typing import NamedTuple
 
-from elastio.strategy.account import ROUNDING, AtCap, Totals, account, refine
+from elastio.strategy.account import ROUNDING, SIGMAS, AtCap, Totals, account, refine
 from elastio.strategy.memory import STOP_GAIN, BurstLesson, LearnedBandwidth, Raise, SpeedBounds
 from elastio.units import MB, format_duration
 
@@ -63,6 +64,11 @@ class Curve:
     def time_s(self, mb_s: float) -> float:
         """Seconds of the run at this bandwidth, which is above 0."""
         return self.rest_s + self.moved_mb / min(mb_s, self.demand_mb_s)
+
+    def saved(self, mb_s: float, faster_mb_s: float) -> float:
+        """The share of the time that the faster one saves."""
+        now_s = self.time_s(mb_s)
+        return 1 - self.time_s(faster_mb_s) / now_s if now_s > 0 else 0.0
 
     @property
     def measured_mb_s(self) -> float | None:
@@ -100,29 +106,45 @@ def curves_of(totals: Totals, demand_mb_s: float = math.inf) -> Curves:
     return Curves(curve(refined.least), curve(refined.likely), curve(refined.most))
 
 
-KEPT = 3
+# Of so many bursts the curves are added up, and so many show what a raise has saved.
+KEPT, REMEMBERED = 3, 8
 FORGOTTEN_AFTER = 8
-# An account of fewer readings says too little: two looks at a cgroup.
-LEAST_INSTANTS = 20
-# A raise that saves less than this share of what was promised is taken back.
-KEPT_PROMISE = 0.5
+# An account of fewer readings, or of a smaller part of the burst's time or bytes, says too little.
+LEAST_INSTANTS, LEAST_SEEN = 20, 1 / 3
+# A raise that saves less than this share of what was promised is taken back, once so many bursts have shown it.
+KEPT_PROMISE, LEAST_BURSTS = 0.5, 2
+# The time that a MB takes differs so much at least from burst to burst, relative: they begin and end within samples.
+VARIES = 0.03
 
 
-def lesson_of(at: float, mb_s: float, groups: Mapping[str, Totals]) -> BurstLesson | None:
-    """What the account of a burst, by cgroup, teaches; None: too little of it was seen, or is known."""
-    known = {name: account(totals) for name, totals in groups.items() if totals.instants >= LEAST_INSTANTS}
+def lesson_of(
+    at: float, mb_s: float, groups: Mapping[str, Totals], seconds: float, moved_bytes: int
+) -> BurstLesson | None:
+    """What the account of a burst, by cgroup, teaches; None: too little of it was seen, or is known.
+
+    It is that of the cgroup which waited longest for bandwidth, in as much time and for as many bytes as the burst had:
+    looks have seen a part.
+    """
+    whole = {
+        name: totals.standing_for(seconds, moved_bytes)
+        for name, totals in groups.items()
+        if totals.instants >= LEAST_INSTANTS
+        and totals.seconds >= LEAST_SEEN * seconds
+        and totals.moved_bytes >= LEAST_SEEN * moved_bytes
+    }
+    known = {name: account(totals) for name, totals in whole.items()}
     longest = max(known, key=lambda name: (known[name].bandwidth_s, known[name].seconds), default=None)
-    if longest is None or known[longest].unknown_s > MOST_UNKNOWN * known[longest].seconds:
+    if longest is None or known[longest].unknown_s > MOST_UNKNOWN * seconds:
         return None
-    totals, curve = groups[longest], curves_of(groups[longest]).likely
-    return BurstLesson(at, mb_s, totals.seconds, curve.waited_s, curve.moved_mb, totals.moved_bytes / MB)
+    curve = curves_of(whole[longest]).likely
+    return BurstLesson(at, mb_s, seconds, curve.waited_s, curve.moved_mb, moved_bytes / MB)
 
 
 def noted(known: LearnedBandwidth, lesson: BurstLesson) -> LearnedBandwidth:
     """With this lesson, which may be the newest one again."""
     if known.lessons and known.lessons[-1].at == lesson.at:
         return known
-    return replace(known, lessons=(*known.lessons, lesson)[-KEPT:], is_fresh=True)
+    return replace(known, lessons=(*known.lessons, lesson)[-REMEMBERED:], is_fresh=True)
 
 
 def next_mb_s(known: LearnedBandwidth | None, bounds: SpeedBounds, limit_mb_s: float) -> float:
@@ -154,14 +176,14 @@ def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tu
 
     There must be a lesson.
     """
-    best, allowed = best_mb_s(known.lessons, bounds.stop_gain), min(bounds.most_mb_s, limit_mb_s)
+    best, allowed = best_mb_s(known.lessons[-KEPT:], bounds.stop_gain), min(bounds.most_mb_s, limit_mb_s)
     most = max(bounds.least_mb_s, min(best, allowed))
     before = max(known.mb_s, bounds.least_mb_s)  # what is bought, if the bounds were changed
     known = replace(known, mb_s=before, is_fresh=False, refused_for=max(0, known.refused_for - 1))
     known, why = _judged(known)
     if known.mb_s > most * ROUNDING:
         known, why = replace(known, mb_s=most, trial=None), _why_less(best, allowed, bounds.stop_gain)
-    elif not why and known.trial is None:
+    elif not why and not _is_unseen(known):
         known, why = _raised(known, bounds, most)
     if _shown(known.mb_s) == _shown(before):
         return known, ""
@@ -169,31 +191,38 @@ def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tu
 
 
 def _judged(known: LearnedBandwidth) -> tuple[LearnedBandwidth, str]:
-    """Whether the last raise was worth it, once a burst has shown that."""
+    """Whether the last raise was worth it, as far as bursts have shown that."""
     trial, newest = known.trial, known.lessons[-1]
-    if trial is None or _is_near(newest.mb_s, trial.before_mb_s):
+    if trial is None or _is_unseen(known):
         return known, ""
-    if not _is_near(newest.mb_s, trial.mb_s):  # the bounds were changed: it is never bought
+    before, after = _paces(known, trial.before_mb_s), _paces(known, trial.mb_s)
+    if not before or not _is_near(newest.mb_s, trial.mb_s):  # forgotten, or the bounds were changed: it is never bought
         return replace(known, trial=None), ""
-    saved, known = _saved(trial, newest), replace(known, trial=None)
-    if saved >= KEPT_PROMISE * trial.promised:
+    if len(after) < LEAST_BURSTS:
+        return known, ""
+    most = 1 - mean(after) / mean(before) * (1 - SIGMAS * math.hypot(_error(before), _error(after)))
+    if most >= KEPT_PROMISE * trial.promised:
         return known, ""
     mb_s = min(known.mb_s, trial.before_mb_s)
-    known = replace(known, mb_s=mb_s, refused_mb_s=trial.before_mb_s, refused_for=FORGOTTEN_AFTER)
-    return known, f"{_shown(trial.mb_s)} were to save {trial.promised:.0%} of the time, and saved {saved:.0%}"
+    known = replace(known, mb_s=mb_s, trial=None, refused_mb_s=mb_s, refused_for=FORGOTTEN_AFTER)
+    why = f"{_shown(trial.mb_s)} were to save {trial.promised:.0%} of the time, and saved {max(0.0, most):.0%} at most"
+    return known, why
 
 
-def _saved(trial: Raise, newest: BurstLesson) -> float:
-    """The share of the time that a raise saved by what its first burst shows, the better of two views.
+def _is_unseen(known: LearnedBandwidth) -> bool:
+    """The newest burst has not had the last raise."""
+    return known.trial is not None and _is_near(known.lessons[-1].mb_s, known.trial.before_mb_s)
 
-    The throughput also falls if the application computes longer, or has to read less. What moves while somebody waits
-    does not, and shows nothing of a raise after which nobody waits.
-    """
-    by_rate = 1 - trial.rate_mb_s / newest.rate_mb_s if newest.rate_mb_s > 0 else 0.0
-    slow_s = newest.waited_mb / trial.waiting_mb_s if trial.waiting_mb_s > 0 else newest.waited_s
-    before_s = newest.seconds - newest.waited_s + slow_s
-    by_waiting = 1 - newest.seconds / before_s if before_s > 0 else 0.0
-    return max(0.0, by_rate, by_waiting)
+
+def _paces(known: LearnedBandwidth, mb_s: float) -> list[float]:
+    """Seconds for a MB in each burst at this bandwidth."""
+    return [each.seconds / each.moved_mb for each in known.lessons if _is_near(each.mb_s, mb_s) and each.moved_mb]
+
+
+def _error(paces: Sequence[float]) -> float:
+    """The relative standard error of their mean."""
+    spread = stdev(paces) / mean(paces) if len(paces) > 1 else 0.0
+    return max(VARIES, spread) / math.sqrt(len(paces))
 
 
 def _is_near(mb_s: float, other_mb_s: float) -> bool:
@@ -206,16 +235,16 @@ def _raised(known: LearnedBandwidth, bounds: SpeedBounds, most_mb_s: float) -> t
     refused_mb_s = known.refused_mb_s if known.refused_for and known.refused_mb_s is not None else math.inf
     if mb_s <= known.mb_s * ROUNDING or mb_s > refused_mb_s * ROUNDING:
         return known, ""
-    curve = curve_of(known.lessons)
-    now_s, then_s = curve.time_s(known.mb_s), curve.time_s(mb_s)
-    promised = 1 - then_s / now_s if now_s > 0 else 0.0
+    last = known.lessons[-KEPT:]
+    curve = curve_of(last)
+    promised = curve.saved(known.mb_s, mb_s)
     if promised < bounds.stop_gain / 2:  # a whole step is half a doubling
         return known, ""
     seconds = curve.rest_s + curve.waited_s
-    newest = known.lessons[-1]
-    waiting_mb_s = newest.waited_mb / newest.waited_s if newest.waited_s > 0 else 0.0
-    trial = Raise(known.mb_s, mb_s, promised, newest.rate_mb_s, waiting_mb_s)
-    why = f"{curve.waited_s / seconds:.0%} of {format_duration(seconds)} in the last {_bursts(known)} were waiting for "
+    before_mb_s = known.trial.before_mb_s if known.trial else known.mb_s
+    trial = Raise(before_mb_s, mb_s, curve.saved(before_mb_s, mb_s))
+    bursts = "burst" if len(last) == 1 else f"{len(last)} bursts"
+    why = f"{curve.waited_s / seconds:.0%} of {format_duration(seconds)} in the last {bursts} were waiting for "
     return replace(known, mb_s=mb_s, trial=trial), f"{why}bandwidth, and it would save {promised:.0%} of the time"
 
 
@@ -223,10 +252,6 @@ def _why_less(best_mb_s: float, allowed_mb_s: float, stop_gain: float) -> str:
     if best_mb_s > allowed_mb_s:
         return f"no more than {_shown(allowed_mb_s)} is allowed (cache.max_bandwidth_mb_s), or carried by the instance"
     return f"from {_shown(best_mb_s)} on, a doubling saves at most {stop_gain:.0%} (policy.stop_gain)"
-
-
-def _bursts(known: LearnedBandwidth) -> str:
-    return "burst" if len(known.lessons) == 1 else f"{len(known.lessons)} bursts"
 
 
 def _shown(mb_s: float) -> str:

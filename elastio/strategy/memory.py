@@ -112,25 +112,14 @@ class BurstLesson:
     waited_mb: float
     moved_mb: float
 
-    @property
-    def rate_mb_s(self) -> float:
-        """The mean throughput of the device."""
-        return self.moved_mb / self.seconds
-
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """A raise that no burst has shown yet: from what to what, and the share of the time that it is to save.
-
-    Before it `rate_mb_s` was the mean throughput, and `waiting_mb_s` that while somebody waited for bandwidth; 0: not
-    known.
-    """
+    """Raises in a row that may be taken back: from what to what, and the share of the time that they are to save."""
 
     before_mb_s: float
     mb_s: float
     promised: float
-    rate_mb_s: float
-    waiting_mb_s: float = 0.0
 
 
 # What a doubling of the bandwidth has to save at least, as a share of the time.

@@ -57,11 +57,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class WatchedBurst:
-    """Times in CLOCK_BOOTTIME. `loaded_until`: the end of the last sample with a load; `seen_at`: of the last one."""
+    """Times in CLOCK_BOOTTIME. `loaded_until`: the end of the last sample with a load; `seen_at`: of the last one.
+    Until then the device has moved `loaded_bytes` and `moved_bytes`.
+    """
 
     begun_at: float
     loaded_until: float
     seen_at: float
+    loaded_bytes: int = 0
+    moved_bytes: int = 0
     counted: Groups = field(default_factory=dict)
     since: Groups = field(default_factory=dict)
 
@@ -71,11 +75,12 @@ class WatchedBurst:
 
 
 class Load(NamedTuple):
-    """One sample of throughput: its end, its length, and the share of the backing device's bandwidth that was used."""
+    """One sample of throughput: its end, its length, the share of the backing device's bandwidth that was used."""
 
     at: float
     seconds: float
     used: float
+    moved_bytes: int = 0
 
 
 class Thresholds(NamedTuple):
@@ -107,14 +112,16 @@ def with_load(burst: WatchedBurst | None, load: Load, limits: Thresholds) -> Cou
         return Course(_begun(load, limits), burst)
     if burst is None:
         return Course(_begun(load, limits))
-    burst = replace(burst, seen_at=load.at)
+    burst = replace(burst, seen_at=load.at, moved_bytes=burst.moved_bytes + load.moved_bytes)
     if load.used >= limits.release:
         counted = joined(burst.counted, burst.since)
-        return Course(replace(burst, loaded_until=load.at, counted=counted, since={}))
+        loaded = replace(burst, loaded_until=load.at, loaded_bytes=burst.moved_bytes, counted=counted, since={})
+        return Course(loaded)
     if load.at - burst.loaded_until >= limits.quiet_s:
         return Course(None, burst)
     return Course(burst)
 
 
 def _begun(load: Load, limits: Thresholds) -> WatchedBurst | None:
-    return WatchedBurst(load.at - load.seconds, load.at, load.at) if load.used >= limits.begin else None
+    begun = WatchedBurst(load.at - load.seconds, load.at, load.at, load.moved_bytes, load.moved_bytes)
+    return begun if load.used >= limits.begin else None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from elastio.core.actions import HELD_MB_S
 from elastio.core.cycle import Trigger
 from elastio.core.state import Phase
+from elastio.strategy.bandwidth import KEPT
 from elastio.strategy.spending import Caps
 from elastio_sim.faults import FaultMode
 from elastio_sim.run import Simulation
@@ -155,7 +156,7 @@ class SpeedWatch:
         mb_s = cycle.spec.bandwidth_mb_s - policy.drain_bandwidth_mb_s
         if mb_s > bounds.most_mb_s * ROUNDING:
             return f"a cache of {mb_s:.1f} MB/s was bought, and {bounds.most_mb_s:.1f} are allowed"
-        last = () if state.memory.bandwidth is None else state.memory.bandwidth.lessons
+        last = () if state.memory.bandwidth is None else state.memory.bandwidth.lessons[-KEPT:]
         if not last or mb_s <= bounds.least_mb_s * ROUNDING:
             return ""
         seconds, waits_s = sum(b.seconds for b in last), sum(b.waited_mb for b in last) / mb_s

@@ -48,7 +48,7 @@ LEARNS = (
         "a raise is never taken back",
         "a raise that saved less than half of what was promised is taken back",
         BANDWIDTH,
-        "if saved >= KEPT_PROMISE * trial.promised:",
+        "if most >= KEPT_PROMISE * trial.promised:",
         "if True:",
         ABOVE,
         TRIAL,

@@ -66,10 +66,10 @@ def test_nothing_is_bought_above_b_star_and_a_low_load_gets_less() -> None:
 
 
 def test_a_raise_that_a_load_at_a_fixed_rate_gains_nothing_by_is_taken_back() -> None:
-    sim = learning(bursts(20, 20, 20), SpeedBounds(30.0, 30.0, 80.0))
-    to_its_end(sim, 3)
-    first, second, third = bought(sim)
-    assert first == third < second
+    sim = learning(bursts(20, 20, 20, 20), SpeedBounds(30.0, 30.0, 30.0 * STEP))
+    to_its_end(sim, 4)
+    first, second, third, fourth = bought(sim)
+    assert first == fourth < second == third
     assert len(reasons(sim)) == 2
 
 

@@ -198,9 +198,10 @@ def test_a_look_stands_for_the_time_since_the_last(machine: Machine) -> None:
     machine.look()
     begin = machine.clock.at
     machine.use(DB, 500)
-    seen = machine.look().groups[DB]
-    machine.clock.at += 7
-    seen = seen.plus(machine.look().groups[DB])
+    machine.sleep(1)
+    seen = machine.watch.look(Watch(1.0, "bcache0", 10.0, PATTERNS)).groups[DB]
+    machine.sleep(7)
+    seen = seen.plus(machine.watch.look(Watch(1.0, "bcache0", 10.0, PATTERNS)).groups[DB])
     assert seen.seconds == pytest.approx(machine.clock.at - begin)
     found = account(seen)
     assert found.bandwidth_s == pytest.approx(seen.seconds)
@@ -221,7 +222,8 @@ def test_a_limit_of_the_cgroup_is_the_limit_in_force(machine: Machine, limit: st
     machine.kernel.lay(f"{CGROUPS}/{DB}/io.max", f"{NUMBER} rbps=max wbps={limit} riops=max wiops=max")
     machine.look()
     machine.use(DB, 500)
-    seen = machine.look(cap_mb_s=100.0).groups[DB]
+    machine.sleep(1)
+    seen = machine.watch.look(Watch(1.0, "bcache0", 100.0, PATTERNS)).groups[DB]
     assert account(seen).bandwidth_s == pytest.approx(bandwidth * seen.seconds)
 
 
