@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from elastio.config.sections import ProfileSection
+from elastio.core.capacity import OF_BACKING, OF_CACHE
 from elastio.core.model import RequestKind
 from elastio.core.state import Phase
 from elastio.strategy.bandwidth import STEP
 from elastio.strategy.learning import in_force
 from elastio.strategy.memory import SpeedBounds
 from elastio.strategy.spending import Caps
+from elastio.strategy.watched_bursts import Watch
 from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment
 from tests.crash.watches import SpeedWatch
@@ -71,6 +73,21 @@ def test_a_raise_that_a_load_at_a_fixed_rate_gains_nothing_by_is_taken_back() ->
     first, second, third, fourth = bought(sim)
     assert first == fourth < second == third
     assert len(reasons(sim)) == 2
+
+
+def test_waits_are_compared_with_what_is_left_beside_a_flush_that_may_begin() -> None:
+    """A look begins before the first write is absorbed, and the flush takes its part before it ends."""
+    sim = learning(bursts(60), drain_bandwidth_mb_s=10.0)
+    asked, submit = set[float | None](), sim.looks.submit
+
+    def listen(job: Watch, timeout_s: float) -> None:
+        if sim.phase is Phase.BOOSTING and not job.only_counts:
+            asked.add(job.cap_mb_s)
+        submit(job, timeout_s)
+
+    sim.looks.submit = listen  # type: ignore[method-assign]
+    to_its_end(sim, 1)
+    assert asked == {(OF_CACHE * (30.0 + 10.0) - 10.0) / OF_BACKING}
 
 
 def test_what_is_fixed_stays() -> None:

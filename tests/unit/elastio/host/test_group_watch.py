@@ -48,7 +48,7 @@ class Machine:
     def __init__(self, root: Path) -> None:
         self.kernel, self.proc, self.clock = Counting(root), Proc(root), Clock()
         self.cost_s = self.tick_s = 0.0
-        self.moved = 0
+        self.moved, self.rate_mb_s = 0, 10.0
         self.users: tuple[str, ...] = ()
         self.kernel.lay(f"{CGROUPS}/cgroup.controllers", "cpu io")
         self.kernel.lay(f"{CGROUPS}/cgroup.subtree_control", "io")
@@ -72,9 +72,9 @@ class Machine:
         (self.kernel.root / CGROUPS / name).rmdir()
 
     def sleep(self, seconds: float) -> None:
-        """The disk moves 10 MB/s."""
+        """The disk moves `rate_mb_s`."""
         self.clock.at += seconds
-        self.moved += round(seconds * 10_000_000)
+        self.moved += round(seconds * self.rate_mb_s * 1_000_000)
         self._move()
         for name in self.users if int(4 * self.clock.at) > int(4 * (self.clock.at - seconds)) else ():
             self.use(name, self.moved)
@@ -205,6 +205,48 @@ def test_a_look_stands_for_the_time_since_the_last(machine: Machine) -> None:
     assert seen.seconds == pytest.approx(machine.clock.at - begin)
     found = account(seen)
     assert found.bandwidth_s == pytest.approx(seen.seconds)
+
+
+def test_waits_that_looks_have_missed_show_in_what_was_moved(machine: Machine) -> None:
+    """It waits for three of ten seconds, and is looked at in one of these and in one of the others."""
+    machine.look()
+    machine.use(DB, 500)
+    seen = machine.look().groups[DB]
+    machine.sleep(2)
+    machine.rate_mb_s = 0.1
+    machine.proc.task(10, "S")
+    machine.sleep(6)
+    seen = seen.plus(machine.look().groups[DB])
+    assert account(seen).bandwidth_s == pytest.approx(4, abs=0.2)
+    assert account(seen).asleep_s == pytest.approx(seen.seconds - 4, abs=0.2)
+
+
+def test_while_the_device_moves_nothing_the_last_look_stands(machine: Machine) -> None:
+    machine.look()
+    machine.use(DB, 500)
+    machine.rate_mb_s = 0.0
+    machine.proc.task(10, "S")
+    seen, begin, reads = machine.look().groups[DB], machine.clock.at - 2.0, machine.kernel.reads
+    assert [machine.look().groups for _ in range(4)] == [{}] * 4
+    assert machine.kernel.reads - reads < 10, "no task is read"
+    machine.rate_mb_s = 1.0
+    machine.proc.task(10, "D")
+    machine.sleep(0.1)
+    seen = seen.plus(machine.look().groups[DB])
+    assert seen.seconds == pytest.approx(machine.clock.at - begin, abs=0.1)
+    assert account(seen).latency_s == pytest.approx(2.1, abs=0.1), "since it was known that nothing moves"
+    assert account(seen).asleep_s == pytest.approx(seen.seconds - 2.1, abs=0.1)
+    assert seen.instants == 20
+
+
+def test_a_device_that_moves_nothing_for_long_is_looked_at_all_the_same(machine: Machine) -> None:
+    """It may hang, and then tasks wait for it."""
+    machine.look()
+    machine.use(DB, 500)
+    machine.rate_mb_s = 0.0
+    machine.look()
+    machine.clock.at += LIST_S
+    assert list(machine.look().groups) == [DB]
 
 
 def test_a_cgroup_that_comes_late_has_not_waited_before(machine: Machine) -> None:

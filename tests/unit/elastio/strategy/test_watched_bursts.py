@@ -97,11 +97,12 @@ def test_what_bursts_count_is_all_from_their_begin_to_their_last_load(uses: list
     burst, ended = None, []
     for at, used in enumerate([*uses, *[0.0] * (quiet_s + 1)], 1):
         burst = burst.plus({"a": ONE}) if burst else None
-        burst, over = with_load(burst, Load(at, 1.0, used), limits)
+        burst, over = with_load(burst, Load(at, 1.0, used, moved_bytes=7), limits)
         ended += [over] if over else []
     assert burst is None
     assert [(each.begun_at, each.loaded_until) for each in ended] == defined(uses, quiet_s)
     for each in ended:
+        assert each.loaded_bytes == 7 * (each.loaded_until - each.begun_at)
         seconds = sum(totals.seconds for totals in each.counted.values())
         assert seconds == pytest.approx((each.loaded_until - each.begun_at - 1) * ONE.seconds)
 
