@@ -1,10 +1,10 @@
 """Where the time of cgroups goes while the adaptive device is loaded: a look of about a second at some of them.
 
 Theory of operation. A cgroup that moves nothing on the device does not wait for it, and is not looked at; which ones do
-is read from `io.stat` every LIST_S. A burst may be over before that shows, so its first look is at those that have
-moved most since the list before it, and one that moves nothing meanwhile was not seen. Each look reads the tasks
-of some cgroups READINGS times, those first that were not looked at for longest, of these who has moved most; and it
-stands for the time since (`strategy.watched_bursts`). While the device moves nothing, nobody waits for it: the
+is read from `io.stat` every LIST_S, or more rarely. A burst may be over before that shows, so its first look is at
+those that have moved most since the list before it, and one that moves nothing meanwhile was not seen. Each look reads
+the tasks of some cgroups READINGS times, those first that were not looked at for longest, of these who has moved most;
+and it stands for the time since (`strategy.watched_bursts`). While the device moves nothing, nobody waits for it: the
 last look stands for that too, for LIST_S at most.
 
 How many are looked at is a matter of processor time: what a look costs is taken from a credit that grows by SHARE of
@@ -47,7 +47,8 @@ from elastio.strategy.watched_bursts import Seen, Watch
 
 LOOK_S, READINGS = 1.0, 10
 SHARE, CREDIT_S = 0.0025, 0.12
-LIST_S = 5.0
+# Where lists would take more than this part of SHARE, they are made more rarely: looks are what tells.
+LIST_S, MOST_LISTS = 5.0, 0.25
 MOST_GROUPS, MOST_THREADS = 50, 100
 # The first look of a burst is at so many: between two bursts every service may have written a line of log.
 FIRST_GROUPS = 4
@@ -105,17 +106,19 @@ class GroupWatch:
         self._credit_s, self._credited_at, self._listed_at = CREDIT_S, clock.now(), float("-inf")
         self._disk: DiskActivity | None = None
         self._number = ""
-        self._looks = 0
+        self._looks, self._list_cost_s = 0, UNKNOWN_COST_S
         self._still_bytes: int | None = None
         self._still_until = self._looked_at = float("-inf")
 
     def look(self, watch: Watch) -> Seen:
         """The sums of the cgroups that it was the turn of. What cannot be read is a remark, never an error."""
-        spent_s, now = self._spent_s(), self._clock.now()
+        spent_s, now, listed_at = self._spent_s(), self._clock.now(), self._listed_at
         self._credit_s = min(CREDIT_S, self._credit_s + SHARE * max(0.0, now - self._credited_at))
         self._credited_at, self._steps, token = now, {}, self._token
         try:
             remarks = self._list(watch, now)
+            if self._listed_at != listed_at:
+                self._list_cost_s += (self._spent_s() - spent_s - self._list_cost_s) / MEAN_OF
             due = () if watch.only_counts or self._is_still(now) else self._due()
             groups, more = self._look(watch, due, self._disk) if due and self._disk else ({}, ())
         except HostError as error:
@@ -162,7 +165,8 @@ class GroupWatch:
 
     def _is_due(self, now: float) -> bool:
         is_used = any(group.used_bytes for group in self._groups.values())
-        return self._credit_s > 0 and (not is_used or now - self._listed_at >= LIST_S)
+        rest_s = max(LIST_S, self._list_cost_s / (MOST_LISTS * SHARE))
+        return self._credit_s > 0 and (not is_used or now - self._listed_at >= rest_s)
 
     def _begin(self, before: Mapping[str, Moved | None], now: float, begun_at: float) -> None:
         """Take those for users of this burst that have moved most since the list before it."""

@@ -110,7 +110,7 @@ def curves_of(totals: Totals, demand_mb_s: float = math.inf) -> Curves:
 KEPT, REMEMBERED = 3, 8
 FORGOTTEN_AFTER = 8
 # An account of fewer readings, or of a smaller part of the burst's time or bytes, says too little.
-LEAST_INSTANTS, LEAST_SEEN = 20, 1 / 3
+LEAST_INSTANTS, LEAST_SEEN = 20, 0.2
 # A raise that saves less than this share of what was promised is taken back, once so many bursts have shown it.
 KEPT_PROMISE, LEAST_BURSTS = 0.5, 2
 # The time that a MB takes differs so much at least from burst to burst, relative: they begin and end within samples.
