@@ -165,7 +165,8 @@ class GroupWatch:
 
     def _is_due(self, now: float) -> bool:
         is_used = any(group.used_bytes for group in self._groups.values())
-        rest_s = max(LIST_S, self._list_cost_s / (MOST_LISTS * SHARE))
+        age_s = now - self._burst[0] if self._burst else 0.0  # who uses it shows early in a burst
+        rest_s = max(LIST_S, min(age_s / 2, self._list_cost_s / (MOST_LISTS * SHARE)))
         return self._credit_s > 0 and (not is_used or now - self._listed_at >= rest_s)
 
     def _begin(self, before: Mapping[str, Moved | None], now: float, begun_at: float) -> None:
