@@ -102,6 +102,7 @@ class GroupWatch:
         self._token: str | None = None
         self._groups: dict[str, _Group] = {}
         self._steps: dict[str, Moved] = {}
+        self._named = frozenset[str]()
         self._listed: dict[str, Moved | None] = {}
         self._credit_s, self._credited_at, self._listed_at = CREDIT_S, clock.now(), float("-inf")
         self._disk: DiskActivity | None = None
@@ -148,6 +149,7 @@ class GroupWatch:
             self._listed_at = float("-inf")  # who uses it in this burst shows in the second list
         else:
             self._count(now)
+        self._named = frozenset(named)
         over = len(named) - MOST_GROUPS
         many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
         return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))
@@ -182,12 +184,15 @@ class GroupWatch:
 
     def _count(self, now: float) -> None:
         for name, moved in self._listed.items():
+            is_new = name not in self._named
             known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
             known.moved, step = moved or known.moved, (moved or known.moved).since(known.moved)
             known.used_bytes = step.total_bytes + (known.used_bytes if known.has_used else 0)
             known.has_used = known.used_bytes != 0
             if step.total_bytes:
                 self._steps[name] = step
+            if is_new and known.moved.total_bytes:  # it was made in this burst
+                known.used_bytes, known.has_used = known.moved.total_bytes, True
             if not known.has_used:
                 known.since, known.since_bytes = now, None  # until now it cannot have waited for the device
 
