@@ -233,9 +233,10 @@ def _shown_mb_s(burst: PastBurst) -> float | None:
 
 
 def _is_limited(burst: PastBurst) -> bool:
-    """The application used what its cache offered."""
+    """The application used what its cache offered, and more at no time: else it has made up for what was late."""
     rate = _shown_mb_s(burst)
-    return rate is not None and rate >= OWN_RATE * burst.offered_mb_s
+    most = min(burst.peak_mb_s, burst.offered_mb_s)
+    return rate is not None and rate >= max(OWN_RATE * burst.offered_mb_s, STEADY * most)
 
 
 def _is_short(burst: PastBurst) -> bool:

@@ -205,6 +205,15 @@ def test_a_burst_that_its_cache_limited_is_as_fast_as_one_on_a_faster_cache_or_a
     assert [load.rate_mb_s for load in past_loads([on_slower, on_small], BACKING, 80)] == [14, math.inf]
 
 
+def test_a_burst_that_made_up_for_what_was_late_was_not_limited_by_its_cache() -> None:
+    """At 24 of 25 MB/s first, and at 21 from then on: that is its own rate, although a cache of 25 is hardly faster."""
+    made_up = PastBurst(0.0, 10.0, 210.0, 24.0, (21.0,) * 6, 25.0)
+    assert past_loads([made_up], BACKING, 80)[0].rate_mb_s == 21
+    assert past_loads([replace(made_up, peak_mb_s=22.0)], BACKING, 80)[0].rate_mb_s == math.inf, "never faster"
+    fastest = replace(made_up, cached_mb_s=(24.0,) * 6, peak_mb_s=60.0)
+    assert past_loads([fastest], BACKING, 80)[0].rate_mb_s == math.inf, "another cache was faster before"
+
+
 def test_a_burst_keeps_its_last_whole_samples_on_a_cache() -> None:
     watch = with_run(BurstWatch(), LoadRun(-1.0, 0.5, 10.0, 10.0, 0), BACKING, 0.3, 0.25)
     watch = with_run(watch, LoadRun(-0.5, 0.1, 8.0, 8.0, 80), BACKING, 0.3, 0.25)
