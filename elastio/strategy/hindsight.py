@@ -35,6 +35,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from elastio.core.model import VolumeSpec
+from elastio.strategy import worth
 from elastio.strategy.hold import holding_s, release_in_s
 from elastio.strategy.speed import DRAINS, LATE_SHARES
 from elastio.strategy.worth import UNBOUNDED, Bounds, Offer, Plan, Terms, extra_requests, hold_per_s, rebuy_price
@@ -239,7 +240,6 @@ def _bill(terms: Terms, plan: Plan, volume: _Volume) -> float:
 
 # --- before any burst is known ----------------------------------------------------------------------------
 
-SIZES_MB = tuple(1000.0 * 2**power for power in range(1, 7))
 # How often a burst comes, and how long the pauses are. A guess as well; twice or half as much changes little.
 BURSTS, PAUSE_S = 4, 300.0
 
@@ -249,7 +249,7 @@ def first_plan(terms: Terms, offer: Offer, bounds: Bounds = UNBOUNDED) -> Plan |
 
     Takes some tens of milliseconds.
     """
-    return plan_for(terms, offer, [_loads(size_mb) for size_mb in SIZES_MB], bounds)
+    return plan_for(terms, offer, [_loads(size_mb) for size_mb in worth.SIZES_MB], bounds)
 
 
 def plan_for(

@@ -26,13 +26,14 @@ from elastio.core.phase import Trigger
 from elastio.core.policy import NEARLY_FULL, Policy
 from elastio.strategy import learned, speed
 from elastio.strategy.forecast import KEPT_INTERVALS, Burst
-from elastio.strategy.hindsight import SIZES_MB, PastLoad, Pause, first_plan, gaps_s, plan_cost, plan_for, slow_cost
+from elastio.strategy.hindsight import PastLoad, Pause, first_plan, gaps_s, plan_cost, plan_for, slow_cost
 from elastio.strategy.hold import holding_s
 from elastio.strategy.memory import Choice, LoadWatch, Memory, Unended
 from elastio.strategy.situation import CycleView
 from elastio.strategy.tariff import Tariff
 from elastio.strategy.worth import (
     MOST_HELD_S,
+    SIZES_MB,
     Advice,
     Bounds,
     Market,

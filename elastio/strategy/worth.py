@@ -33,6 +33,8 @@ MOST_HELD_S = 6 * 3600.0
 # A byte that a cache absorbs is written to it and read from it once more than without a cache. The write to the backing
 # volume is made either way.
 EXTRA_PASSES = 2
+# Before any burst is known: sizes that count as equally likely, every doubling.
+SIZES_MB = tuple(1000.0 * 2**power for power in range(1, 7))
 
 
 @dataclass(frozen=True, slots=True)

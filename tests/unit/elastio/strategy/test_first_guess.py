@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from elastio.strategy.hindsight import BURSTS, PAUSE_S, SIZES_MB, PastLoad, first_plan, plan_cost, slow_cost
+from elastio.strategy.hindsight import BURSTS, PAUSE_S, PastLoad, first_plan, plan_cost, slow_cost
 from elastio.strategy.speed import in_ratio
 from elastio.strategy.tariff import Tariff, agbs_tariff
-from elastio.strategy.worth import Bounds, Offer, Plan, Terms
+from elastio.strategy.worth import SIZES_MB, Bounds, Offer, Plan, Terms
 from elastio.units import GIB
 from tests.simulated import best_plan
 from tests.values import present
