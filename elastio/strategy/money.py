@@ -238,14 +238,27 @@ def judged(
         return OwnedCache(cycle.token, hold, split.drain_mb_s, cost > slow_cost(terms, past))
     change = CHANGE * rebuy_price(replace(terms, late_s=SEEN_S + late), best.spec, best.app_mb_s, held_s)
     is_outdated = cost > plan_cost(terms, best, past) + change
-    hinders = bool(served) and _waits_cost(terms, split, served, pauses) > plan_cost(terms, best, served) + change
+    hinders = bool(served) and _hinders(terms, split, best, served, pauses, change)
     return OwnedCache(cycle.token, hold, split.drain_mb_s, is_outdated, is_hindrance=hinders)
 
 
-def _waits_cost(terms: Terms, owned: Plan, served: Sequence[PastLoad], pauses: Sequence[Pause]) -> float:
-    """What these bursts waited because of this cache, less what they would have waited for its flush."""
+def _hinders(
+    terms: Terms, owned: Plan, best: Plan, served: Sequence[PastLoad], pauses: Sequence[Pause], change: float
+) -> bool:
+    """Whether these bursts waited for this cache, less the wait for its flush, for more than the best one costs.
+
+    That one is bought for each of them, or owned for as long as all of them lasted: of time that is sold in steps that
+    is their part, and the rest serves the bursts that follow.
+    """
+    waits, least = (plan_cost(_free(terms), plan, served) for plan in (owned, best))
     leaving = terms.waiting_per_s * flush_under_load_s(terms, owned, served, pauses)
-    return plan_cost(_free(terms), owned, served) - leaving
+    lasted_s = sum(load.written_mb / min(load.rate_mb_s, best.app_mb_s) + _usual_s(pauses) for load in served)
+    instead = min(plan_cost(terms, best, served), least + hold_per_s(terms, best.spec) * lasted_s)
+    return waits - leaving > instead + change
+
+
+def _usual_s(pauses: Sequence[Pause]) -> float:
+    return median(pause.pause_s for pause in pauses) if pauses else math.inf
 
 
 def _free(terms: Terms) -> Terms:
@@ -267,9 +280,8 @@ def _best_split(terms: Terms, choice: Choice, spec: VolumeSpec, past: Sequence[P
 
 def flush_under_load_s(terms: Terms, owned: Plan, past: Sequence[PastLoad], pauses: Sequence[Pause]) -> float:
     """For how long the next burst would find this cache being flushed, after a pause as usual."""
-    usual_s = median(pause.pause_s for pause in pauses) if pauses else math.inf
     dirty_mb = min(max(load.written_mb for load in past), terms.cutoff * owned.spec.size_bytes / MB)
-    return max(0.0, dirty_mb / terms.backing_mb_s - usual_s)
+    return max(0.0, dirty_mb / terms.backing_mb_s - _usual_s(pauses))
 
 
 # --- whether at all --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 from elastio.core.boosting import cycle_view
 from elastio.core.cycle import Cycle, Trigger
+from elastio.core.model import VolumeSpec
 from elastio.core.policy import Ahead, Policy
 from elastio.strategy import money
 from elastio.strategy.forecast import Burst
@@ -66,6 +67,22 @@ def test_a_cache_is_a_hindrance_only_if_what_was_waited_pays_for_the_change_too(
     huge, dearly = (PastLoad(20_000.0, math.inf, 2000.0),) * 5, by_money(POLICY, DEARLY_AWAITED)
     market, best = replace(DEARLY_AWAITED, waiting_per_s=waiting_per_s), best_for(dearly, huge)
     found = money.judged(market, by_money(POLICY, market), cycle_view(owned(3)), best, huge, (), served=huge[:1])
+    assert present(found).is_hindrance is hinders
+
+
+@pytest.mark.parametrize(("pause_s", "hinders"), [(500.0, True), (3000.0, False)])
+def test_the_best_cache_by_the_hour_costs_a_burst_the_part_of_its_hour_until_the_next_one(
+    pause_s: float, hinders: bool
+) -> None:
+    """The burst waits for half the price of an hour: a pause of 500 s is less of it, one of 3,000 s is more."""
+    hourly = replace(MARKET, tariff=replace(MARKET.tariff, minimum_s=3600.0, step_s=3600.0))
+    served, small = (PastLoad(20_000.0, math.inf, math.inf),), owned(1)
+    best = Plan(VolumeSpec(40 * GIB, 80), 80.0, 0.0, 0.0, 0.0)
+    terms = money.terms_of(hourly, MONEY, LATE_S)
+    waited_s = 20_000 / terms.backing_mb_s - 20_000 / 80
+    market = replace(hourly, waiting_per_s=hold_per_s(terms, best.spec) * 1800 / waited_s)
+    pauses = (Pause(pause_s, 20_000.0, 1000.0),)
+    found = money.judged(market, by_money(POLICY, market), cycle_view(small), best, served, pauses, served=served)
     assert present(found).is_hindrance is hinders
 
 
