@@ -14,6 +14,11 @@ That is the ski rental problem again (see `hold`): keep the full cache until the
 and then give it up; this costs at most twice what somebody pays who knows the end of the load. Where waiting is dear
 for what a cache costs, t is long, and loads end before. The rent begins where the paid time ends.
 
+Where no burst is known, each doubling of what a load has written is as likely to be its last, up to M, the largest size
+of the first guess. If the backing volume needs e seconds for what is written, it ends in the next one with probability
+1/(e ln(M/(b e))). So the rent is above what staying may save once e ln(M/(b e)) > c_g/c_h, the logarithm being at least
+1. That is before t: a first cache that is too small for its load costs little.
+
 Sooner it is given up for a larger one, if that pays. How much is still to come nobody knows; of a load that has written
 W it is taken to be as much again, as for anything of unknown length. While the cache is flushed, D are written. So
 what the larger cache saves of the other W - D, its bill included, has to be more than c_g: for that W has to be more
@@ -26,6 +31,7 @@ Where no larger one pays, none is bought for the same load. By AGBs, and for an 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from elastio.core.phase import Phase, Trigger
@@ -34,6 +40,7 @@ from elastio.strategy.hold import release_in_s
 from elastio.strategy.load import is_quiet
 from elastio.strategy.memory import Filling, Memory, Unended
 from elastio.strategy.situation import CycleView, DeviceView, Situation
+from elastio.strategy.worth import SIZES_MB
 from elastio.units import MB, format_duration
 
 # A cache counts as full until so much of its room is free again: the governor keeps it near the limit.
@@ -84,7 +91,8 @@ def _with(memory: Memory, filling: Filling | None, full_since: float | None) -> 
 def why_over(memory: Memory, cycle: CycleView, at: Situation, policy: Policy) -> str:
     """Why a full cache is released although the load goes on; empty: it is kept."""
     since = memory.full_since
-    if since is None or at.now < _until(cycle, since, policy):
+    begun = None if at.advice is not None and at.advice.bursts else memory.load.above_since
+    if since is None or at.now < _until(cycle, since, policy, begun, at.now):
         return ""
     full = format_duration(at.now - since)
     return f"full for {full} under a load that goes on: keeping the cache costs more than releasing it"
@@ -104,8 +112,8 @@ def unended(memory: Memory, at: Situation, policy: Policy) -> Unended | None:
     return Unended(written_mb + cycle.dirty_bytes / MB, filling.rate_mb_s)
 
 
-def _until(cycle: CycleView, since: float, policy: Policy) -> float:
-    """Until when (CLOCK_BOOTTIME) a cache that is full since then is kept."""
+def _until(cycle: CycleView, since: float, policy: Policy, begun: float | None, now: float) -> float:
+    """Until when (CLOCK_BOOTTIME) the cache, full `since`, is kept. `begun`: of a load like none before; else None."""
     market, choice = policy.market, cycle.choice
     if market is None or choice is None or cycle.trigger is Trigger.OPERATOR:
         return float("inf")
@@ -114,6 +122,9 @@ def _until(cycle: CycleView, since: float, policy: Policy) -> float:
     if hold_per_s <= 0:
         return float("inf")
     kept_s = (1 + market.waiting_per_s / hold_per_s) * flush_s
+    if begun is not None:
+        rarely = math.log(SIZES_MB[-1] / policy.backing_bandwidth_mb_s / (now - begun + flush_s))
+        kept_s = max(0.0, kept_s / max(1.0, rarely) - (since - begun) - flush_s)
     age_s = 0.0 if cycle.opened_wall is None else max(0.0, cycle.wall_at(since) - cycle.opened_wall)
     release_s = choice.billing.release_s + flush_s / LIMITED
     return since + release_in_s(choice.billing, age_s, release_s, kept_s)

@@ -23,6 +23,7 @@ from elastio.strategy.review import release
 from elastio.strategy.situation import Wish
 from elastio.strategy.spending import Spend
 from elastio.strategy.tariff import Tariff
+from elastio.strategy.worth import Advice
 from elastio.units import GIB, MB
 from tests.simulated import MARKET, by_money
 from tests.values import (
@@ -81,8 +82,8 @@ def shown(view: BackingView = FULL, **changes: object) -> Observation:
     return seen(host(view, FORMATTED), **changes)
 
 
-def why(before: AgentState, policy: Policy = MONEY) -> str:
-    at = situation_of(before, shown(), policy)
+def why(before: AgentState, policy: Policy = MONEY, known: int = 1) -> str:
+    at = situation_of(before, shown(advice=Advice(known, 2000.0)), policy)
     return filling.why_over(before.memory, present(at.cycle), at, policy)
 
 
@@ -96,6 +97,22 @@ def test_the_dearer_the_waiting_the_longer_it_is_kept() -> None:
     dear = by_money(POLICY, replace(MARKET_OF, waiting_per_s=10 * MARKET_OF.waiting_per_s))
     assert not why(loaded(boosted(), KEPT_S + 1), dear)
     assert why(loaded(boosted(), 6 * DIRTY_S + 1), dear)
+
+
+@pytest.mark.parametrize("full_s", [30.0, 200.0])
+@pytest.mark.parametrize(("times", "lasted_s"), [(19, 332.5), (99, 3960.0)])
+def test_where_no_burst_is_known_it_goes_as_soon_as_the_load_is_likely_to_go_on(
+    full_s: float, times: int, lasted_s: float
+) -> None:
+    """64 GB take 3,200 s, and what is dirty 40. A second of waiting costs so many times what one of the cache costs.
+
+    To give it up costs 800 s of the cache: 372.5 ln(3,200/372.5). Of 4,000 s the logarithm would be below 1.
+    """
+    dear = by_money(POLICY, replace(MARKET_OF, waiting_per_s=times * 0.36 * 10 / 3600))
+    for age_s, is_over in ((lasted_s - 1, False), (lasted_s + 1, True)):
+        full = loaded(boosted(), full_s, load=LoadWatch(above_since=NOW - age_s, utilization=1.0))
+        assert bool(why(full, dear, known=0)) is is_over
+        assert not why(full, dear), "such loads are known"
 
 
 def test_paid_time_is_used_up_first() -> None:
