@@ -143,6 +143,13 @@ def test_a_cap_does_not_end_a_load() -> None:
     assert not why(boosting(held(clean_s=None), quiet_s=None), shown(spend=Spend(currency=2.0)), policy)
 
 
+def test_a_cap_that_ends_no_boosts_does_not_end_the_wait_for_an_expected_burst() -> None:
+    policy = replace(MONEY, caps=Caps(max_cost_per_day=1.0, ends_boosts=False))
+    awaited = held(age_s=400, clean_s=300, trigger=Trigger.FORECAST, moved_bytes=0, chance_until=NOW + 10)
+    spent = shown(spend=Spend(currency=2.0))
+    assert not why(boosting(awaited, quiet_s=390), spent, policy)
+
+
 @pytest.mark.parametrize("ends_boosts", [True, False])
 def test_a_cap_ends_a_hold_whether_or_not_it_ends_boosts(ends_boosts: bool) -> None:
     policy = replace(MONEY, caps=Caps(max_cost_per_day=1.0, ends_boosts=ends_boosts))
