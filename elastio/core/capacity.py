@@ -117,8 +117,11 @@ def _cached(cycle: Cycle, slow_mb_s: float, flush: float, sample: Sample | None,
 def _of(
     by: LimitedBy, usable: float, bandwidth_mb_s: float, moved_mb_s: float, usual: float, measured: float | None
 ) -> Capacity:
-    """What applications can have of this limit, which a MB of them costs so much of."""
-    if measured is None:
+    """What applications can have of this limit, which a MB of them costs so much of. None of a limit of 0.
+
+    A cloud that does not say the bandwidth of a volume has one of 0.
+    """
+    if measured is None or usable <= 0:
         return Capacity(usable / usual, by, bandwidth_mb_s)
     part = min(1.0, moved_mb_s * measured / (BUSY * usable))
     cost = part * measured + (1 - part) * usual
@@ -205,7 +208,7 @@ def _wanted_plan(state: AgentState, obs: Observation, backing: BackingView, poli
     if policy.share_reserve is None or state.phase not in SHARED or state.is_stopped or not obs.can_record:
         return None
     found = capacity(state, backing, obs.sample, policy)
-    if isinstance(found, Unknown):
+    if isinstance(found, Unknown) or found.mb_s <= 0:
         return None
     return SharePlan(found.mb_s, policy.share_reserve, policy.share_latency)
 

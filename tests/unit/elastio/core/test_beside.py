@@ -29,6 +29,7 @@ from tests.values import (
     host,
     seen,
     state,
+    volume,
 )
 
 DEEP = Depth(64, 32)
@@ -69,6 +70,13 @@ def test_a_capacity_that_is_a_little_different_is_not_put_in_force(in_force_mb_s
     before = state(Phase.IDLE, share_plan=SharePlan(in_force_mb_s))
     now = seen(host(backing(shared_mb_s=in_force_mb_s)), sample=Sample(NOW, 1.0, Rates()))
     assert (SetShares(SharePlan(19.4)) in decide(before, now, policy).actions) is is_changed
+
+
+def test_a_capacity_that_is_not_known_to_be_there_is_not_shared() -> None:
+    policy = replace(POLICY, share_reserve=())
+    before = state(Phase.BOOSTING, boosted(volume=volume(bandwidth_mb_s=0.0)))
+    found = decide(before, seen(host(cached(flush_limit_mb_s=20.0, shared_mb_s=20.0), FORMATTED)), policy)
+    assert found.actions == (SetShares(None),)
 
 
 def test_shares_change_before_a_writeback_rate_which_is_set_next() -> None:

@@ -161,6 +161,13 @@ def test_where_none_can_be_told_it_says_why(of: AgentState, view: BackingView | 
     assert capacity(of, view, WARM, POLICY) is expected
 
 
+@pytest.mark.parametrize("sample", [None, WARM, COLD, SMALL])
+def test_of_a_volume_whose_bandwidth_the_cloud_does_not_say_there_is_none(sample: Sample | None) -> None:
+    found = capacity(state(Phase.BOOSTING, boosted(volume=volume(bandwidth_mb_s=0.0))), cached(), sample, POLICY)
+    assert isinstance(found, Capacity)
+    assert (found.mb_s, found.limited_by) == (0.0, LimitedBy.CACHE)
+
+
 @settings(deadline=None)
 @given(
     st.floats(0, 200),
