@@ -62,8 +62,8 @@ class Capacity:
     """`mb_s` is for reads and writes of all applications together.
 
     `bandwidth_mb_s` is that of the volume which limits them (0: its IOPS do), `flush_mb_s` the most that the flush
-    takes of it.
-    `missed`: the share (0 to 1) of applications' bytes that the backing volume moves although there is a cache.
+    takes of it. `missed`: the share (0 to 1) of applications' bytes that the backing volume moves although there is a
+    cache.
     """
 
     mb_s: float
@@ -115,23 +115,23 @@ def _cached(cycle: Cycle, slow_mb_s: float, flush: float, sample: Sample | None,
 
 
 def _of(
-    by: LimitedBy, usable: float, bandwidth_mb_s: float, moved_mb_s: float, usual: float, measured: float | None
+    by: LimitedBy, usable: float, bandwidth_mb_s: float, moved_mb_s: float, usual: float, measured: float
 ) -> Capacity:
-    """What applications can have of this limit, which a MB of them costs so much of. None of a limit of 0.
+    """What applications can have of this limit, which a MB of them costs so much of.
 
-    A cloud that does not say the bandwidth of a volume has one of 0.
+    Nothing of a limit of 0, as a volume has it whose bandwidth the cloud does not say.
     """
-    if measured is None or usable <= 0:
-        return Capacity(usable / usual, by, bandwidth_mb_s)
+    if usable <= 0:
+        return Capacity(0.0, by, bandwidth_mb_s)
     part = min(1.0, moved_mb_s * measured / (BUSY * usable))
     cost = part * measured + (1 - part) * usual
     return Capacity(usable / cost if cost > 0 else math.inf, by, bandwidth_mb_s)
 
 
-def _on_cache(sample: Sample | None) -> float | None:
-    """MB of the cache volume for a MB of applications, without the flush; None: it is not known."""
+def _on_cache(sample: Sample | None) -> float:
+    """MB of the cache volume for a MB of applications, without the flush; 0 where they have moved nothing."""
     if sample is None or sample.adaptive.total_mb_s <= 0:
-        return None
+        return 0.0
     return (sample.cache.total_mb_s - sample.flushed_mb_s) / sample.adaptive.total_mb_s
 
 
@@ -170,7 +170,7 @@ def _missed(sample: Sample | None) -> float:
     return min(1.0, (sample.backing.read_mb_s + written) / sample.adaptive.total_mb_s)
 
 
-# Two changes of what cgroups share are at least so far apart, and so large: each has most limits written.
+# Two changes of what cgroups share are at least so far apart, and so large: each rewrites most limits.
 SHARE_S, CHANGE = 2.0, 0.03
 # What no machine gets without a boot is asked for once; then, so that no state has an end that never comes, once a day.
 NEVER_SHARED = frozenset({"cgroup.version", "cgroup.controller", "cgroup.no_limits"})

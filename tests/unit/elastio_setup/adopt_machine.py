@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -134,6 +135,12 @@ class AdoptMachine:
         if self.changes == self.cut_at:
             raise PowerCutError
         self.changes += 1
+
+    def spoil(self) -> None:
+        """The composed device shows another last byte."""
+        with self.sysfs.path("dev/dm-0").open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"?")
 
     def boot(self) -> None:
         """What only the kernel knew is gone, and the unit runs."""

@@ -226,9 +226,7 @@ def test_a_composed_device_that_shows_other_bytes_is_not_registered(machine: Ado
     def wrong(argv: list[str]) -> str:
         answer = dmsetup(argv)
         if argv[1] == "create":
-            with machine.sysfs.path("dev/dm-0").open("r+b") as file:
-                file.seek(-1, os.SEEK_END)
-                file.write(b"?")
+            machine.spoil()
         return answer
 
     machine._dmsetup = wrong  # type: ignore[method-assign,assignment]

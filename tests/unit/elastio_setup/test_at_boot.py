@@ -252,9 +252,7 @@ def test_what_could_not_be_undone_stays_hidden_until_it_is(machine: AdoptMachine
             raise HostError("busy", code="program.failed")
         answer = dmsetup(argv)
         if argv[1] == "create":
-            with machine.sysfs.path("dev/dm-0").open("r+b") as file:
-                file.seek(-1, os.SEEK_END)
-                file.write(b"?")
+            machine.spoil()
         return answer
 
     machine._dmsetup = stuck  # type: ignore[method-assign]
