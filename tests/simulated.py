@@ -20,7 +20,7 @@ from elastio_sim.faults import FaultPlan
 from elastio_sim.kernel import KernelSettings
 from elastio_sim.prices import TARIFF
 from elastio_sim.provider import SimProvider
-from elastio_sim.run import KeptRecorder, Point, Simulation, ignore
+from elastio_sim.run import SAMPLE_S, KeptRecorder, Point, Simulation, ignore
 from elastio_sim.workload import Segment, Trace
 from elastio_sim.world import SimWorld, WorldSettings
 
@@ -74,6 +74,7 @@ def machine(
     adviser: Adviser | None = None,
     reporter: Reporter | None = None,
     tariff: Tariff = TARIFF,
+    sample_interval_s: float = SAMPLE_S,
     **policy: Any,
 ) -> Simulation:
     """The agent on this load and story; `policy` overrides POLICY."""
@@ -82,6 +83,7 @@ def machine(
     return Simulation(
         world,
         replace(POLICY, **policy),
+        sample_interval_s=sample_interval_s,
         point=point,
         recorder=recorder,
         forecaster=forecaster,

@@ -16,6 +16,7 @@ from elastio.agent.loop import Agent
 from elastio.config.sections import ProfileSection
 from elastio.core.capacity import OF_BACKING, Capacity, capacity
 from elastio.core.moved import Moved
+from elastio.core.phase import Phase
 from elastio.core.policy import Policy
 from elastio.ports import WorkerPort
 from elastio.strategy import learning, money
@@ -51,6 +52,7 @@ class Accountant:
         self._token: str | None = None
         # What the cache of this burst offers to applications; 0: there was none; None: it left before the burst's end.
         self._boosted_mb_s: float | None = 0.0
+        self._is_released = False  # that cache, or it was
         self._sampled_at = self._written_at = self._looks_from = float("-inf")
         self._offset_s = 0.0  # wall clock minus CLOCK_BOOTTIME when the burst began: it names the rows
         self._moves: dict[tuple[str, str], Moved] = {}  # what is not written yet
@@ -99,11 +101,13 @@ class Accountant:
         used = utilization(sample, policy) if self.settings.enabled else 0.0
         load = Load(sample.at, sample.seconds, used, round(sample.adaptive.total_mb_s * sample.seconds * MB))
         before = self._burst
-        self._burst, ended = with_load(before, load, _thresholds(policy))
+        was_released, self._is_released = self._is_released, self._has_release(agent)
+        is_new = self._is_released and not was_released
+        self._burst, ended = with_load(before, load, _thresholds(policy), is_released=is_new)
         if ended is not None:
             self._write(agent, ended, is_over=True)
             self._teach(agent, ended)
-            self._token, self._boosted_mb_s = None, 0.0
+            self._token, self._boosted_mb_s, self._is_released = None, 0.0, False
         if self._burst is None:
             self._count(agent, now)
             return
@@ -172,6 +176,11 @@ class Accountant:
         begun_at = now if asked is None else asked.begun_at
         patterns = self.settings.cgroups
         self._ask(Watch(begun_at, backing.adaptive_name, None, patterns, token, only_counts=True))
+
+    def _has_release(self, agent: Agent) -> bool:
+        """The boost of this burst is being released, or over: between two samples there is time for all of that."""
+        is_releasing = agent.state.phase in (Phase.FLUSHING, Phase.DETACHING)
+        return self._token is not None and (is_releasing or _token(agent) != self._token)
 
     def _teach(self, agent: Agent, burst: WatchedBurst) -> None:
         if self._boosted_mb_s:

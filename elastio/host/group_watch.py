@@ -3,9 +3,10 @@
 Theory of operation. A cgroup that moves nothing on the device does not wait for it, and is not looked at; which ones do
 is read from `io.stat` every LIST_S, or more rarely. A burst may be over before that shows, so its first look is at
 those that have moved most since the list before it, and one that moves nothing meanwhile was not seen. Each look reads
-the tasks of some cgroups READINGS times, those first that were not looked at for longest, of these who has moved most;
-and it stands for the time since (`strategy.watched_bursts`). While the device moves nothing, nobody waits for it: the
-last look stands for that too, for LIST_S at most.
+the tasks of some cgroups READINGS times, those first that were not looked at for longest, which counts for more the
+more they move: who moves a hundredth is looked at a tenth as often. A look stands for the time since the one before
+(`strategy.watched_bursts`). While the device moves nothing, nobody waits for it: the last look stands for that too, for
+LIST_S at most.
 
 How many are looked at is a matter of processor time: what a look costs is taken from a credit that grows by SHARE of
 the time up to CREDIT_S, so that a machine with many tasks is looked at more rarely. In any T seconds looks cost at most
@@ -28,6 +29,7 @@ Reads only, and takes no lock of bcache. It runs in a worker of its own: a read 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -205,10 +207,11 @@ class GroupWatch:
 
     def _due(self) -> tuple[str, ...]:
         """Those whose turn it is, as many as there is credit for. One that no credit suffices for needs all of it."""
-        left = self._credit_s
-        waiting = sorted((g.since, -g.used_bytes, name) for name, g in self._groups.items() if g.used_bytes)
+        left, now = self._credit_s, self._clock.now()
+        used = ((name, group) for name, group in self._groups.items() if group.used_bytes)
+        waiting = sorted((-(now - group.since) * math.sqrt(group.used_bytes), name) for name, group in used)
         found = []
-        for _, _, name in waiting:
+        for _, name in waiting:
             cost_s = min(CREDIT_S, self._groups[name].cost_s)
             if cost_s > left:
                 break

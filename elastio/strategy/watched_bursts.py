@@ -2,9 +2,10 @@
 
 Theory of operation. A burst begins with a sample of throughput at or above the utilization threshold, and ends with the
 last one that was not below the release threshold, once `quiet_s` of low load have followed. It is the same on a machine
-that never boosts. What is seen of cgroups meanwhile is added up: at once to what followed the last load (`since`), and
-from there to the burst (`counted`) when the load comes back. So the pauses of a burst belong to it, and the quiet after
-it does not.
+that never boosts. A boost that is released while the load is low ends the burst too: for who releases it that is over,
+and the next load may come before that much quiet is seen. What is seen of cgroups meanwhile is added up: at once to
+what followed the last load (`since`), and from there to the burst (`counted`) when the load comes back. So the pauses
+of a burst belong to it, and the quiet after it does not.
 
 Not every second of every cgroup is looked at: that would cost more than it tells. What was seen stands for the time
 since the cgroup was looked at before (`Totals.standing_for`).
@@ -106,12 +107,13 @@ def joined(groups: Groups, others: Groups) -> Groups:
     return found
 
 
-def with_load(burst: WatchedBurst | None, load: Load, limits: Thresholds) -> Course:
-    """What becomes of the burst with one more sample of throughput."""
-    if burst is not None and load.at - load.seconds - burst.seen_at > UNSEEN_S:
-        return Course(_begun(load, limits), burst)
+def with_load(burst: WatchedBurst | None, load: Load, limits: Thresholds, *, is_released: bool = False) -> Course:
+    """What becomes of the burst with one more sample of throughput. `is_released`: its boost is, since the last one."""
     if burst is None:
         return Course(_begun(load, limits))
+    is_unseen = load.at - load.seconds - burst.seen_at > UNSEEN_S
+    if is_unseen or (is_released and burst.loaded_until < burst.seen_at):
+        return Course(_begun(load, limits), burst)
     burst = replace(burst, seen_at=load.at, moved_bytes=burst.moved_bytes + load.moved_bytes)
     if load.used >= limits.release:
         counted = joined(burst.counted, burst.since)

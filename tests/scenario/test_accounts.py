@@ -139,6 +139,36 @@ def test_two_bursts_are_two_rows_and_the_pause_is_in_none(ledger: MemoryLedger) 
     assert [round(row.totals.seconds / 5) for row in rows(ledger)] == [4, 4]
 
 
+@pytest.mark.parametrize(("interval_s", "is_taught"), [(1.0, True), (8.0, False)])
+def test_a_burst_ends_when_its_boost_is_released_in_its_quiet(
+    ledger: MemoryLedger, interval_s: float, *, is_taught: bool
+) -> None:
+    """The next one begins before that much quiet is seen. Between two samples of 8 s the boost is released and gone."""
+    burst = Segment(24, 0, 60)
+    load = (Segment(8, 0), burst, Segment(16, 0), burst, QUIET)
+    sim = machine(load, inactivity_delay_s=20.0, sample_interval_s=interval_s)
+    kept(sim, ledger)
+    sim.run_until(lambda: sim.world.clock.elapsed() >= 40.1, 60)
+    assert sim.ask(RequestKind.FLUSH).accepted
+    sim.run_for(8)
+    assert sim.phase is Phase.IDLE
+    assert sim.agent is not None
+    assert (sim.agent.burst is not None) is is_taught
+    assert_at_rest(sim)
+    assert rows(ledger)[0].ended_wall - rows(ledger)[0].begun_wall < 30
+
+
+def test_a_load_that_comes_back_in_the_flush_is_another_burst(ledger: MemoryLedger) -> None:
+    burst = Segment(20, 60)
+    sim = machine((Segment(2, 0), burst, Segment(9, 0), burst, QUIET), inactivity_delay_s=12.0)
+    kept(sim, ledger)
+    sim.run_until(lambda: sim.world.clock.elapsed() >= 24.5, 60)
+    assert sim.ask(RequestKind.FLUSH).accepted
+    sim.run_until(lambda: sim.phase is Phase.FLUSHING, 5)
+    assert_at_rest(sim)
+    assert [round(row.totals.seconds / 5) for row in rows(ledger)] == [4, 4]
+
+
 def test_at_rest_nothing_is_looked_at(ledger: MemoryLedger) -> None:
     sim = unboosted((Segment(1e9, 4),))
     kept(sim, ledger)
