@@ -16,6 +16,8 @@ LATE_INTERVALS, LATE_S = 5, 5.0
 # `Sample.recent` covers about so much: in one second, what an application has been answered and what the volumes have
 # moved for it differ by what is in flight.
 RECENT_S = 3.0
+# It does not reach back to a load of another kind, of which a MB took so many times as many requests, or so few.
+OTHER_KIND = 1.5
 DEVICES = ("adaptive", "backing", "cache")
 
 
@@ -38,10 +40,16 @@ class Sampler:
         return replace(sample, recent=self._sample(self._readings[0], now, reading)) if sample else None
 
     def _is_recent(self, now: float, reading: Reading) -> bool:
-        """Whether the oldest reading is no older than need be, and of the same devices."""
+        """Whether the oldest reading is no older than need be, and of the same devices and kind of load."""
         (_, oldest), (next_at, _) = self._readings[0], self._readings[1]
         is_same = all(_rates(oldest, reading, name, RECENT_S) for name in DEVICES if name in reading)
-        return next_at > now - RECENT_S and is_same
+        return next_at > now - RECENT_S and is_same and not self._is_other_kind(oldest)
+
+    def _is_other_kind(self, oldest: Reading) -> bool:
+        """Whether the newest sample is of another kind than what was moved since the oldest reading."""
+        (_, last), (_, newest) = self._readings[-2], self._readings[-1]
+        before, now = _requests_per_byte(oldest, last), _requests_per_byte(last, newest)
+        return before is not None and now is not None and not before / OTHER_KIND <= now <= before * OTHER_KIND
 
     def _sample(self, since: tuple[float, Reading], now: float, reading: Reading) -> Sample | None:
         before, seconds = since[1], now - since[0]
@@ -61,6 +69,12 @@ class Sampler:
             counted=_rates(before, reading, "counted", seconds),
             cache_iops=(requests.read_mb_s * MB, requests.write_mb_s * MB),
         )
+
+
+def _requests_per_byte(before: Reading, after: Reading) -> float | None:
+    """Of the cache volume for what applications moved; None where that is not known."""
+    requests, moved = _rates(before, after, "requests", 1.0), _rates(before, after, "adaptive", 1.0)
+    return requests.total_mb_s / moved.total_mb_s if requests and moved and moved.total_mb_s else None
 
 
 def _rates(before: Reading, after: Reading, name: str, seconds: float) -> Rates | None:

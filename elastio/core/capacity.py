@@ -29,6 +29,9 @@ from elastio.core.state import AgentState, Observation, Phase
 
 # The share of a volume's limits that can be used: a queue that is to form in the VM must not form at the volume.
 OF_BACKING = 0.97
+# And of its IOPS: how many requests a MB takes varies by a tenth from second to second, as bcache writes its index when
+# it has to, and the kernel merges what it can.
+OF_IOPS = 0.92
 # What a MB of applications usually costs the cache volume, in MB, with bcache's index and journal: large writes, Linux
 # 6.1. And the share of the cache volume's bandwidth that applications have then.
 USUAL_COST = 1.066
@@ -109,7 +112,7 @@ def _cached(cycle: Cycle, slow_mb_s: float, flush: float, sample: Sample | None,
         found.append(_of(LimitedBy.BACKING, slow_mb_s, policy.backing_bandwidth_mb_s, moved_mb_s, 0.0, missed))
     if iops and recent:
         of_flush, of_applications = _requests(recent)
-        found.append(_of(LimitedBy.REQUESTS, _left(OF_BACKING, iops, of_flush), 0.0, moved_mb_s, 0.0, of_applications))
+        found.append(_of(LimitedBy.REQUESTS, _left(OF_IOPS, iops, of_flush), 0.0, moved_mb_s, 0.0, of_applications))
     least = min(found, key=lambda each: each.mb_s)
     return replace(least, flush_mb_s=flush, missed=missed)
 
@@ -170,8 +173,9 @@ def _missed(sample: Sample | None) -> float:
     return min(1.0, (sample.backing.read_mb_s + written) / sample.adaptive.total_mb_s)
 
 
-# Two changes of what cgroups share are at least so far apart, and so large: each rewrites most limits.
-SHARE_S, CHANGE = 2.0, 0.03
+# Two changes of what cgroups share are at least so far apart, and so large: each rewrites most limits. One to less than
+# this part is due at once: until then the volume is full, and nobody has its share.
+SHARE_S, CHANGE, MUCH_LESS = 2.0, 0.03, 0.8
 # What no machine gets without a boot is asked for once; then, so that no state has an end that never comes, once a day.
 NEVER_SHARED = frozenset({"cgroup.version", "cgroup.controller", "cgroup.no_limits"})
 NEVER_S = 86_400.0
@@ -191,7 +195,9 @@ def share_step(state: AgentState, obs: Observation, policy: Policy) -> NextActio
         return ask(backoff, SetShares(None), obs, "") if free else NextAction()
     if not _is_change(wanted, state, obs, backing):
         return NextAction()
-    return ask(state, SetShares(wanted), obs, "")
+    last = state.backoff_of("SetShares")
+    is_urgent = not last.error and wanted.capacity_mb_s < MUCH_LESS * (backing.shared_mb_s or 0.0)
+    return ask(NO_BACKOFF if is_urgent else last, SetShares(wanted), obs, "")
 
 
 def beside(plan: NextAction, shares: NextAction) -> tuple[NextAction, NextAction]:

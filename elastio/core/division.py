@@ -5,7 +5,7 @@ Theory of operation. What a cgroup wants is not visible, only what it uses under
 of its share of a full device. All others are satisfied, and what they use is what they want. The hungry share by weight
 what the satisfied leave (`shares.fill`), and each has just that as its limit. The limit of the satisfied is above what
 they use, and at least their share. With limits in force the device is not full, so nobody is slowed down by the others'
-queues, and the rule is right. Five things can be wrong with it, and each is set right:
+queues, and the rule is right. Six things can be wrong with it, and each is set right:
 
 - *Crowded*: more is used than there is to share. Then somebody is slowed down by the others, and what it uses is not
   what it wants. A satisfied cgroup gets room for twice of what it uses, up to its share, until that is no more than it
@@ -21,15 +21,20 @@ queues, and the rule is right. Five things can be wrong with it, and each is set
   for as long as that needs to allow one of twice the size (`at_limits`): the next one may wait so long. Measured on
   Linux 6.1: once a limit was lifted while such a request waited, the one that was set after it had no effect for
   five seconds.
+- *Mixed*: reads and writes have a limit each. Who draws at random which comes next, with some requests at a time, has
+  now and then all of them waiting for one of the two, and nothing for the other. So it uses less of both limits
+  together than of one, and wants more from a smaller part of them on (NEAR_MIXED).
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
   after PATIENCE turns in a row, of too much or of too little. So does that nobody is hungry and the device far from
   full, where limits end.
 
 What was in flight before there were limits stands at the volume, and for long: limits leave only 3 % to drain it. Until
-then whoever has most of it gets most, and all wait. So limits that are new are lower (DRAIN) while requests take longer
-than QUEUED_S, and then until the device is not full any more: what limits hold back waits for the disk in one thread
+then whoever has most of it gets most, and all wait. So does what loose limits let pass, those of cgroups that were
+satisfied until now. So limits that are new, or were loose, are lower (DRAIN) while requests take longer than QUEUED_S,
+and then until the device is not full any more: what limits hold back waits for the disk in one thread
 (block/blk-throttle.c), outside of the device. For DRAIN_TURNS at most, as large requests take that long by themselves;
-and for REFILL of the turns without limits, as a load that pauses now and then would pay for each pause.
+and for REFILL of the turns without limits, or with loose ones, as a load that pauses now and then would pay for each
+pause.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -50,6 +55,9 @@ from elastio.core.shares import ACTIVE, FULL, HYSTERESIS, WANTS_MORE, SharePlan,
 SMOOTHING = 0.3
 # A cgroup that uses this share of its limit is hungry.
 NEAR_LIMIT = 0.93
+# One that reads and writes alike is hungry from this share of both on: of 16 requests drawn at random, all wait for one
+# of the two in up to 1/17 of the time, and what is used varies as well.
+NEAR_MIXED = 0.75
 # A satisfied cgroup that uses more than its share is limited to so much more than it uses, so that it is not near it.
 LOOSE = 1.25
 # And it keeps a limit that is higher by up to this factor.
@@ -101,26 +109,30 @@ class Division:
         waited: Waits | None = None,
         request_s: float = 0.0,
         requests: Mapping[str, int] | None = None,
+        mixed: Collection[str] = (),
     ) -> tuple[Division, dict[str, float]]:
         """The next state, and the limits from now on, in MB/s; those that stay are equal to the ones in force.
 
         `moved_mb_s`: what each cgroup used since the last turn. `untouched`: cgroups that somebody else limits; what
         they use counts. `waited`: the requests of the device of the kind that cgroups with a latency target had.
         `request_s`: what a request of the device took in this turn, a mean. `requests`: in how many requests each
-        cgroup used what it did, where that is known.
+        cgroup used what it did, where that is known. `mixed`: cgroups that read as much as they write.
         """
         is_full = sum(moved_mb_s.values()) >= FULL * plan.capacity_mb_s
         is_queued = request_s > QUEUED_S or (self.is_draining and is_full)
+        is_loose = not in_force_mb_s or sum(in_force_mb_s.values()) > LOOSE * plan.capacity_mb_s
         drains = max(0.0, self.drains - 1) if is_queued else 0.0
-        if not in_force_mb_s:
+        if not in_force_mb_s or (is_loose and not is_queued):
             drains = min(DRAIN_TURNS, self.drains + REFILL)
-        is_draining = bool(in_force_mb_s) and drains >= 1
+        is_draining = bool(in_force_mb_s) and is_queued and drains >= 1
         if is_draining:
             plan = plan.part(1 - DRAIN)
         mean = {group: moved_mb_s[group] / count for group, count in (requests or {}).items() if count}
         counted, pending = at_limits(moved_mb_s, mean, in_force_mb_s, self.pending_mb_s, plan)
         is_quiet = _is_quiet(moved_mb_s, counted, plan)
-        division, limits = self._divided(counted, weights, plan, in_force_mb_s, untouched, waited or {}, is_quiet)
+        division, limits = self._divided(
+            counted, weights, plan, in_force_mb_s, untouched, waited or {}, is_quiet, mixed
+        )
         return replace(division, drains=drains, is_draining=is_draining, pending_mb_s=pending), limits
 
     def _divided(
@@ -132,11 +144,12 @@ class Division:
         untouched: Collection[str],
         waits: Waits,
         is_quiet: bool,
+        mixed: Collection[str],
     ) -> tuple[Division, dict[str, float]]:
         weight = max(SMOOTHING, 1 / (self.turns + 2))
         used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in moved_mb_s.items()}
         there = self.lending.absent.keys() | waits.keys()
-        seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there)
+        seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there, mixed)
         hungry = seen.hungry(self.hungry)
         silent = seen.limit.keys() & self.pending_mb_s.keys()
         lending = self._lending(waits, hungry, plan, is_quiet, silent)
@@ -213,6 +226,7 @@ class _Seen:
     part: Mapping[str, float]
     limit: Mapping[str, float]
     untouched: Collection[str]
+    mixed: Collection[str]
 
     @classmethod
     def of(
@@ -224,13 +238,14 @@ class _Seen:
         in_force: Mapping[str, float],
         untouched: Collection[str],
         there: Collection[str],
+        mixed: Collection[str],
     ) -> _Seen:
         """`there`: cgroups with a latency target, which are active however little they use."""
         least = ACTIVE * plan.capacity_mb_s
         active = {group: mb_s for group, mb_s in used.items() if mb_s >= least or group in there}
         limit = {group: in_force[group] for group in active if group in in_force and group not in untouched}
         part = parts(weights, list(active), plan)
-        return cls(plan.capacity_mb_s, active, moved_mb_s, part, limit, untouched)
+        return cls(plan.capacity_mb_s, active, moved_mb_s, part, limit, untouched, mixed)
 
     def _share(self, group: str) -> float:
         return self.part[group] * self.capacity
@@ -252,8 +267,8 @@ class _Seen:
     def hungry(self, before: Collection[str]) -> set[str]:
         """Who wants more. On a full device nobody may reach its limit: then those `before`, and who comes nearest."""
         nearest = max((self.used[group] / mb_s for group, mb_s in self.limit.items()), default=1.0)
-        near = NEAR_LIMIT * (min(1.0, nearest) if self.is_crowded() else 1.0)
-        found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * mb_s}
+        near = min(1.0, nearest) if self.is_crowded() else 1.0
+        found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * self._near(group) * mb_s}
         if self._uses(1.0):
             found |= self.limit.keys() & before
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
@@ -274,6 +289,9 @@ class _Seen:
     def _lent(self, group: str, mb_s: float, level: float) -> float:
         share = min(mb_s, self._share(group))
         return mb_s if level == 1.0 else share + level * (mb_s - share)
+
+    def _near(self, group: str) -> float:
+        return NEAR_MIXED if group in self.mixed else NEAR_LIMIT
 
     def _unknown(self) -> set[str]:
         """Those without a limit on a full device."""

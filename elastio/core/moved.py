@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +42,23 @@ WEIGHT = 0.2
 # is of, the further it strays: so many standard deviations of as many draws are no evidence either, up to a bound, as
 # buffered writes are few requests.
 EVEN, SURE, MOST_EVEN = 0.05, 2.0, 0.2
+# Of a mix that is even, how much of both limits is used: the weight of one reading, and the least that is believed.
+FILLED_WEIGHT, LEAST_FILLED = 0.2, 0.85
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
     """Bytes read and written between two readings: a mean in which each reading weighs less than the next.
 
-    `requests`: as many draws would stray as far.
+    `requests`: as many draws would stray as far. `filled`: the share of both limits together that is used by one that
+    wants more. It is less than 1 for who draws which kind comes next: now and then all of its requests wait for one of
+    the two limits, and the other is not used.
     """
 
     read_bytes: float = 0.0
     written_bytes: float = 0.0
     requests: float = 0.0
+    filled: float = 1.0
 
     def after(self, moved: Moved) -> Mix:
         """With what was moved since the last reading."""
@@ -61,7 +67,26 @@ class Mix:
             (1 - weight) * self.read_bytes + weight * moved.read_bytes,
             (1 - weight) * self.written_bytes + weight * moved.written_bytes,
             (1 - weight) * self.requests + (2 - weight) * moved.requests,
+            self.filled,
         )
+
+    def used(self, share: float, *, is_full: bool) -> Mix:
+        """One that wants more has used this share of what its limits are to allow. On a full device nobody can."""
+        if not self.is_even:
+            return replace(self, filled=1.0)
+        seen = 1.0 if is_full else self.filled * share
+        filled = (1 - FILLED_WEIGHT) * self.filled + FILLED_WEIGHT * seen
+        return replace(self, filled=min(1.0, max(LEAST_FILLED, filled)))
+
+    @property
+    def is_even(self) -> bool:
+        """As much is read as written."""
+        return self.larger == 0.5
+
+    @property
+    def part(self) -> float:
+        """What of a share is the limit of each direction."""
+        return self.larger / self.filled
 
     @property
     def larger(self) -> float:
@@ -70,3 +95,12 @@ class Mix:
         share = max(self.read_bytes, self.written_bytes) / total if total else 1.0
         strays = SURE * 0.5 / math.sqrt(self.requests) if self.requests else 0.0
         return share if share >= 0.5 + min(MOST_EVEN, max(EVEN, strays)) else 0.5
+
+
+def with_use(
+    mixes: Mapping[str, Mix], used_mb_s: Mapping[str, float], limit_mb_s: Mapping[str, float], capacity_mb_s: float
+) -> dict[str, Mix]:
+    """With what cgroups that want more have used of their limits: `limit_mb_s` is of these, and `used_mb_s` of all."""
+    is_full = sum(used_mb_s.values()) > capacity_mb_s
+    new = {group: mixes[group].used(used_mb_s[group] / mb_s, is_full=is_full) for group, mb_s in limit_mb_s.items()}
+    return {**mixes, **new}

@@ -15,7 +15,8 @@ cgroup has a latency target, this is read several times in a turn, for a mean ov
 
 The kernel limits reads and writes each, and what is divided is their sum. So both limits of a cgroup are its share
 times the part that the direction has which moves more: all of the share for one that only reads, half of it for one
-that does as much of both. Where that changes, the limits follow within some turns.
+that does as much of both, and a little more if it cannot use both limits at a time (`Mix`). Where that changes, the
+limits follow within some turns.
 
 A limit that goes down is written in two steps, in one turn; why: `allowed`.
 
@@ -32,7 +33,7 @@ from functools import reduce
 
 from elastio.core.division import Division
 from elastio.core.lending import NO_REQUESTS, Look, Requests, over_time
-from elastio.core.moved import Mix, Moved
+from elastio.core.moved import Mix, Moved, with_use
 from elastio.core.shares import SharePlan
 from elastio.errors import HostError
 from elastio.host import cgroups, share_limits
@@ -204,7 +205,7 @@ class Sharer:
         shown = {group: limits_of(self._sysfs, group).get(self._number) for group in used}
         self._mixes = {group: self._mixes.get(group, Mix()).after(each) for group, each in moved.items()}
         in_force = {
-            group: mb_s / self._mixes[group].larger
+            group: mb_s / self._mixes[group].part
             for group, limit in shown.items()
             if (mb_s := share_limits.share_mb_s(limit)) is not None
         }
@@ -219,7 +220,10 @@ class Sharer:
             _waited(plan, moved, looks),
             reduce(Requests.plus, (look.reads.plus(look.writes) for look in looks)).mean_s or 0.0,
             {group: each.requests for group, each in moved.items()},
+            {group for group, mix in self._mixes.items() if mix.is_even},
         )
+        limited = {group: in_force[group] for group in self._division.hungry & in_force.keys()}
+        self._mixes = with_use(self._mixes, used, limited, plan.capacity_mb_s)
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):
             if share_limits.is_shared_here(self._sysfs):
@@ -285,7 +289,7 @@ class Sharer:
     def _put(self, group: str, mb_s: float, shown: str | None) -> None:
         """If the cgroup still has the limit that this turn has seen; a first step does not change it."""
         if limits_of(self._sysfs, group).get(self._number) == shown:
-            share_limits.put(self._sysfs, group, self._number, mb_s * self._mixes[group].larger)
+            share_limits.put(self._sysfs, group, self._number, mb_s * self._mixes[group].part)
 
     def _lift(self, groups: Iterable[str]) -> None:
         for group in tuple(groups):

@@ -50,7 +50,8 @@ PATTERNS = {p.name: p for p in (O_SW, O_SR, O_RW, O_SRW, U_SW, U_SR, U_SRW, U_RR
 FIGURE_4 = (O_SW, U_SR, U_SW, O_SR, U_SW, O_SW, O_RW)
 # The rest of what the tables compare.
 IN_A_ROW = (*FIGURE_4, U_SRW, O_SRW, U_RRW)
-OVERLOADED = (O_SW, O_SR, O_RW, O_SRW)
+# With a cache, small writes come last: they leave files in pieces there, and what reads them then is slower.
+OVERLOADED = (O_SW, O_SR, O_SRW, O_RW)
 
 
 @dataclass(frozen=True, slots=True)

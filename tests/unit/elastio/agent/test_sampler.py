@@ -50,6 +50,26 @@ def test_the_recent_past_is_three_seconds() -> None:
     assert present(found[-1]).cache_iops == pytest.approx((3.0, 6.0))
 
 
+@pytest.mark.parametrize(
+    ("requests", "seconds"),
+    [((4, 4, 4, 4), 3.0), ((4, 4, 4, 5), 3.0), ((4, 4, 4, 7), 1.0), ((4, 4, 7, 7), 2.0), ((9, 9, 4, 4), 2.0)],
+)
+def test_the_recent_past_is_of_one_kind_of_load(requests: tuple[int, ...], seconds: float) -> None:
+    """By requests for a MB of applications, which move as much in each second."""
+    seen = [sum(requests[:count]) for count in range(len(requests) + 1)]
+    readings = [{"adaptive": (0, n * MB), "requests": (0, count)} for n, count in enumerate(seen)]
+    sampler = Sampler(Scripted(*readings), 1.0)
+    found = [sampler.take(float(second)) for second in range(len(readings))]
+    assert present(present(found[-1]).recent).seconds == seconds
+
+
+def test_a_quiet_second_is_of_any_kind() -> None:
+    readings = [{"adaptive": (0, n * MB), "requests": (0, 4 * n + (n > 0))} for n in (0, 0, 1, 2)]
+    sampler = Sampler(Scripted(*readings), 1.0)
+    found = [sampler.take(float(second)) for second in range(len(readings))]
+    assert present(present(found[-1]).recent).seconds == 3.0
+
+
 def test_the_recent_past_of_a_new_cache_disk_begins_with_its_second_reading() -> None:
     readings = [{"adaptive": (0, 0)}, {"adaptive": (0, 8 * MB)}]
     readings += [{"adaptive": (0, n * MB), "cache": (0, 500 + n * MB)} for n in (9, 11, 12, 13)]

@@ -72,6 +72,23 @@ def test_a_capacity_that_is_a_little_different_is_not_put_in_force(in_force_mb_s
     assert (SetShares(SharePlan(19.4)) in decide(before, now, policy).actions) is is_changed
 
 
+@pytest.mark.parametrize(
+    ("in_force_mb_s", "last", "is_changed"),
+    [
+        (19.9, Backoff(), False),
+        (24.0, Backoff(0, NOW + 2), False),
+        (24.5, Backoff(0, NOW + 2), True),
+        (24.5, Backoff(1, NOW + 2, "no"), False),
+        (15.0, Backoff(0, NOW + 2), False),
+    ],
+)
+def test_shares_of_much_less_are_due_at_once(in_force_mb_s: float, last: Backoff, *, is_changed: bool) -> None:
+    policy = replace(POLICY, share_reserve=())
+    before = state(Phase.IDLE, share_plan=SharePlan(in_force_mb_s), backoffs={"SetShares": last})
+    now = seen(host(backing(shared_mb_s=in_force_mb_s)), sample=Sample(NOW, 1.0, Rates()))
+    assert (SetShares(SharePlan(19.4)) in decide(before, now, policy).actions) is is_changed
+
+
 def test_a_capacity_that_is_not_known_to_be_there_is_not_shared() -> None:
     policy = replace(POLICY, share_reserve=())
     before = state(Phase.BOOSTING, boosted(volume=volume(bandwidth_mb_s=0.0)))

@@ -84,18 +84,18 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
         BOTH,
         Capacity(58.2, LimitedBy.BACKING, SLOW, missed=1 / 3),
     ),
-    "small requests": (OF_3000_IOPS, cached(), SMALL, Capacity(14.55, LimitedBy.REQUESTS, 0.0)),
+    "small requests": (OF_3000_IOPS, cached(), SMALL, Capacity(0.92 * 15, LimitedBy.REQUESTS, 0.0)),
     "small requests, a third of which are those of the flush": (
         OF_3000_IOPS,
         cached(flush_limit_mb_s=10.0),
         replace(SMALL, cache=Rates(10.0, 20.0), backing=Rates(0.0, 10.0), cache_iops=(1000.0, 2000.0)),
-        Capacity((0.97 * 3000 - 1000) / (2000 / 15), LimitedBy.REQUESTS, 0.0, 10.0),
+        Capacity((0.92 * 3000 - 1000) / (2000 / 15), LimitedBy.REQUESTS, 0.0, 10.0),
     ),
     "half of what is read is flushed": (
         OF_3000_IOPS,
         cached(flush_limit_mb_s=5.0),
         replace(SMALL, cache=Rates(10.0, 10.0), backing=Rates(0.0, 5.0), cache_iops=(1000.0, 2000.0)),
-        Capacity((0.97 * 3000 - 500) / (2500 / 15), LimitedBy.REQUESTS, 0.0, 5.0),
+        Capacity((0.92 * 3000 - 500) / (2500 / 15), LimitedBy.REQUESTS, 0.0, 5.0),
     ),
     "few of them": (
         OF_3000_IOPS,

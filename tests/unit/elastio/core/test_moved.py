@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from elastio.core.moved import WEIGHT, Mix, Moved
+from elastio.core.moved import LEAST_FILLED, WEIGHT, Mix, Moved, with_use
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,22 @@ def test_a_mix_of_some_readings_strays_as_one_of_more_requests() -> None:
         mix = mix.after(Moved(50, 50, 5))
     squares = sum((WEIGHT * (1 - WEIGHT) ** n) ** 2 / 5 for n in range(100))
     assert mix.requests == pytest.approx(1 / squares)
+
+
+def test_limits_of_an_even_mix_are_higher_by_what_it_cannot_use() -> None:
+    even, writes = Mix().after(Moved(50, 50, 400)), Mix().after(Moved(0, 100, 400))
+    assert (even.part, writes.part) == (0.5, 1.0)
+    mixes = {"a": even, "b": writes}
+    for _ in range(100):
+        mixes = with_use(mixes, {"a": 47.5 / mixes["a"].filled, "b": 45.0}, {"a": 50.0, "b": 50.0}, 100.0)
+    assert mixes["a"].part == pytest.approx(0.5 / 0.95)
+    assert mixes["b"].part == 1.0
+    low, high = mixes, mixes
+    for _ in range(100):
+        low, high = with_use(low, {"a": 10.0}, {"a": 50.0}, 100.0), with_use(high, {"a": 101.0}, {"a": 200.0}, 100.0)
+    assert low["a"].part == 0.5 / LEAST_FILLED
+    assert high["a"].part == pytest.approx(0.5)
+    assert low["a"].after(Moved(0, 10**6, 400)).used(0.9, is_full=False).part < 1.01
 
 
 def test_requests_drawn_at_random_are_even() -> None:

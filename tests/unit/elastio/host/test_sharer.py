@@ -59,27 +59,6 @@ def test_the_hungry_have_what_others_leave(tree: Tree, device: SharedDevice, sha
     assert limits(tree) == {DB: 39, ETL: 19}
 
 
-def test_who_reads_and_writes_has_no_more_than_its_share_in_all(
-    tree: Tree, device: SharedDevice, sharer: Sharer
-) -> None:
-    """The kernel limits each direction."""
-    device.loads = {DB: (40.0, 40.0), ETL: (10.0, 30.0)}
-    share(device, sharer, SharePlan(48.0))
-    turns(device, sharer, 40)
-    assert rates(device, sharer) == {DB: pytest.approx(32, rel=0.05), ETL: pytest.approx(16, rel=0.05)}
-    assert limits(tree) == {DB: pytest.approx(16, abs=1), ETL: pytest.approx(12, abs=4)}
-    device.loads = {DB: (80.0, 0.0), ETL: (0.0, 40.0)}
-    turns(device, sharer, 40)
-    assert rates(device, sharer) == {DB: pytest.approx(32, rel=0.1), ETL: pytest.approx(16, rel=0.1)}
-
-
-def rates(device: SharedDevice, sharer: Sharer) -> dict[str, float]:
-    """MB/s of the next ten seconds, read and written."""
-    before = {group: device.moved_mb(group) for group in device.loads}
-    turns(device, sharer, round(10 / TURN_S))
-    return {group: (device.moved_mb(group) - mb) / 10 for group, mb in before.items()}
-
-
 def test_a_reservation_changes_the_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
     share(device, sharer, SharePlan(58.0, (Reserved("etl.service", 38.0),)))
     assert limits(tree) == {DB: 30, ETL: 38}
