@@ -92,7 +92,7 @@ def capacity(
         return Unknown.NOT_RUNNING
     if backing.write_limit_mb_s is not None:
         return Unknown.FORCED
-    flush = _flush_mb_s(backing, policy)
+    flush = _flush_mb_s(backing, sample, policy)
     slow_mb_s = _left(OF_BACKING, policy.backing_bandwidth_mb_s, flush)
     if backing.cache_set is None or backing.is_bypassed:
         return Capacity(slow_mb_s, LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush)
@@ -153,13 +153,18 @@ def _left(part: float, bandwidth_mb_s: float, flush: float) -> float:
     return max(LEAST * usable, usable - flush)
 
 
-def _flush_mb_s(backing: BackingView, policy: Policy) -> float:
-    """The most that the flush takes of each volume now, in MB/s. One without a rate has idle I/O class, and yields."""
+def _flush_mb_s(backing: BackingView, sample: Sample | None, policy: Policy) -> float:
+    """The most that the flush takes of each volume now, in MB/s. One without a rate has idle I/O class, and yields.
+
+    bcache may exceed its rate for some seconds: it makes up for up to 2.5 s in which it had less to flush than that
+    (drivers/md/bcache/util.c: bch_next_delay). Then what was measured counts.
+    """
     if backing.cache_set is None or not backing.writeback_running or backing.dirty_bytes == 0:
         return 0.0
     if backing.flush_full_speed:
         return policy.backing_bandwidth_mb_s
-    return min(policy.backing_bandwidth_mb_s, backing.flush_limit_mb_s or 0.0)
+    limit, measured = backing.flush_limit_mb_s, sample.flushed_mb_s if sample else 0.0
+    return min(policy.backing_bandwidth_mb_s, max(limit, measured)) if limit is not None else 0.0
 
 
 def _missed(sample: Sample | None) -> float:
@@ -175,7 +180,7 @@ def _missed(sample: Sample | None) -> float:
 
 # Two changes of what cgroups share are at least so far apart, and so large: each rewrites most limits. One to less than
 # this part is due at once: until then the volume is full, and nobody has its share.
-SHARE_S, CHANGE, MUCH_LESS = 2.0, 0.03, 0.8
+SHARE_S, CHANGE, MUCH_LESS = 2.0, 0.03, 0.9
 # What no machine gets without a boot is asked for once; then, so that no state has an end that never comes, once a day.
 NEVER_SHARED = frozenset({"cgroup.version", "cgroup.controller", "cgroup.no_limits"})
 NEVER_S = 86_400.0

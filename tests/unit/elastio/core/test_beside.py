@@ -76,9 +76,9 @@ def test_a_capacity_that_is_a_little_different_is_not_put_in_force(in_force_mb_s
     ("in_force_mb_s", "last", "is_changed"),
     [
         (19.9, Backoff(), False),
-        (24.0, Backoff(0, NOW + 2), False),
-        (24.5, Backoff(0, NOW + 2), True),
-        (24.5, Backoff(1, NOW + 2, "no"), False),
+        (21.5, Backoff(0, NOW + 2), False),
+        (21.6, Backoff(0, NOW + 2), True),
+        (21.6, Backoff(1, NOW + 2, "no"), False),
         (15.0, Backoff(0, NOW + 2), False),
     ],
 )

@@ -40,6 +40,12 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
         WARM,
         Capacity(65.6, LimitedBy.CACHE, FAST, 12.0),
     ),
+    "it makes up for seconds with little to flush": (
+        ATTACHED,
+        cached(flush_limit_mb_s=4.0),
+        replace(WARM, cache=Rates(32.0, 20.0), backing=Rates(0.0, 12.0)),
+        Capacity(65.6, LimitedBy.CACHE, FAST, 12.0),
+    ),
     "one above what the backing volume writes": (
         ATTACHED,
         cached(flush_limit_mb_s=50.0),
