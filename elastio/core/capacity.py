@@ -98,10 +98,12 @@ def capacity(
         return Capacity(slow_mb_s, LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush)
     if state.cycle is None:
         return Unknown.FOREIGN
-    return _cached(state.cycle, slow_mb_s, flush, sample, policy)
+    return _cached(state.cycle, backing, slow_mb_s, flush, sample, policy)
 
 
-def _cached(cycle: Cycle, slow_mb_s: float, flush: float, sample: Sample | None, policy: Policy) -> Capacity:
+def _cached(
+    cycle: Cycle, backing: BackingView, slow_mb_s: float, flush: float, sample: Sample | None, policy: Policy
+) -> Capacity:
     """With a cache: what the volume gives that is exhausted first."""
     recent = (sample.recent or sample) if sample else None
     moved_mb_s = recent.adaptive.total_mb_s if recent else 0.0
@@ -112,7 +114,9 @@ def _cached(cycle: Cycle, slow_mb_s: float, flush: float, sample: Sample | None,
         found.append(_of(LimitedBy.BACKING, slow_mb_s, policy.backing_bandwidth_mb_s, moved_mb_s, 0.0, missed))
     if iops and recent:
         of_flush, of_applications = _requests(recent)
-        found.append(_of(LimitedBy.REQUESTS, _left(OF_IOPS, iops, of_flush), 0.0, moved_mb_s, 0.0, of_applications))
+        # A flush with a rate yields IOPS: where applications can use them, its next rate is 0.
+        usable = _left(OF_IOPS, iops, of_flush if backing.flush_full_speed else 0.0)
+        found.append(_of(LimitedBy.REQUESTS, usable, 0.0, moved_mb_s, 0.0, of_applications))
     least = min(found, key=lambda each: each.mb_s)
     return replace(least, flush_mb_s=flush, missed=missed)
 

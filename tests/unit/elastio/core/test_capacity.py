@@ -16,6 +16,7 @@ from tests.values import CACHE_MISSING, POLICY, backing, boosted, cached, draine
 SLOW, FAST = POLICY.backing_bandwidth_mb_s, POLICY.cache_bandwidth_mb_s
 ATTACHED, FLUSHING = state(Phase.BOOSTING, boosted()), state(Phase.FLUSHING, boosted())
 OF_3000_IOPS = state(Phase.BOOSTING, boosted(volume=volume(iops=3000)))
+FLUSHING_3000_IOPS = replace(OF_3000_IOPS, phase=Phase.FLUSHING)
 WARM = Sample(10.0, 1.0, Rates(20.0, 20.0), cache=Rates(20.0, 20.0))
 COLD = Sample(10.0, 1.0, Rates(20.0, 0.0), backing=Rates(10.0, 0.0))
 PASSING = Sample(10.0, 1.0, Rates(0.0, 20.0), cache=Rates(8.0, 10.0), backing=Rates(0.0, 18.0))
@@ -92,16 +93,22 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
     ),
     "small requests": (OF_3000_IOPS, cached(), SMALL, Capacity(0.92 * 15, LimitedBy.REQUESTS, 0.0)),
     "small requests, a third of which are those of the flush": (
+        FLUSHING_3000_IOPS,
+        cached(flush_full_speed=True),
+        replace(SMALL, cache=Rates(10.0, 20.0), backing=Rates(0.0, 10.0), cache_iops=(1000.0, 2000.0)),
+        Capacity((0.92 * 3000 - 1000) / (2000 / 15), LimitedBy.REQUESTS, 0.0, SLOW),
+    ),
+    "half of what is read is flushed": (
+        FLUSHING_3000_IOPS,
+        cached(flush_full_speed=True),
+        replace(SMALL, cache=Rates(10.0, 10.0), backing=Rates(0.0, 5.0), cache_iops=(1000.0, 2000.0)),
+        Capacity((0.92 * 3000 - 500) / (2500 / 15), LimitedBy.REQUESTS, 0.0, SLOW),
+    ),
+    "a flush with a rate leaves them to applications": (
         OF_3000_IOPS,
         cached(flush_limit_mb_s=10.0),
         replace(SMALL, cache=Rates(10.0, 20.0), backing=Rates(0.0, 10.0), cache_iops=(1000.0, 2000.0)),
-        Capacity((0.92 * 3000 - 1000) / (2000 / 15), LimitedBy.REQUESTS, 0.0, 10.0),
-    ),
-    "half of what is read is flushed": (
-        OF_3000_IOPS,
-        cached(flush_limit_mb_s=5.0),
-        replace(SMALL, cache=Rates(10.0, 10.0), backing=Rates(0.0, 5.0), cache_iops=(1000.0, 2000.0)),
-        Capacity((0.92 * 3000 - 500) / (2500 / 15), LimitedBy.REQUESTS, 0.0, 5.0),
+        Capacity(0.92 * 3000 / (2000 / 15), LimitedBy.REQUESTS, 0.0, 10.0),
     ),
     "few of them": (
         OF_3000_IOPS,
