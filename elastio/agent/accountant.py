@@ -14,7 +14,7 @@ from dataclasses import replace
 from elastio.accounting.burst_accounts import AccountRow, Moves
 from elastio.agent.loop import Agent
 from elastio.config.sections import ProfileSection
-from elastio.core.capacity import OF_BACKING, Capacity, capacity
+from elastio.core.capacity import Capacity, capacity
 from elastio.core.moved import Moved
 from elastio.core.phase import Phase
 from elastio.core.policy import Policy
@@ -150,8 +150,7 @@ class Accountant:
         rate_mb_s = max(policy.drain_bandwidth_mb_s, backing.flush_limit_mb_s or 0.0)
         flushing = replace(backing, dirty_bytes=max(1, backing.dirty_bytes), flush_limit_mb_s=rate_mb_s)
         found = capacity(agent.state, flushing, agent.last_sample, policy)
-        # The margin of a capacity belongs to who divides it: what is used of it is not above the limit.
-        cap_mb_s = found.mb_s / OF_BACKING if isinstance(found, Capacity) else None
+        cap_mb_s = found.full_mb_s if isinstance(found, Capacity) else None
         self._ask(Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups, token))
 
     def _ask(self, watch: Watch) -> None:

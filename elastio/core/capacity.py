@@ -27,15 +27,9 @@ from elastio.core.polling import NextAction, ask, next_backoff
 from elastio.core.shares import SharePlan
 from elastio.core.state import AgentState, Observation, Phase
 
-# The share of a volume's limits that can be used: a queue that is to form in the VM must not form at the volume.
-OF_BACKING = 0.97
-# And of its IOPS: how many requests a MB takes varies by a tenth from second to second, as bcache writes its index when
-# it has to, and the kernel merges what it can.
-OF_IOPS = 0.92
 # What a MB of applications usually costs the cache volume, in MB, with bcache's index and journal: large writes, Linux
-# 6.1. And the share of the cache volume's bandwidth that applications have then.
+# 6.1.
 USUAL_COST = 1.066
-OF_CACHE = OF_BACKING / USUAL_COST
 # From this share of a limit on, what is measured counts in full.
 BUSY = 0.5
 # What applications keep of it beside any flush: the scheduler of the disk serves both.
@@ -48,6 +42,15 @@ class LimitedBy(StrEnum):
     BACKING = "backing volume"
     CACHE = "cache volume"
     REQUESTS = "IOPS of the cache volume"
+
+
+# The share of these that can be used: a queue that is to form in the VM must not form at the volume. What a MB costs
+# the cache volume is followed in steps of 3 %, which leaves some of its bandwidth free by itself. How many requests a
+# MB takes varies by a tenth from second to second: bcache writes its index when it has to, and the kernel merges.
+USABLE = {LimitedBy.BACKING: 0.97, LimitedBy.CACHE: 0.98, LimitedBy.REQUESTS: 0.92}
+OF_BACKING = USABLE[LimitedBy.BACKING]
+# Of the cache volume's bandwidth, at the usual cost.
+OF_CACHE = USABLE[LimitedBy.CACHE] / USUAL_COST
 
 
 class Unknown(StrEnum):
@@ -75,6 +78,11 @@ class Capacity:
     flush_mb_s: float = 0.0
     missed: float = 0.0
 
+    @property
+    def full_mb_s(self) -> float:
+        """At what the volume is full: the share of it that is left free belongs to who divides the rest."""
+        return self.mb_s / USABLE[self.limited_by]
+
 
 def capacity(
     state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy
@@ -93,7 +101,7 @@ def capacity(
     if backing.write_limit_mb_s is not None:
         return Unknown.FORCED
     flush = _flush_mb_s(backing, sample, policy)
-    slow_mb_s = _left(OF_BACKING, policy.backing_bandwidth_mb_s, flush)
+    slow_mb_s = _left(LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush)
     if backing.cache_set is None or backing.is_bypassed:
         return Capacity(slow_mb_s, LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush)
     if state.cycle is None:
@@ -108,14 +116,14 @@ def _cached(
     recent = (sample.recent or sample) if sample else None
     moved_mb_s = recent.adaptive.total_mb_s if recent else 0.0
     bandwidth_mb_s, missed = cycle.provisioned.bandwidth_mb_s, _missed(recent)
-    fast_mb_s, iops = _left(OF_BACKING, bandwidth_mb_s, flush), cycle.provisioned.iops
+    fast_mb_s, iops = _left(LimitedBy.CACHE, bandwidth_mb_s, flush), cycle.provisioned.iops
     found = [_of(LimitedBy.CACHE, fast_mb_s, bandwidth_mb_s, moved_mb_s, USUAL_COST, _on_cache(recent))]
     if missed:
         found.append(_of(LimitedBy.BACKING, slow_mb_s, policy.backing_bandwidth_mb_s, moved_mb_s, 0.0, missed))
     if iops and recent:
         of_flush, of_applications = _requests(recent)
         # A flush with a rate yields IOPS: where applications can use them, its next rate is 0.
-        usable = _left(OF_IOPS, iops, of_flush if backing.flush_full_speed else 0.0)
+        usable = _left(LimitedBy.REQUESTS, iops, of_flush if backing.flush_full_speed else 0.0)
         found.append(_of(LimitedBy.REQUESTS, usable, 0.0, moved_mb_s, 0.0, of_applications))
     least = min(found, key=lambda each: each.mb_s)
     return replace(least, flush_mb_s=flush, missed=missed)
@@ -151,9 +159,9 @@ def _requests(sample: Sample) -> tuple[float, float]:
     return of_flush, (reads + writes - of_flush) / sample.adaptive.total_mb_s
 
 
-def _left(part: float, bandwidth_mb_s: float, flush: float) -> float:
-    """What is left of a volume's limit for applications beside the flush: MB/s, or requests a second."""
-    usable = part * bandwidth_mb_s
+def _left(limit: LimitedBy, most: float, flush: float) -> float:
+    """What is left of this limit for applications beside the flush: MB/s, or requests a second."""
+    usable = USABLE[limit] * most
     return max(LEAST * usable, usable - flush)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from elastio.core.capacity import BUSY, OF_BACKING, USUAL_COST, Capacity, LimitedBy, Unknown, capacity
+from elastio.core.capacity import BUSY, USABLE, USUAL_COST, Capacity, LimitedBy, Unknown, capacity
 from elastio.core.model import BackingView, CacheMode, Rates, Sample
 from elastio.core.state import AgentState, Phase
 from tests.values import CACHE_MISSING, POLICY, backing, boosted, cached, drained, state, volume
@@ -33,57 +33,57 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
         ATTACHED,
         cached(writeback_running=False, flush_limit_mb_s=20.0),
         WARM,
-        Capacity(77.6, LimitedBy.CACHE, FAST),
+        Capacity(78.4, LimitedBy.CACHE, FAST),
     ),
     "a flush with a rate takes it": (
         ATTACHED,
         cached(flush_limit_mb_s=12.0),
         WARM,
-        Capacity(65.6, LimitedBy.CACHE, FAST, 12.0),
+        Capacity(66.4, LimitedBy.CACHE, FAST, 12.0),
     ),
     "it makes up for seconds with little to flush": (
         ATTACHED,
         cached(flush_limit_mb_s=4.0),
         replace(WARM, cache=Rates(32.0, 20.0), backing=Rates(0.0, 12.0)),
-        Capacity(65.6, LimitedBy.CACHE, FAST, 12.0),
+        Capacity(66.4, LimitedBy.CACHE, FAST, 12.0),
     ),
     "one above what the backing volume writes": (
         ATTACHED,
         cached(flush_limit_mb_s=50.0),
         WARM,
-        Capacity(57.6, LimitedBy.CACHE, FAST, SLOW),
+        Capacity(58.4, LimitedBy.CACHE, FAST, SLOW),
     ),
-    "a flush without a rate yields": (ATTACHED, cached(), WARM, Capacity(77.6, LimitedBy.CACHE, FAST)),
+    "a flush without a rate yields": (ATTACHED, cached(), WARM, Capacity(78.4, LimitedBy.CACHE, FAST)),
     "a flush of nothing takes nothing": (
         FLUSHING,
         cached(dirty_bytes=0, flush_full_speed=True),
         WARM,
-        Capacity(77.6, LimitedBy.CACHE, FAST),
+        Capacity(78.4, LimitedBy.CACHE, FAST),
     ),
     "a flush at full speed": (
         FLUSHING,
         cached(flush_full_speed=True),
         WARM,
-        Capacity(57.6, LimitedBy.CACHE, FAST, SLOW),
+        Capacity(58.4, LimitedBy.CACHE, FAST, SLOW),
     ),
     "nothing is known of what a MB costs": (
         ATTACHED,
         cached(),
         None,
-        Capacity(77.6 / USUAL_COST, LimitedBy.CACHE, FAST),
+        Capacity(78.4 / USUAL_COST, LimitedBy.CACHE, FAST),
     ),
-    "journal and index are written beside": (ATTACHED, cached(), JOURNAL, Capacity(77.6 / 1.2, LimitedBy.CACHE, FAST)),
+    "journal and index are written beside": (ATTACHED, cached(), JOURNAL, Capacity(78.4 / 1.2, LimitedBy.CACHE, FAST)),
     "a quarter of what it takes to be sure": (
         ATTACHED,
         cached(),
-        Sample(10.0, 1.0, Rates(0.0, 77.6 / 16), cache=Rates(0.0, 77.6 / 8)),
-        Capacity(77.6 / (0.25 * 2.0 + 0.75 * USUAL_COST), LimitedBy.CACHE, FAST),
+        Sample(10.0, 1.0, Rates(0.0, 78.4 / 16), cache=Rates(0.0, 78.4 / 8)),
+        Capacity(78.4 / (0.25 * 2.0 + 0.75 * USUAL_COST), LimitedBy.CACHE, FAST),
     ),
     "the recent past counts": (
         ATTACHED,
         cached(),
         replace(COLD, recent=JOURNAL),
-        Capacity(77.6 / 1.2, LimitedBy.CACHE, FAST),
+        Capacity(78.4 / 1.2, LimitedBy.CACHE, FAST),
     ),
     "reads that miss do not use the cache volume": (
         ATTACHED,
@@ -114,7 +114,7 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
         OF_3000_IOPS,
         cached(),
         replace(WARM, cache_iops=(100.0, 100.0)),
-        Capacity(77.6, LimitedBy.CACHE, FAST),
+        Capacity(78.4, LimitedBy.CACHE, FAST),
     ),
     "half of the reads miss": (
         ATTACHED,
@@ -138,7 +138,7 @@ KNOWN: dict[str, tuple[AgentState, BackingView, Sample | None, Capacity]] = {
         FLUSHING,
         cached(flush_full_speed=True),
         BACK,
-        Capacity(57.6 / (USUAL_COST - 10 / 28.8 * (USUAL_COST - 1)), LimitedBy.CACHE, FAST, SLOW),
+        Capacity(58.4 / (USUAL_COST - 10 / 29.2 * (USUAL_COST - 1)), LimitedBy.CACHE, FAST, SLOW),
     ),
     "writes bypass the cache": (
         state(Phase.DETACHING, boosted()),
@@ -155,6 +155,7 @@ def test_the_capacity_follows_the_phase_and_the_flush(name: str) -> None:
     found = capacity(of, view, sample, POLICY)
     assert isinstance(found, Capacity)
     assert found.mb_s == pytest.approx(expected.mb_s)
+    assert found.mb_s < found.full_mb_s < 1.1 * found.mb_s
     assert found.missed == pytest.approx(expected.missed)
     assert replace(found, mb_s=expected.mb_s, missed=expected.missed) == expected
 
@@ -202,7 +203,7 @@ def test_capacity_and_flush_together_fit_the_volumes_unless_the_scheduler_halves
     found = capacity(of, view, sample, POLICY)
     assert isinstance(found, Capacity)
     on_backing = (found.missed or 1.0) if found.limited_by is LimitedBy.BACKING else None
-    cost, usable = on_backing or hit * (1 + more) / moved, OF_BACKING * found.bandwidth_mb_s
+    cost, usable = on_backing or hit * (1 + more) / moved, USABLE[found.limited_by] * found.bandwidth_mb_s
     assume(moved * cost >= BUSY * usable)  # of a quiet device the costs count in part
     assert usable / 2 * (1 - 1e-9) <= found.mb_s * cost
     assert found.mb_s * cost + min(found.flush_mb_s, usable / 2) <= usable * (1 + 1e-9)
