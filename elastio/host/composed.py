@@ -220,7 +220,7 @@ def _require_same_bytes(sysfs: Sysfs, head: Head, head_device: str, volume: str,
     own, size = sysfs.path(f"dev/{volume}"), head.volume.size_sectors * SECTOR
     saved, length = head.saved_sectors * SECTOR if has_tombstone else 0, min(MIB, size)
     # Where it is shown, on which device it lies, where there, and how long it is.
-    pieces = [(0, sysfs.path(f"dev/{head_device}"), head.saved_sector * SECTOR, saved)]
+    pieces = [(0, sysfs.path(f"dev/{head_device}"), head.saved_at, saved)]
     pieces += [(saved, own, saved, length - saved), (size - length, own, size - length, length)]
     for at, node, there, piece in pieces:
         if bytes_of(composed, front + at, piece) != bytes_of(node, there, piece):

@@ -85,6 +85,15 @@ class Head:
     saved_sectors: int = SAVED_SECTORS
 
     @property
+    def superblock_at(self) -> int:
+        """On its device, in bytes; as the next one."""
+        return self.content_sector * SECTOR + superblock.OFFSET
+
+    @property
+    def saved_at(self) -> int:
+        return self.saved_sector * SECTOR
+
+    @property
     def keeps_tombstone(self) -> bool:
         """Whether the tombstone stays from the adoption to the release: LVM asks neither udev nor who claims a device,
         activates nothing of a physical volume that it sees twice, and may take the volume itself."""
@@ -199,7 +208,7 @@ def read(node: Path) -> Head | None:
 
 def superblock_of(node: Path, head: Head) -> bytes:
     """The block with bcache's superblock. Raises HostError."""
-    return bytes_of(node, head.content_sector * SECTOR + superblock.OFFSET, BLOCK_BYTES)
+    return bytes_of(node, head.superblock_at, BLOCK_BYTES)
 
 
 def write(node: Path, head: Head, block: bytes, verify: Verify) -> None:
@@ -209,7 +218,7 @@ def write(node: Path, head: Head, block: bytes, verify: Verify) -> None:
     """
     with _claimed(node, verify) as descriptor:
         _put(descriptor, bytes(LEAST_BYTES), 0)
-        _put(descriptor, block, head.content_sector * SECTOR + superblock.OFFSET)
+        _put(descriptor, block, head.superblock_at)
         os.fsync(descriptor)
         _put(descriptor, serialize(head), slot_of(head))
 
@@ -219,8 +228,7 @@ def erase(node: Path, head: Head, verify: Verify) -> None:
 
     After a power cut what is left is told by one of the two.
     """
-    at = head.content_sector * SECTOR + superblock.OFFSET
-    end = at + BLOCK_BYTES
+    at, end = head.superblock_at, head.superblock_at + BLOCK_BYTES
     with _claimed(node, verify) as descriptor:
         for slot in SLOTS:
             _put(descriptor, bytes(BLOCK_BYTES), slot)

@@ -30,7 +30,6 @@ from elastio.host.guard import HELD_S, Guard
 from elastio.host.heads import Head
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.tombstone import Pair
-from elastio.units import SECTOR
 
 _log = logging.getLogger(__name__)
 
@@ -98,8 +97,7 @@ def remove_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
     """Take the tombstone back. Raises DeviceBusyError while there is a cache, or bcache's superblock names one."""
     _require_no_cache(sysfs, device)
     with _suspended(sysfs, device, wait, has_tombstone=False) as pair:
-        at = pair.head.content_sector * SECTOR + superblock.OFFSET
-        if not superblock.is_without_cache(pair.on_head.read(at)):
+        if not superblock.is_without_cache(pair.on_head.read(pair.head.superblock_at)):
             raise DeviceBusyError(f"{device} has a cache: its tombstone stays", code="tombstone.cache")
         pair.remove()
 

@@ -256,7 +256,7 @@ class Pair:
         block, head = self.volume.read(0), self._label()
         if parse(block) is None:
             head = replace(head, sequence=head.sequence + 1)
-            self.on_head.write(head.saved_sector * SECTOR, self.volume.load(0))
+            self.on_head.write(head.saved_at, self.volume.load(0))
             self.on_head.write(heads.slot_of(head), heads.serialize(head))
             self.volume.write(0, serialize(of(head)) + block[SECTOR:])
         else:
@@ -301,8 +301,7 @@ class Pair:
 
     def _may_be_older(self, label: Head) -> bool:
         """One that stays may be that of an earlier cache, as long as the head names none."""
-        at = label.content_sector * SECTOR + superblock.OFFSET
-        return label.keeps_tombstone and superblock.is_without_cache(self.on_head.read(at))
+        return label.keeps_tombstone and superblock.is_without_cache(self.on_head.read(label.superblock_at))
 
     @property
     def _rest(self) -> range:
@@ -316,7 +315,7 @@ class Pair:
         if found is None or (replace(found, sequence=label.sequence) if is_older else found) != of(label):
             text = "the tombstone is not of this head, or the head is an older copy: nothing was changed"
             raise NotOursError(text, code="tombstone.other")
-        saved, own = self.on_head.load(self.head.saved_sector * SECTOR), self.volume.load(0)
+        saved, own = self.on_head.load(self.head.saved_at), self.volume.load(0)
         if any(own[at : at + SECTOR] not in (_ZEROS, saved[at : at + SECTOR]) for at in self._rest):
             text = "the adopted volume was written to beside its tombstone: nothing was changed"
             raise NotOursError(text, code="tombstone.overwritten")
