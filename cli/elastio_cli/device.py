@@ -29,7 +29,7 @@ from elastio_setup.format_backing import format_backing, name_of, verify
     "head",
     metavar="DEVICE",
     type=click.Path(path_type=Path),
-    help="Blank device for the head; without it one is made in the volume group.",
+    help="Blank device for the head; without it that lies in the volume group, or behind the filesystem.",
 )
 @click.option("--at-boot", "is_at_boot", is_flag=True, help="Adopt what is mounted and in use at the next boot.")
 @click.option("--cancel", is_flag=True, help="Take --at-boot back, by MOUNTPOINT or UUID.")

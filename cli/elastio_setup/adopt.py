@@ -1,7 +1,7 @@
 """Adopt a volume, compose it at boot, and release it: the steps, each repeatable, in an order that a crash may end.
 
 Theory of operation. The volume itself is not written to, but for its first sectors while it may have a cache
-(`tombstone`). The record of the volume is on disk before anything is
+(`tombstone`), and a head behind its filesystem (`head_behind`). The record of the volume is on disk before anything is
 changed, so whatever ends the command, the next boot or the next command knows what was begun:
 
     adopting    head made and written, udev hides the volume, composed, registered    after a crash: released
@@ -34,7 +34,7 @@ from elastio.host.heads import DATA_OFFSET_SECTORS, Head
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio_setup import adopted_record as records
-from elastio_setup import head_volume
+from elastio_setup import head_behind, head_volume
 from elastio_setup.adopt_contents import require_sound
 from elastio_setup.adopt_plan import AdoptPlan, require_same_head
 from elastio_setup.adopted_record import Record, Step
@@ -147,6 +147,8 @@ class Adopter:
     def both_there(self, record: Record) -> tuple[str, str]:
         """The volume and the device with the head. Raises HostError for one that is not there."""
         device, head_device = self.both(record)
+        if device is not None:
+            head_behind.require_apart(self.sysfs, device, record.head)
         if device is None or head_device is None:
             missing, serials = ("head", record.head_serials) if device else ("volume", (record.head.volume.serial,))
             shown = f" (serial {', '.join(serials)})" if any(serials) else ""
@@ -163,14 +165,15 @@ class Adopter:
     def pair(
         self, record: Record, device: str, head_device: str, flags: int = os.O_RDWR
     ) -> AbstractContextManager[tombstone.Pair]:
-        label = heads.read(self.sysfs.path(f"dev/{head_device}"))
+        label = heads.read(self.sysfs.path(f"dev/{head_device}"), record.head.first_sector)
         return tombstone.Pair.opened(self.sysfs, label or record.head, device, head_device, flags)
 
     def both(self, record: Record) -> tuple[str | None, str | None]:
-        device, head_device = find(self.sysfs, record.head.volume, self.run), find_head(self.sysfs, record.head)
+        device = find(self.sysfs, record.head.volume, self.run)
+        head_device = find_head(self.sysfs, record.head, device)
         if device is not None and head_device is None and record.group_uuid:
             head_volume.activate(self.sysfs, record, self.run)
-            head_device = find_head(self.sysfs, record.head)
+            head_device = find_head(self.sysfs, record.head, device)
         return device, head_device
 
     # --- at boot -------------------------------------------------------------------------------------------
@@ -236,7 +239,8 @@ class Adopter:
         if record is None or record.step is not Step.COMPOSED:
             return True
         try:
-            is_there = None not in self.both(record)
+            device, head_device = self.both(record)
+            is_there = device is not None and (head_device is not None or record.head.first_sector > 0)
         except HostError:  # the serial may not show yet, or another volume group is not whole yet
             is_there = False
         if not is_there:
@@ -291,11 +295,7 @@ class Adopter:
                 records.save(self.sysfs, replace(record, step=Step.COMPOSED))
             raise
         if head_device is not None:
-            if covered:
-                with self.pair(record, covered, head_device) as pair:
-                    pair.remove()
-            node = self.sysfs.path(f"dev/{head_device}")
-            heads.erase(node, record.head, partial(tombstone.require_node, self.sysfs, head_device))
+            self._erase(record, head_device, covered)
         if record.group_uuid:
             head_volume.remove(self.sysfs, record, self.run)
         records.delete(self.sysfs, record)
@@ -304,9 +304,17 @@ class Adopter:
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
             self.announce(device)
 
+    def _erase(self, record: Record, head_device: str, covered: str) -> None:
+        if covered:
+            with self.pair(record, covered, head_device) as pair:
+                pair.remove()
+        if not head_behind.is_taken(self.sysfs, head_device, record.head):  # else the filesystem may be there
+            node = self.sysfs.path(f"dev/{head_device}")
+            heads.erase(node, record.head, partial(tombstone.require_node, self.sysfs, head_device))
+
     def _regrouped(self, record: Record) -> Record:
         """With the group in which the head is now: its own may have been merged into that (vgmerge(8))."""
-        device = find_head(self.sysfs, record.head) if record.group_uuid else None
+        device = find_head(self.sysfs, record.head, None) if record.group_uuid else None
         if device is None or head_volume.device_of(self.sysfs, record, self.run) is not None:
             return record
         group_uuid = head_volume.group_of(self.sysfs, record.head, device, self.run)
@@ -330,8 +338,9 @@ class Adopter:
         The head has its first sectors. If its label says that there may be a tombstone, the volume has to be there.
         """
         found = with_uuid(self.sysfs, record.uuid, self.run)
-        label = heads.read(self.sysfs.path(f"dev/{head_device}")) if head_device else None
-        if label is not None and label.sequence > 1 and self._volume(record) is None:
+        first = record.head.first_sector
+        label = heads.read(self.sysfs.path(f"dev/{head_device}"), first) if head_device else None
+        if (first or (label is not None and label.sequence > 1)) and self._volume(record) is None:
             text = f"the head may have the first sectors of the adopted volume {record.uuid}, which is not there"
             raise HostError(f"{text}: attach it", code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
@@ -357,8 +366,12 @@ class Adopter:
 
     def _head_device(self, record: Record) -> str | None:
         """The device with the head, also before it has its label; None if it is not there, or cannot be read."""
-        found = find_head(self.sysfs, record.head)
-        known = head_volume.device_of(self.sysfs, record, self.run) if record.group_uuid else record.head_device
+        known: str | None = record.head_device
+        if record.head.first_sector:
+            known = self._volume(record)
+        elif record.group_uuid:
+            known = head_volume.device_of(self.sysfs, record, self.run)
+        found = find_head(self.sysfs, record.head, known)
         if found is None and known and self.sysfs.exists(f"sys/class/block/{known}"):
             with contextlib.suppress(HostError):
                 written = superblock.parse(heads.superblock_of(self.sysfs.path(f"dev/{known}"), record.head))

@@ -16,11 +16,11 @@ from elastio.errors import ConfigError, DeviceBusyError, HostError, NotOursError
 from elastio.host import mounts, superblock, tombstone
 from elastio.host.blockdev import Disk, disk_of, run_wipefs, why_no_backing
 from elastio.host.commands import FOLDERS, Run, is_installed
-from elastio.host.heads import LEAST_BYTES, PHYSICAL_VOLUME, Head, Volume
+from elastio.host.heads import LEAST_BYTES, PHYSICAL_VOLUME, Head, Volume, behind
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import UseKind, described, in_use, mounted_at
 from elastio.units import SECTOR, format_size
-from elastio_setup import adopted_record, fstab, head_volume, kernel_checks
+from elastio_setup import adopted_record, fstab, head_behind, head_volume, kernel_checks
 from elastio_setup.adopt_contents import BTRFS, CONTENTS, LUKS, require_sound, saved_sectors
 from elastio_setup.adopted_volume import describe, is_logical, path_of, serials, with_uuid
 from elastio_setup.check_result import Machine, Verdict
@@ -45,8 +45,9 @@ BY_DEVICE = {
 class AdoptPlan:
     """`device` and `head_device` are the kernel's names. `place`: where it is mounted and will be again; or None.
 
-    `head_serials`: those of the disks below the head. `extents`: where its logical volume is going to be made; then
-    `head_device` is empty. `is_at_boot`: it is in use now, and is adopted when nothing has mounted it yet.
+    `head_device` may be `device` itself (`head_behind`). `head_serials`: those of the disks below the head. `extents`:
+    where its logical volume is going to be made; then `head_device` is empty. `is_at_boot`: it is in use now, and is
+    adopted when nothing has mounted it yet.
     """
 
     device: str
@@ -77,6 +78,9 @@ class AdoptPlan:
 
     @property
     def _shown_head(self) -> str:
+        if first := self.head.first_sector:
+            size, at = format_size(LEAST_BYTES), format_size(first * SECTOR)
+            return f"{size} of /dev/{self.device} from {at} on become the head: the filesystem cannot grow over it"
         if self.extents is None:
             return f"/dev/{self.head_device}: {format_size(LEAST_BYTES)} of it become the head"
         size = format_size(self.extents.sectors * SECTOR)
@@ -109,8 +113,10 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run, *, is_a
         found = serials(sysfs, extents.disk_device)
         return AdoptPlan(device, volume, place, "", head, block_bytes, found, extents, is_at_boot)
     if head_target is None:
-        text = f"name a blank disk or partition of at least {format_size(LEAST_BYTES)} with --head: the head lies there"
-        raise ConfigError(text, code="adopt.head")
+        head = Head(*names, volume, LEAST_BYTES // SECTOR, saved_sectors=saved)
+        head = behind(head, head_behind.place(sysfs, device, volume))
+        found = serials(sysfs, device)
+        return AdoptPlan(device, head.volume, place, device, head, block_bytes, found, is_at_boot=is_at_boot)
     head_device, sectors = _head_device(path_of(head_target, sysfs), device, block_bytes, sysfs, run)
     head = Head(*names, volume, sectors, saved_sectors=saved)
     found = serials(sysfs, head_device)
@@ -119,6 +125,10 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run, *, is_a
 
 def require_same_head(found: AdoptPlan, sysfs: Sysfs, run: Run) -> None:
     """Check the device for the head once more, just before it is written. Raises as `plan` does, or NotOursError."""
+    if first := found.head.first_sector:
+        if head_behind.place(sysfs, found.device, found.volume) != first:
+            raise NotOursError("the filesystem has another size now: nothing was changed", code="head.other")
+        return
     device, sectors = _head_device(sysfs.path(f"dev/{found.head_device}"), found.device, found.block_bytes, sysfs, run)
     if (sectors, serials(sysfs, device)) != (found.head.size_sectors, found.head_serials):
         text = f"/dev/{found.head_device} is another device now: nothing was changed"

@@ -13,7 +13,7 @@ from elastio.errors import ConfigError, DeviceBusyError, NotOursError
 from elastio.host import composed, heads
 from elastio.host.usage import in_use
 from elastio_setup import adopted_record as records
-from elastio_setup import head_volume
+from elastio_setup import head_behind, head_volume
 from elastio_setup.adopt import LOCK_S, Adopter
 from elastio_setup.adopted_record import Record, Step
 from elastio_setup.adopted_volume import serials
@@ -25,7 +25,7 @@ def recorded_again(adopter: Adopter, path: Path) -> str:
     sysfs = adopter.sysfs
     with composed.locked(sysfs, adopter.wait, LOCK_S):
         head_device = name_of(path, sysfs)
-        head = heads.read(sysfs.path(f"dev/{head_device}"))
+        head = heads.read(sysfs.path(f"dev/{head_device}")) or head_behind.read(sysfs, head_device, adopter.run)
         if head is None:
             raise NotOursError(f"{path} has no head of an adopted volume", code="head.none")
         if records.load(sysfs, head.volume.uuid) is not None:

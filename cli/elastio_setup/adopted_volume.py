@@ -124,12 +124,16 @@ def _is_same(found: Volume, wanted: Volume) -> bool:
     )
 
 
-def find_head(sysfs: Sysfs, wanted: Head) -> str | None:
-    """The device with this head, or None. Raises NotOursError if there are several, or it belongs to something else."""
+def find_head(sysfs: Sysfs, wanted: Head, volume: str | None) -> str | None:
+    """The device with this head, or None. Raises NotOursError if there are several, or it belongs to something else.
+
+    One behind a filesystem is looked for on its `volume` alone: a copy of that has it, too.
+    """
     found = []
-    for device in devices(sysfs):
+    own = [volume] if volume else []
+    for device in own if wanted.first_sector else devices(sysfs):
         try:
-            head = heads.read(sysfs.path(f"dev/{device}"))
+            head = heads.read(sysfs.path(f"dev/{device}"), wanted.first_sector)
         except NotOursError:  # another volume's, which is damaged
             continue
         if head is not None and head.uuid == wanted.uuid:

@@ -39,7 +39,7 @@ REFUSED = ".refused"
 class Pending:
     """A pending adoption. `place`: where it was mounted. `refused`: the reason; then it is not tried again.
 
-    `head`: what `_named` says of the device for the head; empty if a logical volume is made for it.
+    `head`: what `_named` says of the device for the head; empty if it has none yet, or the volume itself.
     """
 
     volume: Volume
@@ -63,7 +63,7 @@ def load_all(sysfs: Sysfs) -> tuple[Pending, ...]:
 def ask(adopter: Adopter, found: AdoptPlan) -> bool:
     """Write it down, durably; False if that was done before. Raises ElastioError: then nothing was."""
     sysfs, uuid = adopter.sysfs, found.volume.uuid
-    head = _named(sysfs, found.head_device) if found.head_device else ()
+    head = _named(sysfs, found.head_device) if found.head_device not in ("", found.device) else ()
     if head and (not found.head_serials or _heads(sysfs, head) != [found.head_device]):
         text = f"/dev/{found.head_device} cannot be told from other devices after a boot: name a disk with a serial"
         raise NotOursError(f"{text}; nothing was changed", code="at_boot.head")

@@ -97,7 +97,8 @@ def parts(sysfs: Sysfs, device: str) -> Parts:
     rows = mapper.table(sysfs, name)
     numbers = (rows[0].device, rows[-1].device) if rows else ("", "")
     head_device, volume_device = (node_of(sysfs, number) for number in numbers)
-    head = heads.read(sysfs.path(f"dev/{head_device}")) if head_device else None
+    first = rows[0].offset - heads.CONTENT_SECTOR if rows and numbers[0] == numbers[1] else 0
+    head = heads.read(sysfs.path(f"dev/{head_device}"), first) if head_device else None
     if head is None:
         raise HostError(f"/dev/{device} shows no head of an adopted volume", code="head.missing")
     found = Parts(name, head, head_device, numbers[0], volume_device, numbers[1])

@@ -4,7 +4,7 @@ Theory of operation. bcache wants its superblock in the first 8 KiB of its backi
 user's filesystem. So the backing device is composed: a piece of the head, with the superblock, then the whole volume,
 untouched. bcache's data begins where the volume begins, so the adaptive device shows the volume byte for byte.
 
-The head lies on a device of its own:
+The head lies on a device of its own, or on the volume itself, behind what the filesystem uses of it (`first_sector`):
 
     0         label: magic, version, length, SHA-256 of the block, then JSON; written last
     512 KiB   the label's other slot; the label that is sound and has the higher sequence number is valid
@@ -23,7 +23,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elastio.codec import decode, encode
@@ -35,8 +35,9 @@ from elastio.units import KIB, MIB, SECTOR
 
 MAGIC = b"elastio head\r\n\x1a\n"
 # The first version had no tombstones, and the second moves one block: a release that knows only these must not touch a
-# volume from which more is moved. A label gets the lowest version that can be used with it.
-VERSION, LONGER, READABLE = 2, 3, (1, 2, 3)
+# volume from which more is moved. The third has its head at the begin of a device. A label gets the lowest version that
+# can be used with it.
+VERSION, LONGER, BEHIND, READABLE = 2, 3, 4, (1, 2, 3, 4)
 BLOCK_BYTES = 4 * KIB
 SLOTS = (0, 512 * KIB)
 LEAST_BYTES = 16 * MIB
@@ -71,7 +72,9 @@ class Head:
     """`uuid` is the head's own, `backing_uuid` the one in bcache's superblock. Sectors have 512 bytes.
 
     `sequence` grows with each label, and a tombstone is written with each label but the first. `saved_sectors`: how
-    many of the volume's first sectors move to the head then: all by which its filesystem is recognized.
+    many of the volume's first sectors move to the head then: all by which its filesystem is recognized. `first_sector`:
+    where it begins on its device; its other places count from there. If not 0, that is the volume itself, of which the
+    composed device shows the sectors before.
     """
 
     uuid: str
@@ -83,15 +86,20 @@ class Head:
     saved_sector: int = SAVED_SECTOR
     sequence: int = 1
     saved_sectors: int = SAVED_SECTORS
+    first_sector: int = 0
+
+    @property
+    def begin(self) -> int:
+        """On its device, in bytes; as the next two."""
+        return self.first_sector * SECTOR
 
     @property
     def superblock_at(self) -> int:
-        """On its device, in bytes; as the next one."""
-        return self.content_sector * SECTOR + superblock.OFFSET
+        return self.begin + self.content_sector * SECTOR + superblock.OFFSET
 
     @property
     def saved_at(self) -> int:
-        return self.saved_sector * SECTOR
+        return self.begin + self.saved_sector * SECTOR
 
     @property
     def keeps_tombstone(self) -> bool:
@@ -106,7 +114,7 @@ def serialize(head: Head) -> bytes:
     payload = json.dumps(encode(head), sort_keys=True).encode()
     if len(payload) > BLOCK_BYTES - _PREFIX.size:
         raise NotOursError(f"the label of the head takes {len(payload)} bytes, too many", code="head.length")
-    version = VERSION if head.saved_sectors == SAVED_SECTORS else LONGER
+    version = BEHIND if head.first_sector else VERSION if head.saved_sectors == SAVED_SECTORS else LONGER
     block = _PREFIX.pack(MAGIC, version, len(payload), bytes(32)) + payload
     return _with_checksum(block.ljust(BLOCK_BYTES, b"\0"))
 
@@ -119,7 +127,7 @@ def parse(block: bytes) -> Head | None:
     if _with_checksum(block) != block:
         raise NotOursError("the label of the head is damaged", code="head.damaged")
     if version not in READABLE:
-        text = f"the label of the head has version {version}, and the last known is {LONGER}: use the newer release"
+        text = f"the label of the head has version {version}, not one of {READABLE}: use the newer release"
         raise NotOursError(text, code="head.version")
     try:
         head = decode(Head, json.loads(block[_PREFIX.size :][:length]))
@@ -156,7 +164,17 @@ def valid(blocks: Iterable[bytes]) -> Head | None:
 
 def slot_of(head: Head) -> int:
     """Where its label goes, in bytes: a change never overwrites the label before it."""
-    return SLOTS[(head.sequence - 1) % len(SLOTS)]
+    return slots(head.first_sector)[(head.sequence - 1) % len(SLOTS)]
+
+
+def slots(first_sector: int) -> tuple[int, ...]:
+    """Where the labels of a head are that begins there, in bytes."""
+    return tuple(first_sector * SECTOR + slot for slot in SLOTS)
+
+
+def behind(head: Head, first_sector: int) -> Head:
+    """The same head on the volume itself, from this sector on, where the volume ends that is composed."""
+    return replace(head, volume=replace(head.volume, size_sectors=first_sector), first_sector=first_sector)
 
 
 def table(head: Head, head_number: str, volume_number: str, *, has_tombstone: bool) -> tuple[Linear, ...]:
@@ -165,10 +183,10 @@ def table(head: Head, head_number: str, volume_number: str, *, has_tombstone: bo
     What the volume shows of its first sectors is the saved ones while a tombstone is there.
     """
     first, whole = head.content_sectors, head.volume.size_sectors
-    content = Linear(0, first, head_number, head.content_sector)
+    content = Linear(0, first, head_number, head.first_sector + head.content_sector)
     if not has_tombstone:
         return content, Linear(first, whole, volume_number, 0)
-    saved = Linear(first, head.saved_sectors, head_number, head.saved_sector)
+    saved = Linear(first, head.saved_sectors, head_number, head.first_sector + head.saved_sector)
     rest = Linear(first + head.saved_sectors, whole - head.saved_sectors, volume_number, head.saved_sectors)
     return content, saved, rest
 
@@ -183,6 +201,7 @@ def _require_sound(head: Head) -> None:
         or head.content_sector < labels_end
         or head.content_sectors < 2 * BLOCK_BYTES // SECTOR
         or end > head.saved_sector
+        or head.first_sector not in (0, head.volume.size_sectors)
         or head.saved_sector + head.saved_sectors > head.size_sectors
     ):
         raise NotOursError("the label of the head names places that it does not have", code="head.places")
@@ -193,13 +212,13 @@ def _with_checksum(block: bytes) -> bytes:
     return block[: _CHECKSUM.start] + hashlib.sha256(without).digest() + block[_CHECKSUM.stop :]
 
 
-def read(node: Path) -> Head | None:
+def read(node: Path, first_sector: int = 0) -> Head | None:
     """The head on a device; None if there is none, or the device cannot be read. Raises NotOursError for a damaged one.
 
     Opens read-only, as `superblock.read`.
     """
     try:
-        return valid([bytes_of(node, slot, BLOCK_BYTES) for slot in SLOTS])
+        return valid([bytes_of(node, slot, BLOCK_BYTES) for slot in slots(first_sector)])
     except HostError as error:
         if error.code != UNREADABLE:
             raise
@@ -217,10 +236,18 @@ def write(node: Path, head: Head, block: bytes, verify: Verify) -> None:
     The caller has proven that nothing is on the device. `verify` as in `superblock`.
     """
     with _claimed(node, verify) as descriptor:
-        _put(descriptor, bytes(LEAST_BYTES), 0)
+        _put(descriptor, bytes(LEAST_BYTES), head.begin)
         _put(descriptor, block, head.superblock_at)
         os.fsync(descriptor)
         _put(descriptor, serialize(head), slot_of(head))
+
+
+def gaps(head: Head) -> list[tuple[int, int]]:
+    """Begin and end, in bytes, of what is zeros whatever happens: all but labels, superblock and saved piece."""
+    blocks = (*slots(head.first_sector), head.superblock_at)
+    own = [*((at, at + BLOCK_BYTES) for at in blocks), (head.saved_at, head.saved_at + head.saved_sectors * SECTOR)]
+    edges = [head.begin, *(edge for place in sorted(own) for edge in place), head.begin + LEAST_BYTES]
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def erase(node: Path, head: Head, verify: Verify) -> None:
@@ -228,13 +255,13 @@ def erase(node: Path, head: Head, verify: Verify) -> None:
 
     After a power cut what is left is told by one of the two.
     """
-    at, end = head.superblock_at, head.superblock_at + BLOCK_BYTES
+    first, at, end = head.begin, head.superblock_at, head.superblock_at + BLOCK_BYTES
     with _claimed(node, verify) as descriptor:
-        for slot in SLOTS:
+        for slot in slots(head.first_sector):
             _put(descriptor, bytes(BLOCK_BYTES), slot)
         os.fsync(descriptor)
-        _put(descriptor, bytes(at), 0)
-        _put(descriptor, bytes(LEAST_BYTES - end), end)
+        _put(descriptor, bytes(at - first), first)
+        _put(descriptor, bytes(first + LEAST_BYTES - end), end)
         os.fsync(descriptor)
         _put(descriptor, bytes(BLOCK_BYTES), at)
 

@@ -47,29 +47,31 @@ SECOND_HEADERS = (*(size * KIB for size in (16, 32, 64, 128, 256, 512)), *(size 
 SECOND_MAGIC = b"SKUL\xba\xbe"
 # udev reads the second line (59-elastio-adopted.rules).
 INTRODUCTION = "elastio: this volume is adopted, and its newest data may be in a cache. Do not format or mount it."
-FORM = (
-    "{introduction}\nELASTIO_ADOPTED={volume}\nfilesystem={filesystem}\nhead={head}\n"
-    "sequence={sequence}\nsha256={sum}\n"
-)
 _READ = re.compile(
     re.escape(INTRODUCTION) + r"\nELASTIO_ADOPTED=(?P<volume>[\w-]+)\nfilesystem=(?P<filesystem>\w+)\n"
-    r"head=(?P<head>[\w-]+)\nsequence=(?P<sequence>[1-9]\d{0,18})\nsha256=(?P<sum>[0-9a-f]{64})\n"
+    r"head=(?P<head>[\w-]+)\nsequence=(?P<sequence>[1-9]\d{0,18})\n(?:at=(?P<at>[1-9]\d{0,18})\n)?"
+    r"sha256=(?P<sum>[0-9a-f]{64})\n"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Of the volume with this filesystem's UUID and type, by the head with this UUID, since its label `sequence`."""
+    """Of the volume with this filesystem's UUID and type, by the head with this UUID, since its label `sequence`.
+
+    `at`: the sector of the volume where the head begins; 0 if the head has a device of its own.
+    """
 
     volume: str
     filesystem: str
     head: str
     sequence: int
+    at: int = 0
 
 
 def serialize(tombstone: Tombstone) -> bytes:
     """One sector. Raises NotOursError for names that would not be read back."""
-    text = FORM.format(introduction=INTRODUCTION, **_named(tombstone), sum=_sum(tombstone))
+    lines = (f"{name}={value}\n" for name, value in {**_named(tombstone), "sha256": _sum(tombstone)}.items())
+    text = f"{INTRODUCTION}\n{''.join(lines)}"
     if _READ.fullmatch(text) is None or len(text) > SECTOR:
         raise NotOursError("the names of the volume do not fit into a tombstone", code="tombstone.names")
     return text.encode().ljust(SECTOR, b"\0")
@@ -82,15 +84,18 @@ def parse(block: bytes) -> Tombstone | None:
         return None
     found = _READ.fullmatch(text)
     if found is not None:
-        read = Tombstone(found["volume"], found["filesystem"], found["head"], int(found["sequence"]))
+        numbers = (int(found[name] or 0) for name in ("sequence", "at"))
+        read = Tombstone(found["volume"], found["filesystem"], found["head"], *numbers)
         if found["sum"] == _sum(read):
             return read
     raise NotOursError("the tombstone of the adopted volume is damaged", code="tombstone.damaged")
 
 
 def _named(tombstone: Tombstone) -> dict[str, str]:
-    fields = {"volume": tombstone.volume, "filesystem": tombstone.filesystem, "head": tombstone.head}
-    return {**fields, "sequence": str(tombstone.sequence)}
+    """Its lines. An older release does not know `at`, and takes such a tombstone for a damaged one."""
+    names = {"ELASTIO_ADOPTED": tombstone.volume, "filesystem": tombstone.filesystem, "head": tombstone.head}
+    at = {"at": str(tombstone.at)} if tombstone.at else {}
+    return {**names, "sequence": str(tombstone.sequence), **at}
 
 
 def _sum(tombstone: Tombstone) -> str:
@@ -99,7 +104,7 @@ def _sum(tombstone: Tombstone) -> str:
 
 def of(head: Head) -> Tombstone:
     """The tombstone that belongs to the head's label."""
-    return Tombstone(head.volume.uuid, head.volume.filesystem, head.uuid, head.sequence)
+    return Tombstone(head.volume.uuid, head.volume.filesystem, head.uuid, head.sequence, head.first_sector)
 
 
 def read(node: Path) -> Tombstone | None:
@@ -294,7 +299,7 @@ class Pair:
 
     def _label(self) -> Head:
         """The label as it is now. Raises NotOursError."""
-        found = heads.valid(self.on_head.read(slot) for slot in heads.SLOTS)
+        found = heads.valid(self.on_head.read(slot) for slot in heads.slots(self.head.first_sector))
         if found is None or found.uuid != self.head.uuid:
             raise NotOursError("the head has another label now: nothing was changed", code="head.other")
         return found

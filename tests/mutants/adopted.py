@@ -15,7 +15,7 @@ STONE, PIECE = "elastio/host/tombstone.py", "tests/unit/elastio/host/test_saved_
 CONTENTS = "cli/elastio_setup/adopt_contents.py"
 BLOCKS = "the simulator's tombstone has no sectors"
 AGAIN, MADE = "cli/elastio_setup/adopted_again.py", "cli/elastio_setup/head_volume.py"
-LATE = "cli/elastio_setup/at_boot.py"
+LATE, BEHIND = "cli/elastio_setup/at_boot.py", "cli/elastio_setup/head_behind.py"
 SYNCED = "os.pwrite(descriptor, table, 0)\n        os.fsync(descriptor)"
 # Of setup, which the simulator does not have.
 SETUP, WHY = "tests/unit/elastio_setup/", "an operator's command"
@@ -109,8 +109,29 @@ ADOPTED = (
     by_test(
         "the superblock of a head goes at once",
         "what is left of a head after a power cut is told by its superblock",
-        Patch("elastio/host/heads.py", "_put(descriptor, bytes(at), 0)", "_put(descriptor, bytes(end), 0)"),
+        Patch("elastio/host/heads.py", "bytes(at - first), first", "bytes(end - first), first"),
         "tests/unit/elastio/host/test_heads.py::test_the_superblock_goes_when_all_else_is_zeros_on_the_disk",
+        WHY,
+    ),
+    by_test(
+        "a grown filesystem is composed",
+        "what the filesystem has is the filesystem's",
+        Patch(BEHIND, "return end > head.begin or not", "return not"),
+        f"{SETUP}test_head_behind.py::test_where_it_has_grown_over_the_head_it_is_not_composed_and_nothing_is_erased",
+        WHY,
+    ),
+    by_test(
+        "a filesystem that has grown by its journal is composed",
+        "the same",
+        Patch(BEHIND, "return end > head.begin or not _are_zeros(node, heads.gaps(head))", "return end > head.begin"),
+        f"{SETUP}test_head_behind.py::test_where_it_has_grown_over_the_head_it_is_not_composed_and_nothing_is_erased",
+        WHY,
+    ),
+    by_test(
+        "the head of a grown filesystem is erased",
+        "the same",
+        Patch(ADOPT, "if not head_behind.is_taken(self.sysfs, head_device, record.head):", "if True:"),
+        f"{SETUP}test_head_behind.py::test_where_it_has_grown_over_the_head_it_is_not_composed_and_nothing_is_erased",
         WHY,
     ),
     by_test(

@@ -42,6 +42,12 @@ MAKE_LOGICAL = (
     "lvcreate -qy -L 256m -n data group && lvcreate -qy -L 16m -n head group"
 )
 MAKE = {"ext4": "mkfs.ext4 -q", "xfs": "mkfs.xfs -q -f", "btrfs": "mkfs.btrfs -q -f"}
+# With a node and a length in bytes.
+SHORT = {
+    "ext4": "mkfs.ext4 -q -b 4096 {0} $(({1} / 4096))",
+    "xfs": "mkfs.xfs -q -f -d size={1} {0}",
+    "btrfs": "mkfs.btrfs -q -f -b {1} {0}",
+}
 # XFS writes to its log also when it was mounted read-only, unless it leaves the log alone.
 READ_ONLY = {"ext4": "ro", "xfs": "ro,norecovery", "btrfs": "ro"}
 COMPOSE = "for r in /etc/elastio/adopted/*; do systemctl start elastio-compose@${r##*/}; done"
@@ -52,6 +58,7 @@ class Adopted:
     """A guest with a volume and a blank disk for its head. `image` and `files` are the sums to compare with.
 
     `layout`: a key of the laboratory's LAYOUTS; what has to be closed is adopted by its device, not by its mount point.
+    `length`: bytes that the filesystem is made with, if that is not all of its volume. `folder`: of the disks' files.
     """
 
     vm: Machine
@@ -59,6 +66,12 @@ class Adopted:
     layout: str = "disk"
     image: str = ""
     files: str = ""
+    length: int = 0
+    folder: Path = Path()
+
+    def sum_of(self, node: str) -> str:
+        """A command that prints the sum of what the filesystem may have of the volume, on this device."""
+        return f"head -c {self.length} {node} | sha256sum" if self.length else f"sha256sum < {node}"
 
     @property
     def is_closed(self) -> bool:
@@ -91,13 +104,14 @@ class Adopted:
         made = OPENED.get(self.layout, "$V")
         if self.is_closed:
             self.shell(f"D=$V; {LAYOUTS[self.layout][0]}")
-        self.shell(f"{MAKE[filesystem]} {made} && udevadm settle && mkdir -p /data && mount {made} /data")
+        make = SHORT[filesystem].format(made, self.length) if self.length else f"{MAKE[filesystem]} {made}"
+        self.shell(f"{make} && udevadm settle && mkdir -p /data && mount {made} /data")
         self.shell("cp -r /usr/lib/x86_64-linux-gnu/perl-base /data/ && sync && umount /data")
         line = f"UUID=$(blkid -p -s UUID -o value {made}) /data auto {READ_ONLY[filesystem]},nofail 0 0"
         self.shell(f"sed -i '/data/d' /etc/fstab && echo {line} >> /etc/fstab")
         self.shell("systemctl daemon-reload && udevadm settle && (mountpoint -q /data || mount /data) && sync")
         self.files = self.sums()
-        self.image = self.shell(f"{self.close}; sha256sum < $V; {self.open}").split()[0]
+        self.image = self.shell(f"{self.close}; {self.sum_of('$V')}; {self.open}").split()[0]
 
     def clear(self) -> None:
         """Nothing is on the volume any more."""
@@ -141,10 +155,10 @@ class Adopted:
         assert self.is_composed() == is_composed
         self.shell(FORGET)
         if not has_tombstone and not (is_composed and self.layout in KEEPING):
-            assert self.shell("sha256sum < $V").split()[0] == self.image
+            assert self.shell(self.sum_of("$V")).split()[0] == self.image
         assert self.sums() == self.files
         if is_composed:
-            raw = f"D=/dev/$(ls /sys/block | grep bcache); {self.close}; sha256sum < $D; {self.open}"
+            raw = f"D=/dev/$(ls /sys/block | grep bcache); {self.close}; {self.sum_of('$D')}; {self.open}"
             assert self.shell(raw).split()[0] == self.image
             assert self.shell(USE_RAW) == "", "the volume itself cannot be used"
         else:
@@ -171,7 +185,7 @@ def guest() -> Iterator[Adopted]:
             vm.start(BOOT_S)
             program = resources.files("elastio_testbed.guest").joinpath("stopped_at.py").read_bytes()
             vm.agent.write_file(STOPPED_AT, program)
-            yield Adopted(vm)
+            yield Adopted(vm, folder=folder)
 
 
 @pytest.fixture(scope="module")

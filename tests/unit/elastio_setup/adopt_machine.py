@@ -50,7 +50,7 @@ class AdoptMachine:
     cut_at: int = -1
     waits: bool = False
     device, number = "vdb", "240:16"
-    head_device, head_number = "vdh", "240:32"
+    head_device, head_number, head_sector = "vdh", "240:32", 0
 
     def __post_init__(self) -> None:
         self.sysfs = MappedSysfs(self.root)
@@ -245,6 +245,7 @@ class AdoptMachine:
             name, uuid, _, mode, *table = argv[-1].split(",")
             assert mode == "rw"
             rows = [(int(row[0]), int(row[1]), row[3], int(row[4])) for row in map(str.split, table)]
-            assert (rows[0], rows[-1][2]) == ((0, DATA_OFFSET_SECTORS, self.head_number, CONTENT_SECTOR), self.number)
+            front = (0, DATA_OFFSET_SECTORS, self.head_number, self.head_sector + CONTENT_SECTOR)
+            assert (rows[0], rows[-1][2]) == (front, self.number)
             self.sysfs.create("dm-0", name, uuid, rows)
         return ""

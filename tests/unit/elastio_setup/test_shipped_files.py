@@ -23,7 +23,7 @@ from elastio.config.paths import (
 from elastio.config.sections import AgentSection
 from elastio.control.exit_codes import Exit
 from elastio.host.composed import UUID_PREFIX
-from elastio.host.tombstone import FORM
+from elastio.host.tombstone import Tombstone, serialize
 from elastio_setup.agent_checks import METADATA, METADATA_RULES
 from elastio_setup.kernel_checks import CUTOFFS
 
@@ -237,7 +237,7 @@ def test_udev_and_the_unit_look_for_the_record_where_it_is_written() -> None:
     assert f'TEST!="/{ADOPTED}/$env{{ELASTIO_ADOPTED}}"' in rules
     assert "ELASTIO_ADOPTED=[" in rules, "the line of the tombstone"
     assert 'ENV{ID_FS_TYPE}!="btrfs|crypto_LUKS|LVM2_member", GOTO="elastio_adopted_end"' in rules, "of these, too"
-    assert "\nELASTIO_ADOPTED={volume}\n" in FORM
+    assert b"\nELASTIO_ADOPTED=a-volume\n" in serialize(Tombstone("a-volume", "ext4", "a-head", 1))
     assert f'ENV{{DM_UUID}}=="{UUID_PREFIX}*"' in rules
     assert "start elastio-compose@$env{ELASTIO_ADOPTED}.service" in rules
     named = "$env{ID_FS_UUID_ENC}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,10 @@ def machine(tmp_path: Path, request: pytest.FixtureRequest) -> AdoptMachine:
 # --- its form ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_serialized_is_parsed_and_a_changed_byte_is_noticed() -> None:
-    sector = serialize(STONE)
-    assert parse(sector) == STONE
+@pytest.mark.parametrize("stone", [STONE, replace(STONE, at=4096)])
+def test_what_is_serialized_is_parsed_and_a_changed_byte_is_noticed(stone: Tombstone) -> None:
+    sector = serialize(stone)
+    assert parse(sector) == stone
     assert parse(bytes(SECTOR)) is None
     length = len(sector.rstrip(b"\0"))
     for at in range(len(tombstone.INTRODUCTION), length):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from elastio.errors import NotOursError
 from elastio.host.heads import (
+    BEHIND,
     BLOCK_BYTES,
     CONTENT_SECTOR,
     DATA_OFFSET_SECTORS,
@@ -22,13 +24,15 @@ from elastio.host.heads import (
     SLOTS,
     Head,
     Volume,
+    behind,
+    gaps,
     parse,
     serialize,
     slot_of,
     table,
     valid,
 )
-from elastio.units import SECTOR
+from elastio.units import MIB, SECTOR
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import BACKING, HEAD, VOLUME
 
@@ -61,9 +65,33 @@ def mapped(head: Head, sector: int, *, has_tombstone: bool = False) -> tuple[str
     raise AssertionError(f"sector {sector} is not mapped")
 
 
-@given(heads)
-def test_what_is_serialized_is_parsed(head: Head) -> None:
-    assert parse(serialize(head)) == head
+@given(heads, st.sampled_from([0, MIB // SECTOR, 2**40]))
+def test_what_is_serialized_is_parsed(head: Head, first_sector: int) -> None:
+    found = behind(head, first_sector) if first_sector > head.saved_sectors else head
+    assert parse(serialize(found)) == found
+
+
+@given(heads, st.integers(MOST_SAVED_SECTORS + 1, 2**40), st.booleans())
+def test_behind_a_filesystem_no_sector_is_in_two_places(head: Head, first_sector: int, has_tombstone: bool) -> None:
+    """Nor is one between the end of what is shown of the volume and the labels."""
+    found = behind(head, first_sector)
+    rows = table(found, "8:1", "8:1", has_tombstone=has_tombstone)
+    own = sorted((row.offset, row.offset + row.length) for row in rows)
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(own))
+    assert rows[-1].offset + rows[-1].length == first_sector
+    assert slot_of(found) == first_sector * SECTOR + slot_of(head)
+
+
+@given(heads, st.sampled_from([0, 2**40]))
+def test_what_is_zeros_of_a_head_is_all_that_has_no_other_use(head: Head, first_sector: int) -> None:
+    found = behind(head, first_sector) if first_sector else head
+    first = first_sector * SECTOR
+    blocks = [first + at for at in (*SLOTS, CONTENT_SECTOR * SECTOR + 4096)]
+    saved = first + SAVED_SECTOR * SECTOR
+    own = [*((at, at + BLOCK_BYTES) for at in blocks), (saved, saved + head.saved_sectors * SECTOR)]
+    every = sorted([*own, *(place for place in gaps(found) if place[0] < place[1])])
+    assert [every[0][0], every[-1][1]] == [first, first + LEAST_BYTES]
+    assert all(end == begin for (_, end), (begin, _) in pairwise(every))
 
 
 @settings(max_examples=300)
@@ -130,6 +158,9 @@ def test_the_head_alone_has_no_superblock_where_bcache_looks_for_one() -> None:
         replace(HEAD, saved_sector=CONTENT_SECTOR),
         replace(HEAD, saved_sector=HEAD.size_sectors - 1),
         replace(HEAD, sequence=0),
+        replace(behind(HEAD, 4096), first_sector=8192),
+        replace(behind(HEAD, 4096), first_sector=2048),
+        replace(behind(HEAD, 4096), size_sectors=SAVED_SECTOR),
         replace(HEAD, saved_sectors=0),
         replace(HEAD, saved_sectors=SAVED_SECTORS + 1),
         replace(HEAD, saved_sectors=MOST_SAVED_SECTORS + SAVED_SECTORS),
@@ -157,19 +188,20 @@ def versioned(version: int) -> bytes:
 
 def test_a_newer_version_is_refused_also_beside_a_known_one() -> None:
     with refused(NotOursError, "head.version"):
-        parse(versioned(4))
+        parse(versioned(5))
     with refused(NotOursError, "head.version"):
-        valid([serialize(HEAD), versioned(4)])
+        valid([serialize(HEAD), versioned(5)])
 
 
 def test_a_label_of_the_first_version_is_read() -> None:
     assert parse(versioned(1)) == HEAD
 
 
-def test_only_a_head_that_saves_more_than_a_block_has_the_version_that_older_releases_refuse() -> None:
+def test_only_a_head_that_saves_more_or_lies_behind_has_a_version_that_older_releases_refuse() -> None:
     """They would show the volume without what they do not know to be on the head."""
     longer = replace(HEAD, saved_sectors=2 * SAVED_SECTORS)
-    assert [serialize(head)[16:20] for head in (HEAD, longer)] == [bytes([2, 0, 0, 0]), bytes([LONGER, 0, 0, 0])]
+    versions = [serialize(head)[16] for head in (HEAD, longer, behind(HEAD, 4096), behind(longer, 4096))]
+    assert versions == [2, LONGER, BEHIND, BEHIND]
 
 
 def test_the_label_with_the_higher_sequence_number_is_valid_and_a_change_keeps_the_one_before() -> None:

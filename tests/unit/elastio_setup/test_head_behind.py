@@ -1,0 +1,358 @@
+"""The head lies on the volume itself, behind a filesystem that is shorter than it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import ConfigError, ElastioError, HostError, NotOursError
+from elastio.host import heads, superblock
+from elastio.host.commands import run
+from elastio.host.heads import BLOCK_BYTES, CONTENT_SECTOR, LEAST_BYTES
+from elastio.host.superblock import OFFSET
+from elastio.host.tombstone import BTRFS_SUPERBLOCK
+from elastio.units import GIB, KIB, MIB, SECTOR
+from elastio_setup import adopted_record, at_boot
+from elastio_setup.adopt_plan import plan
+from elastio_setup.adopted_again import recorded_again
+from elastio_setup.head_behind import end_of
+from tests.fixtures.errors import refused
+
+from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine, PowerCutError
+from .tombstones import record, remove, shown, write
+
+# How many each has.
+CHANGES = {"adopt": 10, "write": 4, "remove": 3, "release": 9}
+# The filesystem ends within the MiB before: the place is aligned.
+BLOCKS = VOLUME_BYTES // KIB - 4
+
+
+def ext4(blocks: int, *, is_64bit: bool = False, log_block: int = 0) -> bytes:
+    """The fields of ext4's superblock that say its size."""
+    block = bytearray(KIB)
+    block[4:8] = (blocks & 0xFFFFFFFF).to_bytes(4, "little")
+    block[0x18:0x1C] = log_block.to_bytes(4, "little")
+    block[0x38:0x3A] = b"\x53\xef"
+    block[0x60:0x64] = (0x80 if is_64bit else 0x40).to_bytes(4, "little")
+    block[0x150:0x154] = (blocks >> 32).to_bytes(4, "little")
+    return bytes(block)
+
+
+class GrownMachine(AdoptMachine):
+    """vdb is 18 MiB long, and its ext4 a little less than 2."""
+
+    head_number, head_sector = AdoptMachine.number, VOLUME_BYTES // SECTOR
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.put(KIB, ext4(BLOCKS))
+        self.resize(VOLUME_BYTES + LEAST_BYTES)
+        self.before = self.volume
+
+    def resize(self, length: int) -> None:
+        """The cloud enlarges it: with zeros."""
+        os.truncate(self.sysfs.path("dev/vdb"), length)
+        self.lay("sys/block/vdb/size", str(length // SECTOR))
+
+    def put(self, at: int, data: bytes) -> None:
+        with self.sysfs.path("dev/vdb").open("r+b") as file:
+            file.seek(at)
+            file.write(data)
+
+    def adopt(self) -> str:
+        return self.adopter().adopt(self.plan(head=None))
+
+    def release(self) -> None:
+        self.adopter().release(record(self), None)
+
+    @property
+    def is_adopted(self) -> bool:
+        there = (self.records, self.is_composed) == (["composed"], True)
+        return there and shown(self) == self.before[:VOLUME_BYTES]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GrownMachine:
+    found, fsync = GrownMachine(tmp_path), os.fsync
+
+    def synced(descriptor: int) -> None:
+        found.change()
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    return found
+
+
+def work_of(machine: GrownMachine, name: str) -> Callable[[], object]:
+    moves = {"write": write, "remove": remove}
+    return (
+        (lambda: moves[name](machine)) if name in moves else {"adopt": machine.adopt, "release": machine.release}[name]
+    )
+
+
+def end(machine: GrownMachine, name: str, point: int) -> None:
+    """What was begun is ended before the change with this number."""
+    machine.changes, machine.cut_at = 0, point
+    with pytest.raises(PowerCutError):
+        work_of(machine, name)()
+    machine.cut_at = -1
+
+
+# --- adopted, composed, released -----------------------------------------------------------------------------------
+
+
+def test_the_device_ends_where_the_head_begins_and_nothing_before_is_written(machine: GrownMachine) -> None:
+    found = machine.plan(head=None)
+    assert machine.is_as_before, "a plan changes nothing"
+    assert "from 2.0 MiB on" in found.shown
+    machine.adopter().adopt(found)
+    assert machine.is_adopted
+    assert machine.sysfs.read("sys/block/dm-0/size") == str(CONTENT_SECTOR // 4 + VOLUME_BYTES // SECTOR)
+    assert machine.volume[:VOLUME_BYTES] == machine.before[:VOLUME_BYTES]
+    machine.release()
+    assert machine.is_as_before
+
+
+def test_nothing_of_bcache_is_where_it_looks_on_the_volume(machine: GrownMachine) -> None:
+    machine.adopt()
+    at = VOLUME_BYTES + CONTENT_SECTOR * SECTOR + OFFSET
+    assert machine.volume[at:][:BLOCK_BYTES] != bytes(BLOCK_BYTES)
+    assert machine.volume[OFFSET:][:BLOCK_BYTES] == machine.before[OFFSET:][:BLOCK_BYTES]
+
+
+def test_it_has_no_change_before_which_it_is_not_ended_below(machine: GrownMachine) -> None:
+    for name, changes in CHANGES.items():
+        machine.changes = 0
+        work_of(machine, name)()
+        assert machine.changes == changes
+
+
+@pytest.mark.parametrize(
+    ("command", "ending", "point"),
+    [
+        (command, ending, point)
+        for command, ending in (("adopt", "cut"), ("adopt", "kill"), ("release", "cut"))
+        for point in range(CHANGES[command])
+    ],
+)
+def test_whatever_ends_it_it_is_composed_or_as_before(
+    machine: GrownMachine, command: str, ending: str, point: int
+) -> None:
+    if command == "release":
+        machine.adopt()
+    end(machine, command, point)
+    if ending == "cut":
+        machine.boot()
+    elif machine.records:
+        machine.release()
+    assert machine.is_adopted or machine.is_as_before
+    if machine.is_adopted:
+        machine.release()
+    machine.adopt()
+    assert machine.is_adopted, "what an ended one has left is no obstacle"
+
+
+@pytest.mark.parametrize(("move", "point"), [(move, n) for move in ("write", "remove") for n in range(CHANGES[move])])
+def test_whatever_ends_the_move_of_the_first_sectors_they_are_shown(
+    machine: GrownMachine, move: str, point: int
+) -> None:
+    machine.adopt()
+    if move == "remove":
+        write(machine)
+    end(machine, move, point)
+    machine.boot()
+    assert machine.is_adopted
+    if machine.volume[:BLOCK_BYTES] != machine.before[:BLOCK_BYTES]:
+        remove(machine)
+    machine.release()
+    assert machine.is_as_before
+
+
+@pytest.mark.parametrize("has_tombstone", [False, True])
+def test_after_the_volume_grew_again_it_is_found_also_without_its_record(
+    machine: GrownMachine, has_tombstone: bool
+) -> None:
+    machine.adopt()
+    if has_tombstone:
+        write(machine)
+    machine.power_off()
+    machine.resize(VOLUME_BYTES + 2 * LEAST_BYTES)
+    machine.sysfs.path(f"etc/elastio/adopted/{UUID}").unlink()
+    assert recorded_again(machine.adopter(), machine.sysfs.path("dev/vdb")) == "bcache0"
+    machine.boot()
+    assert machine.is_adopted
+    if has_tombstone:
+        remove(machine)
+    machine.release()
+    assert machine.volume == machine.before + bytes(LEAST_BYTES)
+
+
+def test_a_volume_without_a_head_gets_no_record(machine: GrownMachine) -> None:
+    with refused(NotOursError, "head.none"):
+        recorded_again(machine.adopter(), machine.sysfs.path("dev/vdb"))
+
+
+def test_a_copy_is_not_composed_in_its_place_and_its_bytes_are_left(machine: GrownMachine) -> None:
+    machine.adopt()
+    machine.disk("vdc", 48, "copy0123456789abcdef", machine.volume)
+    machine.found["vdc"] = machine.found["vdb"]
+    machine.boot()
+    assert machine.is_adopted, "beside its volume a copy of the head is none"
+    machine.power_off()
+    machine.lay("sys/block/vdb/serial", "gone0123456789abcdef")
+    with refused(NotOursError, "volume.copy"):
+        machine.run_unit()
+    before = machine.volume
+    with refused(NotOursError, "release.copy"):
+        machine.release()
+    del machine.found["vdc"]
+    with refused(NotOursError, "volume.copy"):
+        machine.release()
+    machine.found.clear()
+    with refused(HostError, "volume.missing"):
+        machine.release()
+    assert (machine.volume, machine.records) == (before, ["composed"])
+
+
+def test_after_a_boot_it_is_erased_on_its_volume_whatever_has_the_name_that_this_had(machine: GrownMachine) -> None:
+    machine.adopt()
+    machine.power_off()
+    adopted_record.save(machine.sysfs, replace(record(machine), head_device="vdh"))
+    machine.release()
+    assert machine.is_as_before
+
+
+def test_an_older_release_finds_no_head_on_the_volume_and_so_erases_none(machine: GrownMachine) -> None:
+    """It does not read where the head begins, and takes every place for one from the begin of the volume."""
+    machine.adopt()
+    as_read = replace(record(machine).head, first_sector=0)
+    node = machine.sysfs.path("dev/vdb")
+    assert heads.read(node) is None
+    assert superblock.parse(heads.superblock_of(node, as_read)) is None
+    assert superblock.parse(heads.superblock_of(node, record(machine).head)) is not None
+
+
+def test_at_the_next_boot_its_place_is_found_again(machine: GrownMachine) -> None:
+    machine.mount()
+    found = plan(machine.sysfs.path("data"), None, machine.sysfs, machine.run, is_at_boot=True)
+    at_boot.ask(machine.adopter(), found)
+    machine.resize(VOLUME_BYTES + 2 * LEAST_BYTES)
+    machine.boot()
+    assert machine.is_adopted
+
+
+# --- the filesystem grows over it ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "data"),
+    [
+        (KIB, ext4(BLOCKS + 8)),
+        (VOLUME_BYTES + BLOCK_BYTES, b"?"),
+        (VOLUME_BYTES + LEAST_BYTES - 1, b"?"),
+        (VOLUME_BYTES, ext4(1)),
+    ],
+    ids=["its superblock says so", "that is in its journal", "the last byte", "the label is gone, too"],
+)
+def test_where_it_has_grown_over_the_head_it_is_not_composed_and_nothing_is_erased(
+    machine: GrownMachine, at: int, data: bytes
+) -> None:
+    """Somebody has mounted the volume itself, while it was not composed."""
+    machine.adopt()
+    machine.power_off()
+    machine.put(at, data)
+    if at == VOLUME_BYTES:
+        machine.put(KIB, ext4(BLOCKS + 8))
+    before = machine.volume
+    with refused(NotOursError, "head.reached"):
+        machine.boot()
+    assert (machine.volume, machine.is_composed) == (before, False)
+    assert machine.slept == [], "nobody waits for a head that cannot come later"
+    machine.release()
+    assert (machine.volume, machine.records) == (before, [])
+
+
+def test_a_filesystem_that_grew_since_the_plan_is_not_adopted(machine: GrownMachine) -> None:
+    machine.resize(VOLUME_BYTES + 2 * LEAST_BYTES)
+    found = machine.plan(head=None)
+    machine.put(KIB, ext4(BLOCKS + 8))
+    before = machine.volume
+    with refused(NotOursError, "head.other"):
+        machine.adopter().adopt(found)
+    assert (machine.volume, machine.records) == (before, [])
+
+
+# --- where there is no place ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "code"),
+    [
+        (lambda machine: machine.resize(VOLUME_BYTES + LEAST_BYTES - SECTOR), ConfigError, "adopt.head"),
+        (lambda machine: machine.put(KIB, ext4(BLOCKS + 8)), ConfigError, "adopt.head"),
+        (lambda machine: machine.put(KIB, bytes(KIB)), ConfigError, "adopt.head"),
+        (lambda machine: machine.put(VOLUME_BYTES, b"?"), NotOursError, "head.not_blank"),
+        (lambda machine: machine.put(VOLUME_BYTES + LEAST_BYTES - 1, b"?"), NotOursError, "head.not_blank"),
+    ],
+)
+def test_without_a_place_that_is_free_it_is_refused(
+    machine: GrownMachine, change: Callable[[GrownMachine], None], error: type[ElastioError], code: str
+) -> None:
+    change(machine)
+    before = machine.volume
+    with refused(error, code):
+        machine.plan(head=None)
+    assert (machine.volume, machine.records) == (before, [])
+
+
+def test_a_place_that_cannot_be_read_is_refused(machine: GrownMachine) -> None:
+    machine.lay("sys/block/vdb/size", str(GIB // SECTOR))
+    os.truncate(machine.sysfs.path("dev/vdb"), VOLUME_BYTES + MIB)
+    with refused(NotOursError, "head.not_blank"):
+        machine.plan(head=None)
+
+
+# --- how long a filesystem is --------------------------------------------------------------------------------------
+
+
+@pytest.mark.runs_programs
+@pytest.mark.parametrize(
+    ("filesystem", "command", "length"),
+    [
+        ("ext4", ["mkfs.ext4", "-q", "-b", "1024", "-O", "^64bit"], 3 * MIB),
+        ("ext4", ["mkfs.ext4", "-q", "-b", "4096", "-O", "64bit"], 5 * MIB),
+        ("btrfs", ["mkfs.btrfs", "-q"], 128 * MIB),
+    ],
+)
+def test_a_filesystem_is_as_long_as_what_it_was_made_on(
+    tmp_path: Path, filesystem: str, command: list[str], length: int
+) -> None:
+    node = tmp_path / "node"
+    node.touch()
+    os.truncate(node, length)
+    run([*command, str(node)], timeout_s=60)
+    os.truncate(node, 2 * length)
+    assert end_of(node, filesystem) == length
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "at", "block", "length"),
+    [
+        ("ext4", KIB, ext4((1 << 32) + 5, is_64bit=True, log_block=2), ((1 << 32) + 5) * 4 * KIB),
+        ("ext4", KIB, ext4((1 << 32) + 5, log_block=2), 5 * 4 * KIB),
+        ("xfs", 0, b"XFSB\0\0\x10\0" + (1 << 33).to_bytes(8), (1 << 33) * 4 * KIB),
+        ("xfs", 0, b"?FSB\0\0\x10\0" + (1 << 33).to_bytes(8), None),
+        ("btrfs", BTRFS_SUPERBLOCK, b"\0" * 0x40 + b"?HRfS_M", None),
+        ("crypto_LUKS", 0, b"LUKS\xba\xbe", None),
+    ],
+)
+def test_what_says_its_size_says_it_in_its_superblock(
+    tmp_path: Path, filesystem: str, at: int, block: bytes, length: int | None
+) -> None:
+    node = tmp_path / "node"
+    node.write_bytes((bytes(at) + block).ljust(MIB, b"\0"))
+    assert end_of(node, filesystem) == length
