@@ -32,6 +32,14 @@ CHECKS = {
     BTRFS: ["btrfs", "check", "--readonly"],
     PHYSICAL_VOLUME: ["pvck"],
 }
+# What `require_sound` runs.
+PROGRAMS = {
+    "ext4": ("dumpe2fs", "e2fsck"),
+    "xfs": ("xfs_logprint", "xfs_repair"),
+    BTRFS: ("btrfs",),
+    LUKS: ("cryptsetup",),
+    PHYSICAL_VOLUME: ("pvck",),
+}
 # All of a large filesystem is read.
 CHECK_S = 3600.0
 DUMP_S = 60.0

@@ -21,7 +21,7 @@ from elastio.host.sysfs import Sysfs
 from elastio.host.usage import UseKind, described, in_use, mounted_at
 from elastio.units import SECTOR, format_size
 from elastio_setup import adopted_record, fstab, head_behind, head_volume, kernel_checks
-from elastio_setup.adopt_contents import BTRFS, CONTENTS, LUKS, require_sound, saved_sectors
+from elastio_setup.adopt_contents import BTRFS, CONTENTS, LUKS, PROGRAMS, require_sound, saved_sectors
 from elastio_setup.adopted_volume import describe, is_logical, path_of, serials, with_uuid
 from elastio_setup.check_result import Machine, Verdict
 from elastio_setup.format_backing import name_of, require_blank
@@ -219,6 +219,10 @@ def _volume(device: str, sysfs: Sysfs, run: Run) -> Volume:
         shown = volume.filesystem if volume else "no single filesystem"
         text = f"/dev/{device} has {shown} on it, and only {', '.join(CONTENTS)} are adopted: nothing was changed"
         raise NotOursError(text, code="adopt.filesystem")
+    for program in PROGRAMS[volume.filesystem]:  # what is mounted is checked later, at a boot maybe
+        if not is_installed(sysfs, program):
+            text = f"{program} is not installed, which checks what is on /dev/{device}: see docs/how-to/adopt.md"
+            raise HostError(text, code="adopt.files")
     if not adopted_record.is_name(volume.uuid):  # that of LUKS is a text
         text = f"/dev/{device} has the UUID {volume.uuid!r}, which no record can have as its name: nothing was changed"
         raise NotOursError(text, code="adopt.uuid")

@@ -12,7 +12,7 @@ from elastio_testbed.faults.lab import Lab
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import DATA
 from elastio_testbed.scratch import scratch_folder
-from tests.operator.test_adopt import BOOT_S, REACHED, SMALL_DISKS, STOPPED_AT, Adopted
+from tests.operator.test_adopt import BOOT_S, DISKS, REACHED, SMALL_DISKS, STOPPED_AT, Adopted
 from tests.operator.test_adopt import guest as guest  # noqa: PLC0414  the fixture
 
 pytestmark = pytest.mark.guest
@@ -34,6 +34,9 @@ ExecStart=
 ExecStart=/bin/sh -c 'exec python3 {STOPPED_AT} $$(cat /run/stop || echo -1) {REACHED} device compose %i'
 """
 STEP = 4
+# Of each the smallest volume that it fits on.
+NODES = {"ext4": SMALL_DISKS, "xfs": DISKS, "btrfs": SMALL_DISKS}
+WRITABLE = f"umount {DATA} && sed -i 's| {DATA} auto [^ ]*| {DATA} auto rw,nofail|' /etc/fstab && mount {DATA}"
 
 
 def restart(adopted: Adopted) -> None:
@@ -54,15 +57,18 @@ def reboot(adopted: Adopted) -> None:
 
 
 @pytest.fixture
-def used(guest: Adopted) -> Adopted:
+def used(guest: Adopted, request: pytest.FixtureRequest) -> Adopted:
     """Mounted, and in use."""
-    found = Adopted(guest.vm, SMALL_DISKS)
+    filesystem = getattr(request, "param", "ext4")
+    guest.clear()
+    found = Adopted(guest.vm, NODES[filesystem])
     found.clear()
-    found.make("ext4")
+    found.make(filesystem)
     found.shell(HOLD)
     return found
 
 
+@pytest.mark.parametrize("used", NODES, indirect=True)
 def test_what_is_in_use_is_adopted_at_the_next_boot_and_released(used: Adopted) -> None:
     used.shell(ASK)
     assert "at the next boot" in used.run("elastio status")[1]
@@ -75,6 +81,27 @@ def test_what_is_in_use_is_adopted_at_the_next_boot_and_released(used: Adopted) 
     used.require_same(is_composed=True)
     used.release()
     used.require_same(is_composed=False)
+
+
+@pytest.mark.parametrize("used", NODES, indirect=True)
+def test_after_a_power_cut_a_journal_is_replayed_by_the_mount_and_the_boot_after_that_adopts(used: Adopted) -> None:
+    """What is acknowledged, and in the journal alone, is neither refused for good nor read past."""
+    late_write = f"dd if=/dev/urandom of={DATA}/late bs=4k count=4 conv=notrunc,fsync status=none"
+    used.shell(f"systemctl stop holder && {WRITABLE} && {HOLD} && {ASK} && {late_write} && sync && {late_write}")
+    late = used.shell(f"sha256sum {DATA}/late")
+    used.vm.kill()
+    used.vm.start(BOOT_S)
+    require_done(used)
+    assert not used.is_composed()
+    assert used.shell(ASKED).endswith(".refused")
+    assert "has to be replayed" in used.run("elastio status")[1]
+    assert used.shell(f"sha256sum {DATA}/late") == late
+    used.shell(ASK)
+    reboot(used)
+    assert used.is_composed()
+    assert used.shell(f"sha256sum {DATA}/late") == late
+    used.release()
+    assert used.shell(f"sha256sum {DATA}/late") == late
 
 
 def test_what_is_refused_at_the_boot_is_mounted_as_before_and_not_tried_again(used: Adopted) -> None:

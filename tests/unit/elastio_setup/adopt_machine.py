@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ from elastio.host.tombstone import INTRODUCTION
 from elastio.units import MIB, SECTOR
 from elastio_setup import at_boot
 from elastio_setup.adopt import Adopter
+from elastio_setup.adopt_contents import PROGRAMS
 from elastio_setup.adopt_plan import RULES_FILE, UNIT, AdoptPlan, plan
 from tests.fixtures.device_mapper import MappedSysfs
 
@@ -62,7 +64,8 @@ class AdoptMachine:
         self.lay("sys/fs/bcache/register_quiet", "")
         self.lay("proc/sys/kernel/osrelease", "6.1.0-42-amd64")
         self.lay("proc/sys/kernel/version", "#1 SMP Debian 6.1.192-2 (2026-08-01)")
-        self.lay("usr/sbin/dmsetup", "")
+        for program in ("dmsetup", *chain(*PROGRAMS.values())):
+            self.lay(f"usr/sbin/{program}", "")
         self.lay(f"usr/lib/udev/rules.d/{RULES_FILE}", "")
         self.lay(f"usr/lib/systemd/system/{UNIT}", "")
         self.before = self.sysfs.path("dev/vdb").read_bytes()

@@ -12,7 +12,8 @@ from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError
 from elastio.host.heads import serialize
 from elastio.host.superblock import OFFSET, render_backing
 from elastio.units import MIB
-from elastio_setup.adopt_plan import RULES_FILE, UNIT
+from elastio_setup.adopt_contents import PROGRAMS
+from elastio_setup.adopt_plan import RULES_FILE, UNIT, plan
 from tests.fixtures.errors import refused
 from tests.fixtures.heads import HEAD
 
@@ -192,7 +193,6 @@ def test_the_root_and_a_filesystem_without_a_device_are_refused(machine: AdoptMa
     machine.lay("proc/self/mountinfo", f"{ROOT}36 22 0:44 / {machine.place} rw - zfs pool/data rw\n")
     with refused(NotOursError, "adopt.filesystem"):
         machine.plan("data")
-    from elastio_setup.adopt_plan import plan
 
     with refused(NotOursError, "adopt.root"):
         plan(Path("/"), None, machine.sysfs, machine.run)
@@ -224,11 +224,23 @@ def test_xfs_is_checked_by_its_own_programs(machine: AdoptMachine) -> None:
         machine.plan()
 
 
+@pytest.mark.parametrize(("kind", "program"), [(kind, one) for kind, several in PROGRAMS.items() for one in several])
+@pytest.mark.parametrize("is_at_boot", [False, True])
+def test_without_the_programs_that_check_it_it_is_refused_before_it_is_unmounted_or_the_machine_booted(
+    machine: AdoptMachine, kind: str, program: str, is_at_boot: bool
+) -> None:
+    machine.found["vdb"]["TYPE"] = kind
+    machine.mount()
+    without(f"usr/sbin/{program}")(machine)
+    with refused(HostError, "adopt.files"):
+        plan(machine.place, machine.sysfs.path("dev/vdh"), machine.sysfs, machine.run, is_at_boot=is_at_boot)
+
+
 def test_an_adoption_that_was_begun_is_not_begun_again(machine: AdoptMachine) -> None:
-    plan = machine.plan()
-    machine.adopter().adopt(plan)
+    found = machine.plan()
+    machine.adopter().adopt(found)
     with refused(DeviceBusyError, "adopt.begun"):
-        machine.adopter().adopt(plan)
+        machine.adopter().adopt(found)
     machine.disk("vdj", 96, "head9123456789abcdef", bytes(16 * MIB))
     with refused(NotOursError, "adopt.begun"):
         machine.plan("dev/vdb", "dev/vdj")
