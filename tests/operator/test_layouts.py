@@ -109,10 +109,10 @@ def require_left(target: Target, layout: Layout) -> None:
     guest.vm.set_limit(guest.serial, None)
     files = shell(target, f"{FORGET}; {SUMS}", STEP_S)
     on_device(target, f"umount {DATA} && {layout.close}")
-    image = shell(target, IMAGE.format(f"/dev/{target.lab.device()}"), STEP_S)
+    image = shell(target, IMAGE.format(f"/dev/{target.lab.device()}", 0), STEP_S)
     shell(target, f"elastio device release {node} --yes", STEP_S)
     assert shell(target, "ls /sys/block | grep bcache; true") == ""
-    assert shell(target, IMAGE.format(f"{node}1"), STEP_S) == image
+    assert shell(target, IMAGE.format(f"{node}1", 0), STEP_S) == image
     shell(target, f"D={node}1; {layout.open} && mount {layout.volume} {DATA}")
     assert shell(target, SUMS, STEP_S) == files
 
