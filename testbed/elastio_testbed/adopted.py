@@ -19,15 +19,19 @@ echo secret > {KEY} && cryptsetup luksFormat -q --pbkdf pbkdf2 --pbkdf-force-ite
 cryptsetup open --key-file {KEY} $D safe && U=$(cryptsetup luksUUID $D) &&
 echo safe UUID=$U {KEY} luks,nofail > /etc/crypttab &&
 rm -f /etc/systemd/system-generators/systemd-cryptsetup-generator && systemctl daemon-reload"""
+# A cloud has enlarged the volume: the head lies behind the file system.
+ENLARGED = "enlarged"
+SHORTEN = "resize2fs -f $D $(( $(blockdev --getsize64 $D) / 1024 - 65536 ))K"
 LAYOUTS = {
     "disk": ("true", "$D"),
+    ENLARGED: ("true", "$D"),
     "partition": ("echo ,,L | sfdisk -q --label gpt $D && udevadm settle", "${D}1"),
     "lv": ("pvcreate -qy $D && vgcreate -qy group $D && lvcreate -qy -l 100%FREE -n data group", "/dev/group/data"),
     "luks": (MAKE_LUKS, "$D"),
     "pv": ("pvcreate -qy $D && vgcreate -qy pool $D && lvcreate -qy -Wn -l 100%FREE -n data pool", "$D"),
 }
 # Layout and file system of the volumes that are tried.
-CASES = ("disk/ext4", "disk/xfs", "partition/ext4", "lv/ext4", "luks/ext4", "disk/btrfs", "pv/ext4")
+CASES = ("disk/ext4", "disk/xfs", "partition/ext4", "lv/ext4", "luks/ext4", "disk/btrfs", "pv/ext4", "enlarged/ext4")
 PACKAGES = ("lvm2", "cryptsetup-bin", "btrfs-progs")
 # What has to be closed before the volume is in nobody's hands, and opens it.
 CLOSE = {
@@ -42,7 +46,10 @@ KEEPING = {"pv": 4096}
 
 
 class AdoptedGuest(Guest):
-    """The head lies on a disk of its own. Until `prepare`: `layout`, a key of LAYOUTS, and `files` that are copied."""
+    """The head lies on a disk of its own, but for ENLARGED.
+
+    Until `prepare`: `layout`, a key of LAYOUTS, and `files` that are copied.
+    """
 
     layout = "disk"
     files = ""
@@ -86,6 +93,8 @@ class AdoptedGuest(Guest):
 
     def _mount(self, device: str) -> None:
         """By /etc/fstab, as its owner did; then the adaptive device is put in front of the volume."""
+        if self.layout == ENLARGED:
+            self.check(["sh", "-c", f"D={device}; {SHORTEN}"], timeout_s=120)
         uuid = self.check(["blkid", "-p", "-s", "UUID", "-o", "value", device])
         line = f"UUID={uuid} {DATA} {self.filesystem} defaults,nofail 0 2"
         self.check(["sh", "-c", f"echo '{line}' >> /etc/fstab; systemctl daemon-reload; udevadm settle; mount {DATA}"])
@@ -106,7 +115,8 @@ class AdoptedGuest(Guest):
 
     def adopt(self, target: str, head: str) -> None:
         """When it returns, the volume is composed."""
-        self.check(["elastio", "device", "adopt", target, "--head", head, "--yes"], timeout_s=180)
+        named = [] if self.layout == ENLARGED else ["--head", head]
+        self.check(["elastio", "device", "adopt", target, *named, "--yes"], timeout_s=180)
 
     def before_adoption(self) -> None:
         """Called when the file system is mounted and has its files."""
