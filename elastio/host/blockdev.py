@@ -37,6 +37,7 @@ VIRTUAL = ("dm-", "loop", "md")
 # None of these is a volume.
 NO_DISKS = (*NO_BACKING, *VIRTUAL)
 REGISTER, REGISTER_S = "sys/fs/bcache/register_quiet", 10.0
+ZEROS_BYTES = 256 * KIB  # of a read whose bytes should be zeros
 MOST_DIGITS = 20  # of an unsigned 64-bit number, in which the kernel counts sectors
 
 
@@ -170,21 +171,26 @@ def is_zero(node: Path, at: int, length: int) -> bool:
     """
     if length == 0:
         return True
-    with mmap.mmap(-1, length) as block:  # aligned to a page, as O_DIRECT wants it
-        try:
-            read = _read_into(block, node, at, os.O_DIRECT)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            read = _read_into(block, node, at, 0)
-        return read == length and block[:] == bytes(length)  # a short read proves nothing
+    try:
+        return _reads_zeros(node, at, length, os.O_DIRECT)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return _reads_zeros(node, at, length, 0)
 
 
-def _read_into(block: mmap.mmap, node: Path, at: int, flags: int) -> int:
+def _reads_zeros(node: Path, at: int, length: int, flags: int) -> bool:
     descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return os.preadv(descriptor, [block], at)
+        zeros = bytes(min(length, ZEROS_BYTES))
+        block = memoryview(mmap.mmap(-1, len(zeros)))  # aligned to a page, as O_DIRECT wants it
+        for begin in range(at, at + length, len(zeros)):
+            wanted = zeros[: at + length - begin]
+            read = os.preadv(descriptor, [block[: len(wanted)]], begin)
+            if read != len(wanted) or bytes(block[:read]) != wanted:  # a short read proves nothing
+                return False
+        return True
     finally:
         os.close(descriptor)
 

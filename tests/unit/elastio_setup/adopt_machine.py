@@ -57,7 +57,8 @@ class AdoptMachine:
     def __post_init__(self) -> None:
         self.sysfs = MappedSysfs(self.root)
         self.disk("vdb", 16, "volume0123456789abcd", NOISE * (VOLUME_BYTES // 64))
-        self.disk("vdh", 32, "head0123456789abcdef", bytes(LEAST_BYTES))
+        self.disk("vdh", 32, "head0123456789abcdef", b"")
+        self.resize("vdh", LEAST_BYTES)
         self.lay("proc/self/mountinfo", ROOT)
         self.place.mkdir()
         self.lay("etc/fstab", f"UUID={UUID} {self.place} ext4 defaults,nofail 0 2\n")
@@ -80,6 +81,11 @@ class AdoptMachine:
         node = self.sysfs.path(f"dev/{name}")
         node.parent.mkdir(exist_ok=True)
         node.write_bytes(content)
+
+    def resize(self, name: str, length: int) -> None:
+        """The cloud enlarges it: with zeros."""
+        os.truncate(self.sysfs.path(f"dev/{name}"), length)
+        self.lay(f"sys/block/{name}/size", str(length // SECTOR))
 
     def lay(self, name: str, text: str) -> None:
         path = self.sysfs.path(name)
@@ -195,7 +201,7 @@ class AdoptMachine:
             raise HostError(f"`{argv[0]}` failed (1): no", code="program.failed")
         if argv[0] == "blkid":
             shown = self.found.get(Path(argv[-1]).name)
-            if shown is not None and Path(argv[-1]).read_bytes().startswith(INTRODUCTION.encode()):
+            if shown is not None and self._begins(Path(argv[-1]), INTRODUCTION.encode()):
                 shown = {key: value for key, value in shown.items() if key.startswith("PART_ENTRY_")} or None
             if shown is None:
                 raise HostError("`blkid` failed (2): nothing", code="program.failed")
@@ -213,6 +219,11 @@ class AdoptMachine:
             raise HostError(f"{argv[0]} is not installed", code="program.missing")
         self.change()
         return changing(argv)
+
+    @staticmethod
+    def _begins(node: Path, wanted: bytes) -> bool:
+        with node.open("rb") as file:
+            return file.read(len(wanted)) == wanted
 
     @property
     def changing(self) -> dict[str, Callable[[Sequence[str]], str]]:

@@ -11,6 +11,7 @@ import pytest
 
 from elastio.errors import ConfigError, ElastioError, HostError, NotOursError
 from elastio.host import heads, superblock
+from elastio.host.blockdev import is_zero
 from elastio.host.commands import run
 from elastio.host.heads import BLOCK_BYTES, CONTENT_SECTOR, LEAST_BYTES
 from elastio.host.superblock import OFFSET
@@ -50,13 +51,8 @@ class GrownMachine(AdoptMachine):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.put(KIB, ext4(BLOCKS))
-        self.resize(VOLUME_BYTES + LEAST_BYTES)
         self.before = self.volume
-
-    def resize(self, length: int) -> None:
-        """The cloud enlarges it: with zeros."""
-        os.truncate(self.sysfs.path("dev/vdb"), length)
-        self.lay("sys/block/vdb/size", str(length // SECTOR))
+        self.resize("vdb", VOLUME_BYTES + LEAST_BYTES)
 
     def put(self, at: int, data: bytes) -> None:
         with self.sysfs.path("dev/vdb").open("r+b") as file:
@@ -70,9 +66,20 @@ class GrownMachine(AdoptMachine):
         self.adopter().release(record(self), None)
 
     @property
+    def contents(self) -> bytes:
+        """Of the filesystem."""
+        with self.sysfs.path("dev/vdb").open("rb") as file:
+            return file.read(VOLUME_BYTES)
+
+    @property
     def is_adopted(self) -> bool:
-        there = (self.records, self.is_composed) == (["composed"], True)
-        return there and shown(self) == self.before[:VOLUME_BYTES]
+        return (self.records, self.is_composed) == (["composed"], True) and shown(self) == self.before
+
+    @property
+    def is_as_before(self) -> bool:
+        there = (self.records, self.is_composed, self.contents) == ([], False, self.before)
+        length = int(self.sysfs.read("sys/block/vdb/size")) * SECTOR
+        return there and is_zero(self.sysfs.path("dev/vdb"), VOLUME_BYTES, length - VOLUME_BYTES)
 
 
 @pytest.fixture
@@ -112,9 +119,10 @@ def test_the_device_ends_where_the_head_begins_and_nothing_before_is_written(mac
     machine.adopter().adopt(found)
     assert machine.is_adopted
     assert machine.sysfs.read("sys/block/dm-0/size") == str(CONTENT_SECTOR // 4 + VOLUME_BYTES // SECTOR)
-    assert machine.volume[:VOLUME_BYTES] == machine.before[:VOLUME_BYTES]
+    assert machine.contents == machine.before
     machine.release()
     assert machine.is_as_before
+    assert machine.head == bytes(LEAST_BYTES), "nobody has named this disk"
 
 
 def test_nothing_of_bcache_is_where_it_looks_on_the_volume(machine: GrownMachine) -> None:
@@ -166,7 +174,7 @@ def test_whatever_ends_the_move_of_the_first_sectors_they_are_shown(
     end(machine, move, point)
     machine.boot()
     assert machine.is_adopted
-    if machine.volume[:BLOCK_BYTES] != machine.before[:BLOCK_BYTES]:
+    if machine.contents != machine.before:
         remove(machine)
     machine.release()
     assert machine.is_as_before
@@ -180,7 +188,7 @@ def test_after_the_volume_grew_again_it_is_found_also_without_its_record(
     if has_tombstone:
         write(machine)
     machine.power_off()
-    machine.resize(VOLUME_BYTES + 2 * LEAST_BYTES)
+    machine.resize("vdb", VOLUME_BYTES + 2 * LEAST_BYTES)
     machine.sysfs.path(f"etc/elastio/adopted/{UUID}").unlink()
     assert recorded_again(machine.adopter(), machine.sysfs.path("dev/vdb")) == "bcache0"
     machine.boot()
@@ -188,7 +196,7 @@ def test_after_the_volume_grew_again_it_is_found_also_without_its_record(
     if has_tombstone:
         remove(machine)
     machine.release()
-    assert machine.volume == machine.before + bytes(LEAST_BYTES)
+    assert machine.is_as_before
 
 
 def test_a_volume_without_a_head_gets_no_record(machine: GrownMachine) -> None:
@@ -240,7 +248,7 @@ def test_at_the_next_boot_its_place_is_found_again(machine: GrownMachine) -> Non
     machine.mount()
     found = plan(machine.sysfs.path("data"), None, machine.sysfs, machine.run, is_at_boot=True)
     at_boot.ask(machine.adopter(), found)
-    machine.resize(VOLUME_BYTES + 2 * LEAST_BYTES)
+    machine.resize("vdb", VOLUME_BYTES + 2 * LEAST_BYTES)
     machine.boot()
     assert machine.is_adopted
 
@@ -277,7 +285,7 @@ def test_where_it_has_grown_over_the_head_it_is_not_composed_and_nothing_is_eras
 
 
 def test_a_filesystem_that_grew_since_the_plan_is_not_adopted(machine: GrownMachine) -> None:
-    machine.resize(VOLUME_BYTES + 2 * LEAST_BYTES)
+    machine.resize("vdb", VOLUME_BYTES + 2 * LEAST_BYTES)
     found = machine.plan(head=None)
     machine.put(KIB, ext4(BLOCKS + 8))
     before = machine.volume
@@ -292,7 +300,7 @@ def test_a_filesystem_that_grew_since_the_plan_is_not_adopted(machine: GrownMach
 @pytest.mark.parametrize(
     ("change", "error", "code"),
     [
-        (lambda machine: machine.resize(VOLUME_BYTES + LEAST_BYTES - SECTOR), ConfigError, "adopt.head"),
+        (lambda machine: machine.resize("vdb", VOLUME_BYTES + LEAST_BYTES - SECTOR), ConfigError, "adopt.head"),
         (lambda machine: machine.put(KIB, ext4(BLOCKS + 8)), ConfigError, "adopt.head"),
         (lambda machine: machine.put(KIB, bytes(KIB)), ConfigError, "adopt.head"),
         (lambda machine: machine.put(VOLUME_BYTES, b"?"), NotOursError, "head.not_blank"),
