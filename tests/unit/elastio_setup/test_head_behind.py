@@ -9,77 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from elastio.errors import ConfigError, ElastioError, HostError, NotOursError
+from elastio.errors import HostError, NotOursError
 from elastio.host import heads, superblock
-from elastio.host.blockdev import is_zero
-from elastio.host.commands import run
 from elastio.host.heads import BLOCK_BYTES, CONTENT_SECTOR, LEAST_BYTES
 from elastio.host.superblock import OFFSET
-from elastio.host.tombstone import BTRFS_SUPERBLOCK
-from elastio.units import GIB, KIB, MIB, SECTOR
+from elastio.units import KIB, SECTOR
 from elastio_setup import adopted_record, at_boot
 from elastio_setup.adopt_plan import plan
 from elastio_setup.adopted_again import recorded_again
-from elastio_setup.head_behind import end_of
 from tests.fixtures.errors import refused
 
-from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine, PowerCutError
-from .tombstones import record, remove, shown, write
+from .adopt_machine import UUID, VOLUME_BYTES, PowerCutError
+from .grown_machine import BLOCKS, GrownMachine, ext4
+from .tombstones import record, remove, write
 
 # How many each has.
 CHANGES = {"adopt": 10, "write": 4, "remove": 3, "release": 9}
-# The filesystem ends within the MiB before: the place is aligned.
-BLOCKS = VOLUME_BYTES // KIB - 4
-
-
-def ext4(blocks: int, *, is_64bit: bool = False, log_block: int = 0) -> bytes:
-    """The fields of ext4's superblock that say its size."""
-    block = bytearray(KIB)
-    block[4:8] = (blocks & 0xFFFFFFFF).to_bytes(4, "little")
-    block[0x18:0x1C] = log_block.to_bytes(4, "little")
-    block[0x38:0x3A] = b"\x53\xef"
-    block[0x60:0x64] = (0x80 if is_64bit else 0x40).to_bytes(4, "little")
-    block[0x150:0x154] = (blocks >> 32).to_bytes(4, "little")
-    return bytes(block)
-
-
-class GrownMachine(AdoptMachine):
-    """vdb is 18 MiB long, and its ext4 a little less than 2."""
-
-    head_number, head_sector = AdoptMachine.number, VOLUME_BYTES // SECTOR
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.put(KIB, ext4(BLOCKS))
-        self.before = self.volume
-        self.resize("vdb", VOLUME_BYTES + LEAST_BYTES)
-
-    def put(self, at: int, data: bytes) -> None:
-        with self.sysfs.path("dev/vdb").open("r+b") as file:
-            file.seek(at)
-            file.write(data)
-
-    def adopt(self) -> str:
-        return self.adopter().adopt(self.plan(head=None))
-
-    def release(self) -> None:
-        self.adopter().release(record(self), None)
-
-    @property
-    def contents(self) -> bytes:
-        """Of the filesystem."""
-        with self.sysfs.path("dev/vdb").open("rb") as file:
-            return file.read(VOLUME_BYTES)
-
-    @property
-    def is_adopted(self) -> bool:
-        return (self.records, self.is_composed) == (["composed"], True) and shown(self) == self.before
-
-    @property
-    def is_as_before(self) -> bool:
-        there = (self.records, self.is_composed, self.contents) == ([], False, self.before)
-        length = int(self.sysfs.read("sys/block/vdb/size")) * SECTOR
-        return there and is_zero(self.sysfs.path("dev/vdb"), VOLUME_BYTES, length - VOLUME_BYTES)
 
 
 @pytest.fixture
@@ -292,75 +237,3 @@ def test_a_filesystem_that_grew_since_the_plan_is_not_adopted(machine: GrownMach
     with refused(NotOursError, "head.other"):
         machine.adopter().adopt(found)
     assert (machine.volume, machine.records) == (before, [])
-
-
-# --- where there is no place ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "code"),
-    [
-        (lambda machine: machine.resize("vdb", VOLUME_BYTES + LEAST_BYTES - SECTOR), ConfigError, "adopt.head"),
-        (lambda machine: machine.put(KIB, ext4(BLOCKS + 8)), ConfigError, "adopt.head"),
-        (lambda machine: machine.put(KIB, bytes(KIB)), ConfigError, "adopt.head"),
-        (lambda machine: machine.put(VOLUME_BYTES, b"?"), NotOursError, "head.not_blank"),
-        (lambda machine: machine.put(VOLUME_BYTES + LEAST_BYTES - 1, b"?"), NotOursError, "head.not_blank"),
-    ],
-)
-def test_without_a_place_that_is_free_it_is_refused(
-    machine: GrownMachine, change: Callable[[GrownMachine], None], error: type[ElastioError], code: str
-) -> None:
-    change(machine)
-    before = machine.volume
-    with refused(error, code):
-        machine.plan(head=None)
-    assert (machine.volume, machine.records) == (before, [])
-
-
-def test_a_place_that_cannot_be_read_is_refused(machine: GrownMachine) -> None:
-    machine.lay("sys/block/vdb/size", str(GIB // SECTOR))
-    os.truncate(machine.sysfs.path("dev/vdb"), VOLUME_BYTES + MIB)
-    with refused(NotOursError, "head.not_blank"):
-        machine.plan(head=None)
-
-
-# --- how long a filesystem is --------------------------------------------------------------------------------------
-
-
-@pytest.mark.runs_programs
-@pytest.mark.parametrize(
-    ("filesystem", "command", "length"),
-    [
-        ("ext4", ["mkfs.ext4", "-q", "-b", "1024", "-O", "^64bit"], 3 * MIB),
-        ("ext4", ["mkfs.ext4", "-q", "-b", "4096", "-O", "64bit"], 5 * MIB),
-        ("btrfs", ["mkfs.btrfs", "-q"], 128 * MIB),
-    ],
-)
-def test_a_filesystem_is_as_long_as_what_it_was_made_on(
-    tmp_path: Path, filesystem: str, command: list[str], length: int
-) -> None:
-    node = tmp_path / "node"
-    node.touch()
-    os.truncate(node, length)
-    run([*command, str(node)], timeout_s=60)
-    os.truncate(node, 2 * length)
-    assert end_of(node, filesystem) == length
-
-
-@pytest.mark.parametrize(
-    ("filesystem", "at", "block", "length"),
-    [
-        ("ext4", KIB, ext4((1 << 32) + 5, is_64bit=True, log_block=2), ((1 << 32) + 5) * 4 * KIB),
-        ("ext4", KIB, ext4((1 << 32) + 5, log_block=2), 5 * 4 * KIB),
-        ("xfs", 0, b"XFSB\0\0\x10\0" + (1 << 33).to_bytes(8), (1 << 33) * 4 * KIB),
-        ("xfs", 0, b"?FSB\0\0\x10\0" + (1 << 33).to_bytes(8), None),
-        ("btrfs", BTRFS_SUPERBLOCK, b"\0" * 0x40 + b"?HRfS_M", None),
-        ("crypto_LUKS", 0, b"LUKS\xba\xbe", None),
-    ],
-)
-def test_what_says_its_size_says_it_in_its_superblock(
-    tmp_path: Path, filesystem: str, at: int, block: bytes, length: int | None
-) -> None:
-    node = tmp_path / "node"
-    node.write_bytes((bytes(at) + block).ljust(MIB, b"\0"))
-    assert end_of(node, filesystem) == length
