@@ -233,10 +233,12 @@ def superblock_of(node: Path, head: Head) -> bytes:
 def write(node: Path, head: Head, block: bytes, verify: Verify) -> None:
     """Make the device the head, durably: zeros and bcache's superblock first, the label last. Raises HostError.
 
-    The caller has proven that nothing is on the device. `verify` as in `superblock`.
+    The caller has proven that nothing is on the device, and of a volume that zeros are in its place. `verify` as in
+    `superblock`.
     """
     with _claimed(node, verify) as descriptor:
-        _put(descriptor, bytes(LEAST_BYTES), head.begin)
+        if not head.first_sector:
+            _put(descriptor, bytes(LEAST_BYTES), 0)
         _put(descriptor, block, head.superblock_at)
         os.fsync(descriptor)
         _put(descriptor, serialize(head), slot_of(head))
@@ -253,15 +255,18 @@ def gaps(head: Head) -> list[tuple[int, int]]:
 def erase(node: Path, head: Head, verify: Verify) -> None:
     """Overwrite the whole head with zeros, durably: the labels first, bcache's superblock last. Raises HostError.
 
-    After a power cut what is left is told by one of the two.
+    After a power cut what is left is told by one of the two. On a volume only what the head has written is overwritten.
     """
-    first, at, end = head.begin, head.superblock_at, head.superblock_at + BLOCK_BYTES
+    at, end = head.superblock_at, head.superblock_at + BLOCK_BYTES
+    rest = [(head.saved_at, head.saved_sectors * SECTOR)]
+    if not head.first_sector:
+        rest = [(0, at), (end, LEAST_BYTES - end)]
     with _claimed(node, verify) as descriptor:
         for slot in slots(head.first_sector):
             _put(descriptor, bytes(BLOCK_BYTES), slot)
         os.fsync(descriptor)
-        _put(descriptor, bytes(at - first), first)
-        _put(descriptor, bytes(first + LEAST_BYTES - end), end)
+        for place, length in rest:
+            _put(descriptor, bytes(length), place)
         os.fsync(descriptor)
         _put(descriptor, bytes(BLOCK_BYTES), at)
 

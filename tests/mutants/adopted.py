@@ -109,7 +109,7 @@ ADOPTED = (
     by_test(
         "the superblock of a head goes at once",
         "what is left of a head after a power cut is told by its superblock",
-        Patch("elastio/host/heads.py", "bytes(at - first), first", "bytes(end - first), first"),
+        Patch("elastio/host/heads.py", "[(0, at), (end", "[(0, end), (end"),
         "tests/unit/elastio/host/test_heads.py::test_the_superblock_goes_when_all_else_is_zeros_on_the_disk",
         WHY,
     ),

@@ -229,6 +229,21 @@ def test_where_it_has_grown_over_the_head_it_is_not_composed_and_nothing_is_eras
     assert (machine.volume, machine.records) == (before, [])
 
 
+@pytest.mark.parametrize("work", ["write", "erase"])
+def test_only_its_own_places_are_written_on_a_volume(machine: GrownMachine, work: str) -> None:
+    """Whatever was written there after the last look."""
+    head = machine.plan(head=None).head
+    gaps = [at for begin, end in heads.gaps(head) for at in (begin, end - 1) if begin < end]
+    for at in gaps:
+        machine.put(at, b"?")
+    node = machine.sysfs.path("dev/vdb")
+    if work == "write":
+        heads.write(node, head, bytes(BLOCK_BYTES), lambda _: None)
+    else:
+        heads.erase(node, head, lambda _: None)
+    assert {machine.volume[at : at + 1] for at in gaps} == {b"?"}
+
+
 def test_a_filesystem_that_grew_since_the_plan_is_not_adopted(machine: GrownMachine) -> None:
     machine.resize("vdb", VOLUME_BYTES + 2 * LEAST_BYTES)
     found = machine.plan(head=None)
