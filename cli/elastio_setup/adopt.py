@@ -38,7 +38,7 @@ from elastio_setup import head_behind, head_volume
 from elastio_setup.adopt_contents import require_sound
 from elastio_setup.adopt_plan import AdoptPlan, require_same_head
 from elastio_setup.adopted_record import Record, Step
-from elastio_setup.adopted_volume import find, find_head, serials, with_uuid
+from elastio_setup.adopted_volume import find, find_head, may_have_piece, serials, with_uuid
 from elastio_setup.filesystem import unmounted
 from elastio_setup.physical_volume import require_shown
 
@@ -338,9 +338,7 @@ class Adopter:
         The head has its first sectors. If its label says that there may be a tombstone, the volume has to be there.
         """
         found = with_uuid(self.sysfs, record.uuid, self.run)
-        first = record.head.first_sector
-        label = heads.read(self.sysfs.path(f"dev/{head_device}"), first) if head_device else None
-        if (first or (label is not None and label.sequence > 1)) and self._volume(record) is None:
+        if may_have_piece(self.sysfs, record.head, head_device) and self._volume(record) is None:
             text = f"the head may have the first sectors of the adopted volume {record.uuid}, which is not there"
             raise HostError(f"{text}: attach it", code="volume.missing")
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):

@@ -147,6 +147,20 @@ def find_head(sysfs: Sysfs, wanted: Head, volume: str | None) -> str | None:
     return found[0][0] if found else None
 
 
+def may_have_piece(sysfs: Sysfs, wanted: Head, device: str | None) -> bool:
+    """Whether the head on the device may have the volume's first sectors; a label that is damaged does not tell.
+
+    A power cut leaves one when the first label is written, or the last one erased.
+    """
+    try:
+        label = heads.read(sysfs.path(f"dev/{device}")) if device and not wanted.first_sector else None
+    except NotOursError as error:
+        if error.code != "head.damaged":
+            raise
+        return True
+    return wanted.first_sector > 0 or (label is not None and label.sequence > 1)
+
+
 def _without_changes(head: Head) -> Head:
     """Without what may differ between a label and its record: the disks below a logical volume change."""
     return replace(head, sequence=1, volume=replace(head.volume, serial=""))

@@ -17,9 +17,10 @@ from elastio.units import KIB, SECTOR
 from elastio_setup import adopted_record, at_boot
 from elastio_setup.adopt_plan import plan
 from elastio_setup.adopted_again import recorded_again
+from elastio_setup.adopted_record import Step
 from tests.fixtures.errors import refused
 
-from .adopt_machine import UUID, VOLUME_BYTES, PowerCutError
+from .adopt_machine import UUID, VOLUME_BYTES, AdoptMachine, PowerCutError
 from .grown_machine import BLOCKS, GrownMachine, ext4
 from .tombstones import record, remove, write
 
@@ -196,6 +197,25 @@ def test_at_the_next_boot_its_place_is_found_again(machine: GrownMachine) -> Non
     machine.resize("vdb", VOLUME_BYTES + 2 * LEAST_BYTES)
     machine.boot()
     assert machine.is_adopted
+
+
+@pytest.mark.parametrize("step", [Step.ADOPTING, Step.RELEASING])
+@pytest.mark.parametrize("kind", [AdoptMachine, GrownMachine])
+def test_a_label_of_which_a_power_cut_has_left_a_part_is_no_obstacle(
+    tmp_path: Path, kind: type[AdoptMachine], step: Step
+) -> None:
+    """That of a partition has two sectors."""
+    machine = kind(tmp_path)
+    machine.found["vdb"]["PART_ENTRY_UUID"] = UUID
+    device, name = ("vdb", None) if kind is GrownMachine else ("vdh", "dev/vdh")
+    machine.adopter().adopt(machine.plan(head=name))
+    adopted_record.save(machine.sysfs, replace(record(machine), step=step))
+    with machine.sysfs.path(f"dev/{device}").open("r+b") as file:
+        file.seek((machine.head_sector + 1) * SECTOR)
+        assert os.pread(file.fileno(), SECTOR, file.tell()) != bytes(SECTOR)
+        file.write(bytes(SECTOR))
+    machine.boot()
+    assert machine.is_as_before
 
 
 # --- the filesystem grows over it ----------------------------------------------------------------------------------
