@@ -114,7 +114,7 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run, *, is_a
         return AdoptPlan(device, volume, place, "", head, block_bytes, found, extents, is_at_boot)
     if head_target is None:
         head = Head(*names, volume, LEAST_BYTES // SECTOR, saved_sectors=saved)
-        head = behind(head, head_behind.place(sysfs, device, volume))
+        head = behind(head, head_behind.place(sysfs, device, volume, run))
         found = serials(sysfs, device)
         return AdoptPlan(device, head.volume, place, device, head, block_bytes, found, is_at_boot=is_at_boot)
     head_device, sectors = _head_device(path_of(head_target, sysfs), device, block_bytes, sysfs, run)
@@ -126,7 +126,9 @@ def plan(target: Path, head_target: Path | None, sysfs: Sysfs, run: Run, *, is_a
 def require_same_head(found: AdoptPlan, sysfs: Sysfs, run: Run) -> None:
     """Check the device for the head once more, just before it is written. Raises as `plan` does, or NotOursError."""
     if first := found.head.first_sector:
-        if head_behind.place(sysfs, found.device, found.volume) != first:
+        if serials(sysfs, found.device) != found.head_serials:
+            raise NotOursError(f"/dev/{found.device} is another device now: nothing was changed", code="head.other")
+        if head_behind.place(sysfs, found.device, found.volume, run) != first:
             raise NotOursError("the filesystem has another size now: nothing was changed", code="head.other")
         return
     device, sectors = _head_device(sysfs.path(f"dev/{found.head_device}"), found.device, found.block_bytes, sysfs, run)

@@ -42,10 +42,14 @@ def is_logical(sysfs: Sysfs, device: str) -> bool:
     return shown.startswith(LOGICAL_VOLUME) and len(shown) == LOGICAL_LENGTH
 
 
-def probe(sysfs: Sysfs, device: str, run: Run) -> dict[str, str]:
-    """What libblkid finds on the device: TYPE, UUID and others; empty if that is nothing, or not one thing."""
+def probe(sysfs: Sysfs, device: str, run: Run, length: int = 0) -> dict[str, str]:
+    """What libblkid finds on the device: TYPE, UUID and others; empty if that is nothing, or not one thing.
+
+    `length`: of the device as it is looked at, in bytes; 0 for all of it.
+    """
+    part = ["-S", str(length)] if length else []
     try:
-        text = run(["blkid", "-p", "-o", "export", str(sysfs.path(f"dev/{device}"))], timeout_s=PROBE_S)
+        text = run(["blkid", "-p", "-o", "export", *part, str(sysfs.path(f"dev/{device}"))], timeout_s=PROBE_S)
     except HostError as error:
         if error.code == "program.failed":
             return {}

@@ -21,7 +21,7 @@ from elastio.host.superblock import bytes_of
 from elastio.host.sysfs import Sysfs
 from elastio.host.tombstone import BTRFS_MAGIC, BTRFS_MAGIC_AT, BTRFS_SUPERBLOCK
 from elastio.units import KIB, MIB, SECTOR, format_size
-from elastio_setup.adopted_volume import describe
+from elastio_setup.adopted_volume import describe, probe
 
 EXT4_MAGIC, EXT4_64BIT, XFS_MAGIC = b"\x53\xef", 0x80, b"XFSB"
 
@@ -37,7 +37,8 @@ def end_of(node: Path, filesystem: str) -> int | None:
                 return ((high << 32 if flags & EXT4_64BIT else 0) | low) * KIB << min(shift, 16)
         case "xfs":
             block = bytes_of(node, 0, SECTOR)
-            if block.startswith(XFS_MAGIC):
+            # What it has of a realtime section may lie behind the rest, on the same device.
+            if block.startswith(XFS_MAGIC) and not any(block[16:24]):
                 return int.from_bytes(block[8:16]) * int.from_bytes(block[4:8])
         case "btrfs":
             block = bytes_of(node, BTRFS_SUPERBLOCK, BLOCK_BYTES)
@@ -51,8 +52,11 @@ def _first_sector(node: Path, filesystem: str) -> int:
     return -(-(end_of(node, filesystem) or 0) // MIB) * MIB // SECTOR
 
 
-def place(sysfs: Sysfs, device: str, volume: Volume) -> int:
-    """The first sector of the head. Raises ConfigError without room, and NotOursError if something is there."""
+def place(sysfs: Sysfs, device: str, volume: Volume, run: Run) -> int:
+    """The first sector of the head. Raises ConfigError without room, and NotOursError if something is there.
+
+    Or if the filesystem is not what a device shows that ends there: a RAID, for one, is recognized by its last sectors.
+    """
     node = sysfs.path(f"dev/{device}")
     first = _first_sector(node, volume.filesystem)
     size = int(sysfs.read(f"sys/class/block/{device}/size"))
@@ -65,6 +69,11 @@ def place(sysfs: Sysfs, device: str, volume: Volume) -> int:
     if not _are_zeros(node, [(first * SECTOR, first * SECTOR + LEAST_BYTES)]):
         text = f"behind its filesystem, from {format_size(first * SECTOR)} on, /dev/{device} is not zeros"
         raise NotOursError(f"{text}: name another device for the head with --head", code="head.not_blank")
+    shown = probe(sysfs, device, run, first * SECTOR)
+    if (shown.get("TYPE"), shown.get("UUID")) != (volume.filesystem, volume.uuid):
+        found = shown.get("TYPE", "no single filesystem")
+        text = f"the first {format_size(first * SECTOR)} of /dev/{device} alone are recognized as {found}"
+        raise NotOursError(f"{text}: name another device for the head with --head", code="head.recognized")
     return first
 
 

@@ -135,6 +135,20 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "a head lies on a realtime section",
+        "the same",
+        Patch(BEHIND, " and not any(block[16:24])", ""),
+        f"{SETUP}test_head_place.py::test_what_says_its_size_says_it_in_its_superblock",
+        WHY,
+    ),
+    by_test(
+        "a device ends with the superblock of a RAID",
+        "a composed device is recognized as its filesystem",
+        Patch(BEHIND, '(shown.get("TYPE"), shown.get("UUID")) != (volume.filesystem, volume.uuid)', "not shown"),
+        f"{SETUP}test_head_place.py::test_what_would_be_recognized_as_something_else_where_the_device_ends_is_refused",
+        WHY,
+    ),
+    by_test(
         "a tombstone is shown before it is complete",
         "nothing is recognized on a volume with a tombstone",
         Patch(STONE, "        self.write()\n        return True", "        return True"),

@@ -264,6 +264,18 @@ def test_only_its_own_places_are_written_on_a_volume(machine: GrownMachine, work
     assert {machine.volume[at : at + 1] for at in gaps} == {b"?"}
 
 
+def test_another_device_of_that_name_is_not_written_to(machine: GrownMachine) -> None:
+    found, serial = machine.plan(head=None), machine.sysfs.read("sys/block/vdb/serial")
+    machine.lay("sys/block/vdb/serial", "other0123456789abcde")
+    before = machine.volume
+    with refused(NotOursError, "head.other"):
+        machine.adopter().adopt(found)
+    assert machine.volume == before
+    machine.lay("sys/block/vdb/serial", serial)
+    machine.boot()
+    assert machine.is_as_before
+
+
 def test_a_filesystem_that_grew_since_the_plan_is_not_adopted(machine: GrownMachine) -> None:
     machine.resize("vdb", VOLUME_BYTES + 2 * LEAST_BYTES)
     found = machine.plan(head=None)

@@ -16,7 +16,7 @@ from elastio.units import GIB, KIB, MIB, SECTOR
 from elastio_setup.head_behind import end_of
 from tests.fixtures.errors import refused
 
-from .adopt_machine import VOLUME_BYTES
+from .adopt_machine import UUID, VOLUME_BYTES
 from .grown_machine import BLOCKS, GrownMachine, ext4
 
 
@@ -55,6 +55,27 @@ def test_a_place_that_cannot_be_read_is_refused(machine: GrownMachine) -> None:
         machine.plan(head=None)
 
 
+@pytest.mark.runs_programs
+def test_what_would_be_recognized_as_something_else_where_the_device_ends_is_refused(
+    machine: GrownMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The superblock of a RAID lies at the end: the volume is longer than that now, and the device would not be."""
+    node, run_fake = machine.sysfs.path("dev/vdb"), machine.run
+    run(["mkfs.ext4", "-q", "-F", "-b", "1024", "-U", UUID, str(node), str(BLOCKS - 60)], timeout_s=60)
+    monkeypatch.setattr(machine, "run", lambda argv, **kw: (run if argv[0] == "blkid" else run_fake)(argv, **kw))
+    at = VOLUME_BYTES // SECTOR - 16
+    block = bytearray(KIB)
+    for place, value in ((0, 0xA92B4EFC), (4, 1), (16, 1), (144, at)):
+        block[place : place + 4] = value.to_bytes(4, "little")
+    block[216:220] = (sum(int.from_bytes(block[n : n + 4], "little") for n in range(0, 256, 4))).to_bytes(4, "little")
+    assert machine.plan(head=None).head.first_sector == VOLUME_BYTES // SECTOR
+    machine.put(at * SECTOR, bytes(block))
+    before = machine.volume
+    with refused(NotOursError, "head.recognized"):
+        machine.plan(head=None)
+    assert (machine.volume, machine.records) == (before, [])
+
+
 # --- how long a filesystem is --------------------------------------------------------------------------------------
 
 
@@ -84,6 +105,7 @@ def test_a_filesystem_is_as_long_as_what_it_was_made_on(
         ("ext4", KIB, ext4((1 << 32) + 5, is_64bit=True, log_block=2), ((1 << 32) + 5) * 4 * KIB),
         ("ext4", KIB, ext4((1 << 32) + 5, log_block=2), 5 * 4 * KIB),
         ("xfs", 0, b"XFSB\0\0\x10\0" + (1 << 33).to_bytes(8), (1 << 33) * 4 * KIB),
+        ("xfs", 0, b"XFSB\0\0\x10\0" + (1 << 33).to_bytes(8) + (1 << 20).to_bytes(8), None),
         ("xfs", 0, b"?FSB\0\0\x10\0" + (1 << 33).to_bytes(8), None),
         ("btrfs", BTRFS_SUPERBLOCK, b"\0" * 0x40 + b"?HRfS_M", None),
         ("crypto_LUKS", 0, b"LUKS\xba\xbe", None),
