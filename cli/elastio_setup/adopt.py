@@ -148,7 +148,7 @@ class Adopter:
         """The volume and the device with the head. Raises HostError for one that is not there."""
         device, head_device = self.both(record)
         if device is not None:
-            head_behind.require_apart(self.sysfs, device, record.head)
+            head_behind.require_there(self.sysfs, device, record.head, head_device)
         if device is None or head_device is None:
             missing, serials = ("head", record.head_serials) if device else ("volume", (record.head.volume.serial,))
             shown = f" (serial {', '.join(serials)})" if any(serials) else ""

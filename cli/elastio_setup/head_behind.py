@@ -86,12 +86,18 @@ def is_taken(sysfs: Sysfs, device: str, head: Head) -> bool:
     return end > head.begin or not _are_zeros(node, heads.gaps(head))
 
 
-def require_apart(sysfs: Sysfs, device: str, head: Head) -> None:
-    """Raises NotOursError if the filesystem has grown over the head's place, HostError if that cannot be read."""
-    if is_taken(sysfs, device, head):
+def require_there(sysfs: Sysfs, device: str, head: Head, head_device: str | None) -> None:
+    """Of a head on the volume: raises NotOursError if the filesystem has grown over it, HostError if it is gone.
+
+    With its tombstone it cannot have grown, and its newest data may be in a cache, for which it has to be composed.
+    """
+    release = f"`elastio device release {head.volume.uuid}` leaves it as it is"
+    if tombstone.read(sysfs.path(f"dev/{device}")) is None and is_taken(sysfs, device, head):
         text = f"the filesystem on /dev/{device} was enlarged over the place of its head, or that was written to"
-        text = f"{text}: it is not composed; `elastio device release {head.volume.uuid}` leaves it as it is"
-        raise NotOursError(text, code="head.reached")
+        raise NotOursError(f"{text}: it is not composed; {release}", code="head.reached")
+    if head.first_sector and head_device is None:
+        text = f"/dev/{device} has no head behind its filesystem: it was overwritten, or the volume reverted to a copy"
+        raise HostError(f"{text}; {release}", code="head.missing")
 
 
 def _are_zeros(node: Path, places: Iterable[tuple[int, int]]) -> bool:

@@ -149,6 +149,13 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "a volume that waits for its cache is refused for a byte behind it",
+        "what is in a cache can be reached",
+        Patch(BEHIND, " is None and is_taken(sysfs, device, head)", " is None or is_taken(sysfs, device, head)"),
+        f"{SETUP}test_head_behind.py::test_with_its_tombstone_it_cannot_have_grown_and_is_composed",
+        WHY,
+    ),
+    by_test(
         "a tombstone is shown before it is complete",
         "nothing is recognized on a volume with a tombstone",
         Patch(STONE, "        self.write()\n        return True", "        return True"),

@@ -218,6 +218,16 @@ def test_a_label_of_which_a_power_cut_has_left_a_part_is_no_obstacle(
     assert machine.is_as_before
 
 
+def test_a_volume_that_was_reverted_to_what_it_was_before_is_released(machine: GrownMachine) -> None:
+    machine.adopt()
+    machine.power_off()
+    machine.put(0, machine.before + bytes(LEAST_BYTES))
+    with refused(HostError, "head.missing"):
+        machine.boot()
+    machine.release()
+    assert machine.is_as_before
+
+
 # --- the filesystem grows over it ----------------------------------------------------------------------------------
 
 
@@ -247,6 +257,20 @@ def test_where_it_has_grown_over_the_head_it_is_not_composed_and_nothing_is_eras
     assert machine.slept == [], "nobody waits for a head that cannot come later"
     machine.release()
     assert (machine.volume, machine.records) == (before, [])
+
+
+def test_with_its_tombstone_it_cannot_have_grown_and_is_composed(machine: GrownMachine) -> None:
+    """The newest data may be in a cache, which nobody could attach otherwise."""
+    machine.adopt()
+    write(machine)
+    machine.power_off()
+    machine.put(VOLUME_BYTES + BLOCK_BYTES, b"?")
+    machine.boot()
+    assert machine.is_adopted
+    remove(machine)
+    machine.release()
+    assert (machine.contents, machine.records) == (machine.before, [])
+    assert machine.volume[VOLUME_BYTES + BLOCK_BYTES :][:1] == b"?"
 
 
 @pytest.mark.parametrize("work", ["write", "erase"])
