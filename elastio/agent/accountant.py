@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from elastio.accounting.burst_accounts import AccountRow, Moves
 from elastio.agent.loop import Agent
@@ -148,8 +147,7 @@ class Accountant:
             return
         # A flush may begin within the look, with the first write that the cache absorbs, and has its bandwidth then.
         rate_mb_s = max(policy.drain_bandwidth_mb_s, backing.flush_limit_mb_s or 0.0)
-        flushing = replace(backing, dirty_bytes=max(1, backing.dirty_bytes), flush_limit_mb_s=rate_mb_s)
-        found = capacity(agent.state, flushing, agent.last_sample, policy)
+        found = capacity(agent.state, backing, agent.last_sample, policy, rate_mb_s)
         cap_mb_s = found.full_mb_s if isinstance(found, Capacity) else None
         self._ask(Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups, token))
 

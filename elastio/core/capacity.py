@@ -85,12 +85,17 @@ class Capacity:
 
 
 def capacity(
-    state: AgentState, backing: BackingView | None, sample: Sample | None, policy: Policy
+    state: AgentState,
+    backing: BackingView | None,
+    sample: Sample | None,
+    policy: Policy,
+    flush_mb_s: float | None = None,
 ) -> Capacity | Unknown:
     """What applications can have now.
 
     `backing` None: the kernel does not show the device, or does not answer. `policy` is the one in force, with the
-    bandwidth that a backing volume with credits has now.
+    bandwidth that a backing volume with credits has now. `flush_mb_s`: what a flush with a rate is taken to use,
+    whether it has begun or not; None: what it uses.
     """
     if not state.recovered:
         return Unknown.STARTING
@@ -100,7 +105,7 @@ def capacity(
         return Unknown.NOT_RUNNING
     if backing.write_limit_mb_s is not None:
         return Unknown.FORCED
-    flush = _flush_mb_s(backing, sample, policy)
+    flush = _flush_mb_s(backing, sample, policy, flush_mb_s)
     slow_mb_s = _left(LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush)
     if backing.cache_set is None or backing.is_bypassed:
         return Capacity(slow_mb_s, LimitedBy.BACKING, policy.backing_bandwidth_mb_s, flush)
@@ -165,18 +170,20 @@ def _left(limit: LimitedBy, most: float, flush: float) -> float:
     return max(LEAST * usable, usable - flush)
 
 
-def _flush_mb_s(backing: BackingView, sample: Sample | None, policy: Policy) -> float:
+def _flush_mb_s(backing: BackingView, sample: Sample | None, policy: Policy, taken_mb_s: float | None) -> float:
     """The most that the flush takes of each volume now, in MB/s. One without a rate has idle I/O class, and yields.
 
     bcache may exceed its rate for some seconds: it makes up for up to 2.5 s in which it had less to flush than that
     (drivers/md/bcache/util.c: bch_next_delay). Then what was measured counts.
     """
-    if backing.cache_set is None or not backing.writeback_running or backing.dirty_bytes == 0:
+    is_idle = backing.dirty_bytes == 0 and taken_mb_s is None
+    if backing.cache_set is None or not backing.writeback_running or is_idle:
         return 0.0
     if backing.flush_full_speed:
         return policy.backing_bandwidth_mb_s
     limit, measured = backing.flush_limit_mb_s, sample.flushed_mb_s if sample else 0.0
-    return min(policy.backing_bandwidth_mb_s, max(limit, measured)) if limit is not None else 0.0
+    uses_mb_s = 0.0 if limit is None else max(limit, measured)
+    return min(policy.backing_bandwidth_mb_s, uses_mb_s if taken_mb_s is None else taken_mb_s)
 
 
 def _missed(sample: Sample | None) -> float:
