@@ -106,7 +106,7 @@ class Accountant:
         if ended is not None:
             self._write(agent, ended, is_over=True)
             self._teach(agent, ended)
-            self._token, self._boosted_mb_s, self._is_released = None, 0.0, False
+            self._token, self._boosted_mb_s = None, 0.0
         if self._burst is None:
             self._count(agent, now)
             return

@@ -27,8 +27,7 @@ from elastio.core.polling import NextAction, ask, next_backoff
 from elastio.core.shares import SharePlan
 from elastio.core.state import AgentState, Observation, Phase
 
-# What a MB of applications usually costs the cache volume, in MB, with bcache's index and journal: large writes, Linux
-# 6.1.
+# What a MB of applications usually costs the cache volume, in MB, with its index and journal: large writes, Linux 6.1.
 USUAL_COST = 1.066
 # From this share of a limit on, what is measured counts in full.
 BUSY = 0.5
@@ -49,8 +48,6 @@ class LimitedBy(StrEnum):
 # MB takes varies by a tenth from second to second: bcache writes its index when it has to, and the kernel merges.
 USABLE = {LimitedBy.BACKING: 0.97, LimitedBy.CACHE: 0.98, LimitedBy.REQUESTS: 0.92}
 OF_BACKING = USABLE[LimitedBy.BACKING]
-# Of the cache volume's bandwidth, at the usual cost.
-OF_CACHE = USABLE[LimitedBy.CACHE] / USUAL_COST
 
 
 class Unknown(StrEnum):

@@ -120,7 +120,7 @@ class Division:
         """
         is_full = sum(moved_mb_s.values()) >= FULL * plan.capacity_mb_s
         is_queued = request_s > QUEUED_S or (self.is_draining and is_full)
-        is_loose = not in_force_mb_s or sum(in_force_mb_s.values()) > LOOSE * plan.capacity_mb_s
+        is_loose = sum(in_force_mb_s.values()) > LOOSE * plan.capacity_mb_s
         drains = max(0.0, self.drains - 1) if is_queued else 0.0
         if not in_force_mb_s or (is_loose and not is_queued):
             drains = min(DRAIN_TURNS, self.drains + REFILL)

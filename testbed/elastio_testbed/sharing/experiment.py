@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from elastio.core.capacity import OF_CACHE
+from elastio.core.capacity import USABLE, USUAL_COST, LimitedBy
 from elastio.units import MB
 from elastio_testbed.bars import Asked
 from elastio_testbed.conditions import observe
@@ -45,7 +45,9 @@ def _controls(both: Applications, state: str) -> tuple[str, ...]:
 
 def _capacity_mb_s(both: Applications, state: str) -> float:
     """What applications can have, without a flush."""
-    return both.slow_mb_s if state == SLOW else OF_CACHE * both.guest.scaled.cache_bytes_s / MB
+    return (
+        both.slow_mb_s if state == SLOW else USABLE[LimitedBy.CACHE] / USUAL_COST * both.guest.scaled.cache_bytes_s / MB
+    )
 
 
 def _turns(both: Applications, state: str, control: str, scale: float) -> list[Turn]:
