@@ -61,11 +61,9 @@ def place(sysfs: Sysfs, device: str, volume: Volume, run: Run) -> int:
     first = _first_sector(node, volume.filesystem)
     size = int(sysfs.read(f"sys/class/block/{device}/size"))
     if not first or first + LEAST_BYTES // SECTOR > size:
-        least = format_size(LEAST_BYTES)
-        text = (
-            f"name a blank disk or partition of at least {least} for the head with --head, or enlarge the volume, and "
-        )
-        raise ConfigError(f"{text}not its filesystem (ext4, xfs, btrfs); nothing was changed", code="adopt.head")
+        text = f"name a blank disk or partition of at least {format_size(LEAST_BYTES)} for the head with --head"
+        other = "or enlarge the volume, and not its filesystem (ext4, xfs, btrfs)"
+        raise ConfigError(f"{text}, {other}; nothing was changed", code="adopt.head")
     if not _are_zeros(node, [(first * SECTOR, first * SECTOR + LEAST_BYTES)]):
         text = f"behind its filesystem, from {format_size(first * SECTOR)} on, /dev/{device} is not zeros"
         raise NotOursError(f"{text}: name another device for the head with --head", code="head.not_blank")

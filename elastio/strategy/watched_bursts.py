@@ -76,7 +76,10 @@ class WatchedBurst:
 
 
 class Load(NamedTuple):
-    """One sample of throughput: its end, its length, the share of the backing device's bandwidth that was used."""
+    """One sample of throughput: its end, its length, the share of the backing device's bandwidth that was used.
+
+    `moved_bytes`: what was read and written in it.
+    """
 
     at: float
     seconds: float
