@@ -45,6 +45,8 @@ RATES: dict[str, tuple[Policy, Sample, float | None]] = {
     "what the cache volume leaves": (SMALL, sample(70.0), 10.0),
     "the same while that flows": (SMALL, sample(70.0, flush=10.0), 10.0),
     "too little to be worth it": (SMALL, sample(79.0), 0.0),
+    "less in this second than in the last ones": (SMALL, replace(sample(30.0), recent=sample(70.0)), 10.0),
+    "more in this second": (SMALL, replace(sample(70.0), recent=sample(30.0)), 10.0),
     "a saturated cache volume: nothing": (SMALL, sample(95.0), 0.0),
     "both saturate it: what the application alone would take cannot be seen": (SMALL, sample(72.0, flush=20.0), 0.0),
     "the application reads from the backing volume": (SMALL, sample(40.0, miss=15.0), 5.0),
