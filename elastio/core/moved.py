@@ -42,13 +42,19 @@ WEIGHT = 0.2
 # is of, the further it strays: so many standard deviations of as many draws are no evidence either, up to a bound, as
 # buffered writes are few requests.
 EVEN, SURE, MOST_EVEN = 0.05, 2.0, 0.2
+# A reading that is so many standard deviations from the mean is the begin of another mix: the load has changed.
+CHANGED = 3.0
 # Of a mix that is even, how much of both limits is used: the weight of one reading, and the least that is believed.
 FILLED_WEIGHT, LEAST_FILLED = 0.2, 0.85
+# A device has room if less than this share of its capacity is used.
+ROOM = 0.97
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
     """Bytes read and written between two readings: a mean in which each reading weighs less than the next.
+
+    It begins again where a reading is of another mix.
 
     `requests`: as many draws would stray as far. `filled`: the share of both limits together that is used by one that
     wants more. It is less than 1 for who draws which kind comes next: now and then all of its requests wait for one of
@@ -62,13 +68,21 @@ class Mix:
 
     def after(self, moved: Moved) -> Mix:
         """With what was moved since the last reading."""
-        weight = WEIGHT if self.read_bytes + self.written_bytes else 1.0
+        weight = 1.0 if self._is_another(moved) else WEIGHT
         return Mix(
             (1 - weight) * self.read_bytes + weight * moved.read_bytes,
             (1 - weight) * self.written_bytes + weight * moved.written_bytes,
             (1 - weight) * self.requests + (2 - weight) * moved.requests,
             self.filled,
         )
+
+    def _is_another(self, moved: Moved) -> bool:
+        """Whether requests drawn from this mix would hardly ever be these."""
+        total = self.read_bytes + self.written_bytes
+        if not total or not moved.total_bytes or not moved.requests:
+            return not total
+        differs = abs(moved.read_bytes / moved.total_bytes - self.read_bytes / total)
+        return differs > CHANGED * 0.5 / math.sqrt(moved.requests)
 
     def used(self, share: float, *, is_full: bool) -> Mix:
         """One that wants more has used this share of what its limits are to allow. On a full device nobody can."""
@@ -100,7 +114,13 @@ class Mix:
 def with_use(
     mixes: Mapping[str, Mix], used_mb_s: Mapping[str, float], limit_mb_s: Mapping[str, float], capacity_mb_s: float
 ) -> dict[str, Mix]:
-    """With what cgroups that want more have used of their limits: `limit_mb_s` is of these, and `used_mb_s` of all."""
-    is_full = sum(used_mb_s.values()) > capacity_mb_s
+    """With what cgroups that want more have used of their limits: `limit_mb_s` is of these, and `used_mb_s` of all.
+
+    Where the device has no room, higher limits would only let a queue form there.
+    """
+    total = sum(used_mb_s.values())
+    if ROOM * capacity_mb_s <= total <= capacity_mb_s:
+        return dict(mixes)
+    is_full = total > capacity_mb_s
     new = {group: mixes[group].used(used_mb_s[group] / mb_s, is_full=is_full) for group, mb_s in limit_mb_s.items()}
     return {**mixes, **new}
