@@ -89,6 +89,16 @@ def test_shares_of_much_less_are_due_at_once(in_force_mb_s: float, last: Backoff
     assert (SetShares(SharePlan(19.4)) in decide(before, now, policy).actions) is is_changed
 
 
+@pytest.mark.parametrize(("in_force_mb_s", "shared_mb_s"), [(9.0, 13.8), (10.0, 10.6), (13.2, 13.8), (20.0, 13.8)])
+def test_a_little_more_of_what_iops_limit_is_approached_in_steps(in_force_mb_s: float, shared_mb_s: float) -> None:
+    policy = replace(POLICY, share_reserve=())
+    before = replace(state(Phase.BOOSTING, boosted(volume=volume(iops=3000))), share_plan=SharePlan(in_force_mb_s))
+    small = Sample(NOW, 1.0, Rates(0.0, 15.0), cache=Rates(0.0, 20.0), cache_iops=(0.0, 3000.0))
+    found = decide(before, seen(host(cached(shared_mb_s=in_force_mb_s), FORMATTED), sample=small), policy)
+    shared = [each.plan.capacity_mb_s for each in found.actions if isinstance(each, SetShares) and each.plan]
+    assert shared == [pytest.approx(shared_mb_s)]
+
+
 def test_a_capacity_that_is_not_known_to_be_there_is_not_shared() -> None:
     policy = replace(POLICY, share_reserve=())
     before = state(Phase.BOOSTING, boosted(volume=volume(bandwidth_mb_s=0.0)))
