@@ -28,13 +28,10 @@ queues, and the rule is right. Six things can be wrong with it, and each is set 
   after PATIENCE turns in a row, of too much or of too little. So does that nobody is hungry and the device far from
   full, where limits end.
 
-What was in flight before there were limits stands at the volume, and for long: limits leave only 3 % to drain it. Until
-then whoever has most of it gets most, and all wait. So does what loose limits let pass, those of cgroups that were
-satisfied until now. So limits that are new, or were loose, are lower (DRAIN) while requests take longer than QUEUED_S,
-and then until the device is not full any more: what limits hold back waits for the disk in one thread
-(block/blk-throttle.c), outside of the device. For DRAIN_TURNS at most, as large requests take that long by themselves;
-and for REFILL of the turns without limits, or with loose ones, as a load that pauses now and then would pay for each
-pause.
+Limits are lower while a queue at the device is drained (`device_queue`). What somebody uses of a device with a queue
+does not say what it wants. So while limits are lower everybody has its share, and nothing is lent. After that, as long
+as a queue stands, who wanted more goes on to do so: a device that gives 3 % less than it is taken to is shared 1.9:1
+then where it should be 2:1, and 1:1 without this rule.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -48,6 +45,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from elastio.core.device_queue import DRAIN, NO_QUEUE, TURN_S, DeviceQueue
 from elastio.core.lending import ALL_LENT, Lending, Waits
 from elastio.core.shares import ACTIVE, FULL, HYSTERESIS, WANTS_MORE, SharePlan, fill, parts
 
@@ -74,7 +72,6 @@ STEP = 1.0625 * HYSTERESIS
 PIECE, FREE_PIECE, LARGER, LARGEST = 2.0, 0.25, 2.0, 128.0
 # Who moves less than this share of what counts waits for the next one.
 QUIET = 0.5
-QUEUED_S, DRAIN, DRAIN_TURNS, REFILL = 0.1, 0.3, 12, 0.25
 ROUNDING = 1e-9
 
 
@@ -84,9 +81,8 @@ class Division:
 
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
     turns in a row too much has been used, or (negative) too little, that is not yet set right. `lending`: how much of
-    what others leave is lent. `spare`: for how many turns in a row limits have had no use. `drains`: for how many turns
-    limits may still be lower; `is_draining`: they are. `hungry`: who was so in the last turn. `pending_mb_s`:
-    of the piece that may wait what no limit has allowed yet, as MB/s of one turn.
+    what others leave is lent. `spare`: for how many turns in a row limits have had no use. `hungry`: who was so in the
+    last turn. `pending_mb_s`: of the piece that may wait what no limit has allowed yet, as MB/s of one turn.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
@@ -94,8 +90,7 @@ class Division:
     amiss: int = 0
     lending: Lending = ALL_LENT
     spare: int = 0
-    drains: float = DRAIN_TURNS
-    is_draining: bool = False
+    queue: DeviceQueue = NO_QUEUE
     hungry: frozenset[str] = frozenset()
     pending_mb_s: Mapping[str, float] = field(default_factory=dict)
 
@@ -118,41 +113,30 @@ class Division:
         `request_s`: what a request of the device took in this turn, a mean. `requests`: in how many requests each
         cgroup used what it did, where that is known. `mixed`: cgroups that read as much as they write.
         """
-        is_full = sum(moved_mb_s.values()) >= FULL * plan.capacity_mb_s
-        is_queued = request_s > QUEUED_S or (self.is_draining and is_full)
-        is_loose = sum(in_force_mb_s.values()) > LOOSE * plan.capacity_mb_s
-        drains = max(0.0, self.drains - 1) if is_queued else 0.0
-        if not in_force_mb_s or (is_loose and not is_queued):
-            drains = min(DRAIN_TURNS, self.drains + REFILL)
-        is_draining = bool(in_force_mb_s) and is_queued and drains >= 1
-        if is_draining:
+        moved, limited = sum(moved_mb_s.values()), sum(in_force_mb_s.values())
+        queue = self.queue.turn(
+            request_s,
+            _alone_s(moved, sum((requests or {}).values()), plan),
+            is_limited=bool(in_force_mb_s),
+            is_loose=limited > LOOSE * plan.capacity_mb_s,
+            is_full=moved >= FULL * plan.capacity_mb_s,
+        )
+        if queue.is_draining:
             plan = plan.part(1 - DRAIN)
         mean = {group: moved_mb_s[group] / count for group, count in (requests or {}).items() if count}
         counted, pending = at_limits(moved_mb_s, mean, in_force_mb_s, self.pending_mb_s, plan)
         is_quiet = _is_quiet(moved_mb_s, counted, plan)
-        division, limits = self._divided(
-            counted, weights, plan, in_force_mb_s, untouched, waited or {}, is_quiet, mixed
-        )
-        return replace(division, drains=drains, is_draining=is_draining, pending_mb_s=pending), limits
+        this = _Turn(counted, weights, plan, in_force_mb_s, untouched, waited or {}, mixed, is_quiet, queue)
+        division, limits = self._divided(this)
+        return replace(division, queue=queue, pending_mb_s=pending), limits
 
-    def _divided(
-        self,
-        moved_mb_s: Mapping[str, float],
-        weights: Mapping[str, float],
-        plan: SharePlan,
-        in_force_mb_s: Mapping[str, float],
-        untouched: Collection[str],
-        waits: Waits,
-        is_quiet: bool,
-        mixed: Collection[str],
-    ) -> tuple[Division, dict[str, float]]:
-        weight = max(SMOOTHING, 1 / (self.turns + 2))
-        used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in moved_mb_s.items()}
-        there = self.lending.absent.keys() | waits.keys()
-        seen = _Seen.of(used, sum(moved_mb_s.values()), weights, plan, in_force_mb_s, untouched, there, mixed)
+    def _divided(self, this: _Turn) -> tuple[Division, dict[str, float]]:
+        weight, plan = max(SMOOTHING, 1 / (self.turns + 2)), this.plan
+        used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in this.moved_mb_s.items()}
+        seen = _Seen.of(used, this, self.lending.absent)
         hungry = seen.hungry(self.hungry)
         silent = seen.limit.keys() & self.pending_mb_s.keys()
-        lending = self._lending(waits, hungry, plan, is_quiet, silent)
+        lending = self._lending(this.waits, hungry, plan, this.is_quiet, silent)
         hungry |= seen.borrowers(lending.level, plan)
         if not hungry:
             return self._without_need(seen, lending)
@@ -210,6 +194,11 @@ def at_limits(
     return counted, {group: mb_s for group, mb_s in left.items() if mb_s > 0}
 
 
+def _alone_s(moved_mb_s: float, requests: int, plan: SharePlan) -> float:
+    """How long the device needs for a request of the mean size; 0: that is not known."""
+    return TURN_S * moved_mb_s / requests / plan.capacity_mb_s if requests else 0.0
+
+
 def _is_quiet(moved_mb_s: Mapping[str, float], counted_mb_s: Mapping[str, float], plan: SharePlan) -> bool:
     """Whether most of what counts of those without a latency target has passed in earlier turns."""
     others = [group for group in counted_mb_s if plan.target_s(group) is None]
@@ -217,35 +206,46 @@ def _is_quiet(moved_mb_s: Mapping[str, float], counted_mb_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
+class _Turn:
+    """What is known in a turn, see `Division.turn`; `moved_mb_s` is what counts."""
+
+    moved_mb_s: Mapping[str, float]
+    weights: Mapping[str, float]
+    plan: SharePlan
+    in_force_mb_s: Mapping[str, float]
+    untouched: Collection[str]
+    waits: Waits
+    mixed: Collection[str]
+    is_quiet: bool
+    queue: DeviceQueue
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    """One turn. `used`, `part`, `limit`: of the active cgroups. `moved_mb_s`: of all, in this turn alone."""
+    """A turn. `used`, `part`, `limit`: of the active cgroups. `moved_mb_s`: of all, in this turn alone.
+
+    `prompt`: those with a latency target that are there.
+    """
 
     capacity: float
     used: Mapping[str, float]
     moved_mb_s: float
     part: Mapping[str, float]
     limit: Mapping[str, float]
+    prompt: Collection[str]
     untouched: Collection[str]
     mixed: Collection[str]
+    queue: DeviceQueue
 
     @classmethod
-    def of(
-        cls,
-        used: Mapping[str, float],
-        moved_mb_s: float,
-        weights: Mapping[str, float],
-        plan: SharePlan,
-        in_force: Mapping[str, float],
-        untouched: Collection[str],
-        there: Collection[str],
-        mixed: Collection[str],
-    ) -> _Seen:
-        """`there`: cgroups with a latency target, which are active however little they use."""
+    def of(cls, used: Mapping[str, float], this: _Turn, absent: Collection[str]) -> _Seen:
+        """`absent`: cgroups with a latency target that wait for nothing now; they are active even so."""
+        prompt, plan = {*absent, *this.waits}, this.plan
         least = ACTIVE * plan.capacity_mb_s
-        active = {group: mb_s for group, mb_s in used.items() if mb_s >= least or group in there}
-        limit = {group: in_force[group] for group in active if group in in_force and group not in untouched}
-        part = parts(weights, list(active), plan)
-        return cls(plan.capacity_mb_s, active, moved_mb_s, part, limit, untouched, mixed)
+        active = {group: mb_s for group, mb_s in used.items() if mb_s >= least or group in prompt}
+        limit = {g: this.in_force_mb_s[g] for g in active if g in this.in_force_mb_s and g not in this.untouched}
+        part, moved_mb_s = parts(this.weights, list(active), plan), sum(this.moved_mb_s.values())
+        return cls(plan.capacity_mb_s, active, moved_mb_s, part, limit, prompt, this.untouched, this.mixed, this.queue)
 
     def _share(self, group: str) -> float:
         return self.part[group] * self.capacity
@@ -265,11 +265,16 @@ class _Seen:
         return self._uses(CROWDED, for_sure=True)
 
     def hungry(self, before: Collection[str]) -> set[str]:
-        """Who wants more. On a full device nobody may reach its limit: then those `before`, and who comes nearest."""
+        """Who wants more. On a full device nobody may reach its limit: then those `before`, and who comes nearest.
+
+        While a queue is drained what somebody uses says nothing: all have their share then, and no more is lent.
+        """
         nearest = max((self.used[group] / mb_s for group, mb_s in self.limit.items()), default=1.0)
         near = min(1.0, nearest) if self.is_crowded() else 1.0
         found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * self._near(group) * mb_s}
-        if self._uses(1.0):
+        if self.queue.is_draining:
+            found |= self.limit.keys() - set(self.prompt)
+        if self._uses(FULL if self.queue.is_there else 1.0):
             found |= self.limit.keys() & before
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
 

@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
+from elastio.core.device_queue import TURN_S
 from elastio.core.division import Division
 from elastio.core.lending import NO_REQUESTS, Look, Requests, over_time
 from elastio.core.moved import Mix, Moved, with_use
@@ -83,7 +84,6 @@ def window(begun_s: float, ended_s: float) -> tuple[float, float]:
     return ended_s + SETTLES_S, begun_s + LATEST_S
 
 
-TURN_S = 0.25
 # Shorter than a large request of buffered writeback takes on a slow volume.
 LOOK_S = 0.05
 # The cgroups of a machine, and their weights, are listed again so often.

@@ -17,11 +17,11 @@ from random import Random
 
 import pytest
 
+from elastio.core.device_queue import TURN_S
 from elastio.core.division import Division
 from elastio.core.moved import Mix, Moved
 from elastio.core.shares import Reserved, SharePlan
 from elastio.host import sharer
-from elastio.host.sharer import TURN_S
 from elastio.units import KIB, MB
 
 SIZE, IN_FLIGHT = 256 * KIB, 8
@@ -225,7 +225,10 @@ class Machine:
         request_s = sum(self.times) / len(self.times) if self.times else 0.0
         self.times.clear()
         weights = {"a.slice": 100.0, **dict.fromkeys(self.groups, 100.0)}
-        self.division, wanted = self.division.turn(used, weights, self.plan, dict(self.limits), request_s=request_s)
+        requests = {name: each.requests for name, each in moved.items()}
+        self.division, wanted = self.division.turn(
+            used, weights, self.plan, dict(self.limits), request_s=request_s, requests=requests
+        )
         self._rewrite({name: mb_s for name, mb_s in wanted.items() if mb_s != self.limits.get(name)})
         self._lift(self.limits.keys() - wanted.keys())
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.core.division import DRAIN, DRAIN_TURNS, LARGEST, PATIENCE, QUEUED_S, REFILL, STEP, Division, at_limits
+from elastio.core.device_queue import DRAIN, DRAIN_TURNS, LEAST_S, REFILL, REFILL_SLOWLY, TWICE, DeviceQueue
+from elastio.core.division import LARGEST, PATIENCE, STEP, Division, at_limits
 from elastio.core.lending import ABSENT, Lending, Requests
 from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 
 DB, ETL = "system.slice/db.service", "system.slice/etl.service"
 WEIGHTS = {"system.slice": 100.0, DB: 200.0, ETL: 100.0}
 SHARES = {DB: 40.0, ETL: 20.0}
+NOT_LONG_S = TWICE * LEAST_S
 
 
 def limited(
@@ -78,16 +80,41 @@ def drained(request_s: float, turns: int) -> dict[str, float]:
 def test_new_limits_are_lower_while_a_queue_stands_at_the_volume_for_three_seconds_at_most() -> None:
     low = {group: (1 - DRAIN) * mb_s for group, mb_s in SHARES.items()}
     assert drained(0.5, 0) == pytest.approx(SHARES)
-    assert drained(0.5, 1) == drained(0.5, DRAIN_TURNS - 1) == pytest.approx(low)
-    assert drained(0.5, DRAIN_TURNS) == pytest.approx(SHARES)
-    assert drained(QUEUED_S, 1) == pytest.approx(SHARES)
+    assert drained(0.5, 1) == drained(0.5, DRAIN_TURNS) == pytest.approx(low)
+    assert drained(0.5, DRAIN_TURNS + 1) == pytest.approx(SHARES)
+    assert drained(NOT_LONG_S, 1) == pytest.approx(SHARES)
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [((), {DB: 28.0, ETL: 14.0}), ((LatencyTarget(DB, 10.0),), {DB: 1.25 * 25.0, ETL: 42.0 - 25.0})],
+)
+def test_while_a_queue_is_drained_all_have_their_share_but_for_those_with_a_latency_target(
+    targets: tuple[LatencyTarget, ...], expected: dict[str, float]
+) -> None:
+    """Limits were loose, and the queue serves who has most in it: nobody is near its limit."""
+    waited = {each.group: Requests(10, 5.0) for each in targets}
+    plan, moved = SharePlan(60.0, latency=targets), {DB: 25.0, ETL: 36.0}
+    _, limits = Division().turn(moved, WEIGHTS, plan, {DB: 60.0, ETL: 60.0}, waited=waited, request_s=0.5)
+    assert limits == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("request_s", "etl_mb_s", "wants_more"), [(0.5, 24.0, True), (0.5, 18.0, False), (0, 24.0, False)]
+)
+def test_who_wanted_more_still_does_in_a_queue_at_a_device_that_is_nearly_full(
+    request_s: float, etl_mb_s: float, *, wants_more: bool
+) -> None:
+    before = Division(hungry=frozenset(SHARES), queue=DeviceQueue(drains=0.0))
+    now, _ = before.turn({DB: 33.0, ETL: etl_mb_s}, WEIGHTS, SharePlan(60.0), SHARES, request_s=request_s)
+    assert (DB in now.hungry) == wants_more
 
 
 def test_they_are_lower_until_the_device_is_not_full_any_more_though_requests_do_not_take_long() -> None:
     """What limits hold back waits for the device outside of it."""
     division, limits = Division().turn({DB: 30.0, ETL: 30.0}, WEIGHTS, SharePlan(60.0), {}, request_s=0.5)
     sums = []
-    for request_s, moved_mb_s in ((0.5, 62.0), (0.05, 62.0), (0.05, 62.0), (0.05, 42.0), (0.05, 62.0)):
+    for request_s, moved_mb_s in ((0.5, 62.0), (0.01, 62.0), (0.01, 62.0), (0.01, 42.0), (0.01, 62.0)):
         moved = {group: mb_s * moved_mb_s / 60 for group, mb_s in SHARES.items()}
         division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
         sums.append(sum(limits.values()))
@@ -141,11 +168,42 @@ def test_limits_that_begin_again_soon_are_lower_for_a_part_of_the_pause_only() -
     assert sums[-1] == pytest.approx(60.0)
 
 
-def test_limits_are_not_lower_again_when_requests_take_long_later() -> None:
-    division, limits = Division(), SHARES
-    for request_s in (QUEUED_S, 0.5, 0.5):
+def test_limits_are_lower_again_for_a_queue_that_forms_later_and_for_a_small_part_of_the_time() -> None:
+    division, limits, low = Division(), dict(SHARES), 0
+    for request_s in (NOT_LONG_S, *(0.5,) * 4 * DRAIN_TURNS):
+        moved = {group: 1.03 * mb_s for group, mb_s in SHARES.items()}
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
+        low += sum(limits.values()) < 60 * (1 - DRAIN / 2)
+    assert low == DRAIN_TURNS
+    for turn in range(400):
+        request_s = NOT_LONG_S if turn % 2 else 0.5
         division, limits = division.turn(limits, WEIGHTS, SharePlan(60.0), limits, request_s=request_s)
-    assert limits == SHARES
+        low += sum(limits.values()) < 60 * (1 - DRAIN / 2)
+    assert 1 <= low - DRAIN_TURNS <= 200 * REFILL_SLOWLY
+
+
+def test_limits_are_not_lower_on_a_device_that_is_slow_by_itself_once_that_is_known() -> None:
+    division, limits, low = Division(), dict(SHARES), []
+    for _ in range(800):
+        division, limits = division.turn(SHARES, WEIGHTS, SharePlan(60.0), limits, request_s=0.1)
+        low.append(sum(limits.values()) < 60.0)
+    assert any(low[:10])
+    assert not any(low[150:])
+    division, limits = division.turn(SHARES, WEIGHTS, SharePlan(60.0), limits, request_s=0.5)
+    assert sum(limits.values()) < 60.0, "but if they take much longer"
+
+
+@pytest.mark.parametrize(("request_s", "count", "is_low"), [(0.07, 40, False), (0.07, 160, True), (0.039, 9000, False)])
+def test_a_request_waits_for_others_if_it_takes_much_longer_than_the_device_needs_for_it(
+    request_s: float, count: int, *, is_low: bool
+) -> None:
+    """60 MB/s in 40 requests of a turn: 6.25 ms each."""
+    division, limits = Division(), dict(SHARES)
+    for _ in range(2):
+        division, limits = division.turn(
+            limits, WEIGHTS, SharePlan(60.0), limits, request_s=request_s, requests={DB: count // 2, ETL: count // 2}
+        )
+    assert (sum(limits.values()) < 60.0) == is_low
 
 
 def test_one_that_wanted_more_does_so_while_the_device_is_full_however_little_it_is_served() -> None:

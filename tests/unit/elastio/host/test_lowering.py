@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from elastio.core.device_queue import TURN_S
 from elastio.core.shares import Reserved, SharePlan
 from elastio.host.cgroups import CGROUPS
 from elastio.host.guard import Guard
-from elastio.host.sharer import LATE_TURNS, LATEST_S, LEAST, SETTLES_S, TURN_S, Sharer, allowed, lowered, window
+from elastio.host.sharer import LATE_TURNS, LATEST_S, LEAST, SETTLES_S, Sharer, allowed, lowered, window
 from tests.fixtures.shared_device import DB, ETL, SharedDevice
 from tests.fixtures.sysfs_tree import Tree
 from tests.unit.elastio.host.test_sharer import ADMINISTRATOR, PLAN, io_max, limits, share, turns

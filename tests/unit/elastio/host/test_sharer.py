@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from elastio.core.device_queue import TURN_S
 from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 from elastio.errors import HostError
 from elastio.host import share_limits, throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
-from elastio.host.sharer import LEAST, TURN_S, Sharer
+from elastio.host.sharer import LEAST, Sharer
 from tests.fixtures.errors import refused
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
 from tests.fixtures.sysfs_tree import SERIAL, SET_UUID, Tree
@@ -88,11 +89,11 @@ def test_only_the_kind_of_requests_counts_that_the_cgroup_with_the_target_has(
 ) -> None:
     device.loads = {DB: (30.0, 0.0), ETL: (0.0, 28.0)}
     share(device, sharer, SharePlan(58.0, latency=(LatencyTarget(DB, 10.0),)))
-    device.write_ms = 50
+    device.write_ms = 20
     turns(device, sharer, 20)
     assert limits(tree) == {DB: 39, ETL: 28}
-    device.request_ms = 50
-    turns(device, sharer, 20)
+    device.request_ms = 20
+    turns(device, sharer, 60)
     assert limits(tree) == {DB: 39, ETL: 19}
 
 
@@ -128,7 +129,7 @@ def test_new_limits_are_lower_until_what_was_in_flight_before_is_drained(
     sharer.begin(PLAN, "bcache0")
     turns(device, sharer, 4)
     assert limits(tree) == {DB: 27, ETL: 14}
-    device.request_ms = 30
+    device.request_ms = 20
     turns(device, sharer, 4)
     assert limits(tree) == {DB: 39, ETL: 19}
 

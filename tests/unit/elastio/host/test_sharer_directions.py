@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from elastio.core.device_queue import TURN_S
 from elastio.core.shares import SharePlan
 from elastio.host import share_limits
 from elastio.host.cgroups import limits_of
-from elastio.host.sharer import TURN_S, Sharer
+from elastio.host.sharer import Sharer
 from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
 from tests.fixtures.sysfs_tree import Tree
 

@@ -1,0 +1,56 @@
+"""The queue at the adaptive device: whether one stands there, and for how long limits are lower to drain it. Pure.
+
+Theory of operation. What was in flight before there were limits stands at the volume, and for long: limits leave only
+some percent to drain it. Until then whoever has most of it gets most, and all wait. So does what loose limits let pass,
+those of cgroups that were satisfied until now. A queue may also form when the device stops for a moment, or gives a
+little less than it is taken to.
+
+A queue stands there if requests take much longer than the device needs for them alone (QUEUED), and than they do when
+they take least (TWICE), as every device takes some time. That least is forgotten slowly (LONGER): a device on which
+requests always take long is known after half a minute.
+
+If they take twice as long as that, limits are lower (DRAIN) until there is no queue any more, and until the device is
+not full: what limits hold back waits for the disk in one thread (block/blk-throttle.c), outside of the device. For
+DRAIN_TURNS at most; and then for REFILL of the turns without limits, or with loose ones, as a load that pauses now and
+then would pay for each pause, and for REFILL_SLOWLY of those with limits and no queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# The length of a turn in seconds.
+TURN_S = 0.25
+QUEUED, TWICE, LEAST_S, LONGER = 6.0, 2.0, 0.01, 1.02
+DRAIN, DRAIN_TURNS, REFILL, REFILL_SLOWLY = 0.3, 12, 0.25, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceQueue:
+    """What one turn has to know of those before it.
+
+    `drains`: for how many turns limits may still be lower. `usual_s`: what a request took when it took least.
+    """
+
+    is_there: bool = False
+    is_draining: bool = False
+    drains: float = DRAIN_TURNS
+    usual_s: float = LEAST_S
+
+    def turn(self, request_s: float, alone_s: float, *, is_limited: bool, is_loose: bool, is_full: bool) -> DeviceQueue:
+        """After a turn in which a request took so long, a mean, and the device needed `alone_s` for it; 0: not known.
+
+        `is_limited`: limits were in force; `is_loose`: they allowed much more than the device gives. `is_full`: about
+        as much passed them as it gives.
+        """
+        long_s = max(TWICE * self.usual_s, QUEUED * alone_s)
+        is_there = request_s > long_s or (self.is_draining and is_full)
+        usual_s = min(LONGER * self.usual_s, max(LEAST_S, request_s)) if request_s else self.usual_s
+        if is_limited and is_there and self.drains >= 1 and (self.is_draining or request_s > TWICE * long_s):
+            return DeviceQueue(is_there, True, self.drains - 1, usual_s)
+        refill = REFILL if is_loose or not is_limited else REFILL_SLOWLY
+        drains = self.drains if is_limited and is_there else min(DRAIN_TURNS, self.drains + refill)
+        return DeviceQueue(is_there, False, drains, usual_s)
+
+
+NO_QUEUE = DeviceQueue()
