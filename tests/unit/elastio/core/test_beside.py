@@ -99,6 +99,12 @@ def test_a_little_more_of_what_iops_limit_is_approached_in_steps(in_force_mb_s: 
     assert shared == [pytest.approx(shared_mb_s)]
 
 
+def test_a_little_more_of_what_bandwidth_limits_is_put_in_force_at_once() -> None:
+    before = replace(state(Phase.IDLE), share_plan=SharePlan(18.0))
+    now = seen(host(backing(shared_mb_s=18.0)), sample=Sample(NOW, 1.0, Rates()))
+    assert SetShares(SharePlan(19.4)) in decide(before, now, replace(POLICY, share_reserve=())).actions
+
+
 def test_a_capacity_that_is_not_known_to_be_there_is_not_shared() -> None:
     policy = replace(POLICY, share_reserve=())
     before = state(Phase.BOOSTING, boosted(volume=volume(bandwidth_mb_s=0.0)))

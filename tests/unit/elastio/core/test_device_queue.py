@@ -1,0 +1,36 @@
+"""How long a request may take before a queue stands at the device; what is drained is in `test_division`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from elastio.core.device_queue import LEAST_S, NO_QUEUE, DeviceQueue
+
+TURN = partial(DeviceQueue.turn, alone_s=0.0, is_limited=True, is_loose=False, is_full=True)
+
+
+def after(*took_s: float) -> DeviceQueue:
+    """After turns in which a request took so long."""
+    queue = NO_QUEUE
+    for request_s in took_s:
+        queue = TURN(queue, request_s)
+    return queue
+
+
+def test_what_requests_took_when_they_took_least_is_forgotten_slowly() -> None:
+    assert after(*(0.05,) * 10).is_there
+    assert not after(*(0.05,) * 50).is_there
+    assert after(*(0.05,) * 50, 0.001, 0.05).is_there
+
+
+@pytest.mark.parametrize("before_s", [0.0, 0.000_001, LEAST_S])
+def test_no_device_is_taken_to_be_faster_than_any_is(before_s: float) -> None:
+    """A turn without requests says nothing."""
+    assert not after(before_s, 2 * LEAST_S).is_there
+    assert after(before_s, 2.1 * LEAST_S).is_there
+
+
+def test_a_turn_without_requests_leaves_what_is_known_of_a_slow_device() -> None:
+    assert not after(*(0.05,) * 50, 0.0, 0.05).is_there
