@@ -5,9 +5,9 @@ takes half of a limited cache volume from the application (measured: writes fell
 rate is set from the bandwidth that both volumes were measured to have left:
 
 - The application is quiet: no limit, at idle I/O class; the kernel's own scheduler keeps small requests fast.
-- The application works and leaves bandwidth on both volumes: that much, less a margin. Of the cache volume what it has
-  left in some seconds, if that is less than in the last one: a flush that has begun goes on for up to 2.5 s, and an
-  application that changes from writes to reads uses less for a moment.
+- The application works and leaves bandwidth on both volumes: that much, less a margin. Where cgroups share the device,
+  of the cache volume what it has left in some seconds, if that is less than in the last one: while limits follow a load
+  that has changed it uses less for a moment, and a flush that has begun goes on for up to 2.5 s.
 - The application saturates the cache volume: the drain bandwidth that was bought for this, and no more. A sample in
   which application and flush together saturate it does not show what the application alone would use, and counts
   as saturated.
@@ -87,7 +87,8 @@ def _spare(sample: Sample, policy: Policy, iops: int | None) -> float | None:
 
 
 def _spare_on_cache(sample: Sample, policy: Policy) -> float:
-    bought, both = policy.bought_bandwidth_mb_s, (sample, sample.recent or sample)
+    bought, is_shared = policy.bought_bandwidth_mb_s, policy.share_reserve is not None
+    both = (sample, (sample.recent if is_shared else None) or sample)
     used = max(each.cache.total_mb_s - each.flushed_mb_s for each in both)
     measured = 0.0 if sample.cache.total_mb_s >= SATURATED * bought else TARGET * bought - used
     return max(measured, policy.drain_bandwidth_mb_s)

@@ -30,6 +30,9 @@ LOG = "/var/tmp/database"
 # Several times as long as an agent takes to see a load and to ask for a volume.
 LONG_S, BOOSTED_S, RELEASED_S = 20.0, 60.0, 180.0
 SETTLES_S, MEASURED_S = 5.0, 20.0
+# No limit is left for longer when an agent has died.
+LIFTED_S = 10.0
+LIMITS = "grep -h 222 /sys/fs/cgroup/*/io.max /sys/fs/cgroup/*/*/io.max"
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,16 @@ def end(lab: Lab, name: str) -> None:
 
 def phase(lab: Lab) -> str:
     return str(lab.guest.status()["phase"])
+
+
+def wait_for_limits(lab: Lab, wanted: str) -> None:
+    """Until the agent is in this phase, and shares the device."""
+    lab.wait_until(lambda: phase(lab) == wanted and are_limited(lab), BOOSTED_S, f"limits while {wanted}")
+
+
+def are_limited(lab: Lab) -> bool:
+    """Whether a cgroup has a limit of shares."""
+    return lab.succeeds("sh", "-c", LIMITS)
 
 
 def test_only_a_service_with_the_right_causes_a_boost(target: Target) -> None:
@@ -131,7 +144,7 @@ def test_two_services_share_the_slow_volume_and_the_cache_as_the_limits_say(targ
     assert sum(slow) > 0.9 * slow_mb_s
     assert fast[0] > 0.9 * reserved_mb_s
     assert sum(fast) > 2 * slow_mb_s
-    assert not lab.succeeds("sh", "-c", "grep -h 222 /sys/fs/cgroup/*/io.max /sys/fs/cgroup/*/*/io.max")
+    assert not are_limited(lab)
 
 
 def waits_ms(lab: Lab) -> list[tuple[float, float]]:
@@ -172,4 +185,26 @@ def test_a_backup_is_lent_what_a_database_leaves_only_while_that_need_not_wait(t
     assert 0.85 * share_mb_s < withheld < min(before, after)
     assert max(waited_ms) < QUEUED_MS
     assert min(before, after) > 0.8 * 2 * share_mb_s
-    assert not lab.succeeds("sh", "-c", "grep -h 222 /sys/fs/cgroup/*/io.max /sys/fs/cgroup/*/*/io.max")
+    assert not are_limited(lab)
+
+
+@pytest.mark.parametrize("killed", ["main", "all"])
+def test_no_limit_outlives_the_agent_that_set_it(target: Target, killed: str) -> None:
+    """Killed alone, its guard removes them; killed with its guard, the next agent does, which does not share itself."""
+    lab = target.lab
+    for name in (DATABASE, BACKUP):
+        begin(lab, name, DIRECT)
+    for wanted, may in (("idle", "nobody.service"), ("boosting", "*"), ("flushing", "*")):
+        share = {"may_boost": f'["{may}"]'}
+        configure(lab, **share, enabled="true")
+        if wanted == "flushing":
+            lab.guest.check(["elastio", "flush"], timeout_s=CALL_S)
+        wait_for_limits(lab, wanted)
+        lab.guest.write_config(lab.cloud, {"share": {**share, "enabled": "false"}})
+        lab.guest.check(["systemctl", "kill", "--signal=KILL", f"--kill-whom={killed}", "elastiod"], timeout_s=CALL_S)
+        lab.wait_until(lambda: not are_limited(lab), LIFTED_S, "limits to be lifted")
+        lab.wait_until(lambda: lab.succeeds("elastio", "status"), CALL_S, "the next agent")
+    for name in (DATABASE, BACKUP):
+        end(lab, name)
+    lab.wait_until(lambda: phase(lab) == "idle", RELEASED_S, "the release")
+    assert not are_limited(lab)

@@ -45,8 +45,6 @@ RATES: dict[str, tuple[Policy, Sample, float | None]] = {
     "what the cache volume leaves": (SMALL, sample(70.0), 10.0),
     "the same while that flows": (SMALL, sample(70.0, flush=10.0), 10.0),
     "too little to be worth it": (SMALL, sample(79.0), 0.0),
-    "less in this second than in the last ones": (SMALL, replace(sample(30.0), recent=sample(70.0)), 10.0),
-    "more in this second": (SMALL, replace(sample(70.0), recent=sample(30.0)), 10.0),
     "a saturated cache volume: nothing": (SMALL, sample(95.0), 0.0),
     "both saturate it: what the application alone would take cannot be seen": (SMALL, sample(72.0, flush=20.0), 0.0),
     "the application reads from the backing volume": (SMALL, sample(40.0, miss=15.0), 5.0),
@@ -64,6 +62,13 @@ RATES: dict[str, tuple[Policy, Sample, float | None]] = {
 def test_flushes_with_what_both_volumes_have_left(case: str) -> None:
     policy, of, mb_s = RATES[case]
     assert governor.writeback_rate(of, device(cached(available_percent=90)), policy) == pytest.approx(mb_s)
+
+
+@pytest.mark.parametrize(("now", "before", "mb_s"), [(30.0, 70.0, 10.0), (70.0, 30.0, 10.0), (30.0, 30.0, 20.0)])
+def test_no_flush_begins_where_limits_hold_a_load_back_for_a_second(now: float, before: float, mb_s: float) -> None:
+    of, shown = replace(sample(now), recent=sample(before)), device(cached(available_percent=90))
+    assert governor.writeback_rate(of, shown, replace(SMALL, share_reserve=())) == pytest.approx(mb_s)
+    assert governor.writeback_rate(of, shown, SMALL) == pytest.approx(min(20.0, 80.0 - now))
 
 
 @pytest.mark.parametrize(
