@@ -29,9 +29,10 @@ queues, and the rule is right. Six things can be wrong with it, and each is set 
   full, where limits end.
 
 Limits are lower while a queue at the device is drained (`device_queue`). What somebody uses of a device with a queue
-does not say what it wants. So while limits are lower everybody has its share, and nothing is lent. After that, as long
-as a queue stands, who wanted more goes on to do so: a device that gives 3 % less than it is taken to is shared 1.9:1
-then where it should be 2:1, and 1:1 without this rule.
+does not say what it wants. So while limits are lower everybody has its share, and nothing is lent, except the share of
+those that use little of it (LITTLE): beside eight such cgroups a ninth would be down to a ninth of the device. After
+that, as long as a queue stands, who wanted more goes on to do so: a device that gives 3 % less than it is taken to is
+shared 1.9:1 then where it should be 2:1, and 1:1 without this rule.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -62,6 +63,8 @@ LOOSE = 1.25
 LOOSER = 1.5
 # It may want so much more than it uses while others slow it down.
 ROOM = 2.0
+# One that uses less than this part of its share of a device with a queue is not taken to be held up by that.
+LITTLE = 0.125
 # Limits end where less than this share of the capacity is used.
 EMPTY = 0.80
 CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
@@ -267,13 +270,15 @@ class _Seen:
     def hungry(self, before: Collection[str]) -> set[str]:
         """Who wants more. On a full device nobody may reach its limit: then those `before`, and who comes nearest.
 
-        While a queue is drained what somebody uses says nothing: all have their share then, and no more is lent.
+        While a queue is drained what somebody uses says little: all have their share then, and no more is lent, but
+        for what those leave that use next to nothing.
         """
         nearest = max((self.used[group] / mb_s for group, mb_s in self.limit.items()), default=1.0)
         near = min(1.0, nearest) if self.is_crowded() else 1.0
         found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * self._near(group) * mb_s}
         if self.queue.is_draining:
-            found |= self.limit.keys() - set(self.prompt)
+            much = {group for group in self.limit if self.used[group] >= LITTLE * self._share(group)}
+            found |= much - set(self.prompt)
         if self._uses(FULL if self.queue.is_there else 1.0):
             found |= self.limit.keys() & before
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}

@@ -99,6 +99,15 @@ def test_while_a_queue_is_drained_all_have_their_share_but_for_those_with_a_late
     assert limits == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("db_mb_s", "expected"), [(3.6, {DB: 28.0, ETL: 14.0}), (3.4, {DB: 28.0, ETL: 38.6})])
+def test_while_a_queue_is_drained_what_those_leave_is_lent_that_use_less_than_an_eighth_of_their_share(
+    db_mb_s: float, expected: dict[str, float]
+) -> None:
+    moved, loose = {DB: db_mb_s, ETL: 57.0}, {DB: 60.0, ETL: 57.0}
+    _, limits = Division().turn(moved, WEIGHTS, SharePlan(60.0), loose, request_s=0.5)
+    assert limits == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("request_s", "etl_mb_s", "wants_more"), [(0.5, 24.0, True), (0.5, 18.0, False), (0, 24.0, False)]
 )
