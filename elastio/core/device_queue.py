@@ -11,8 +11,9 @@ requests always take long is known after half a minute.
 
 If they take twice as long as that, limits are lower (DRAIN) until there is no queue any more, and until the device is
 not full: what limits hold back waits for the disk in one thread (block/blk-throttle.c), outside of the device. For
-DRAIN_TURNS at most; and then for REFILL of the turns without limits, or with loose ones, as a load that pauses now and
-then would pay for each pause, and for REFILL_SLOWLY of those with limits and no queue.
+DRAIN_TURNS at most; and then for REFILL of the turns without limits, or with loose ones and no queue that is to be
+drained, as a load that pauses now and then would pay for each pause, and for REFILL_SLOWLY of those with limits and no
+queue. Loose limits let a queue form again and again: if a small one kept them from that, the next long one would stay.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ class DeviceQueue:
         long_s = max(TWICE * self.usual_s, QUEUED * alone_s)
         is_there = request_s > long_s or (self.is_draining and is_full)
         usual_s = min(LONGER * self.usual_s, max(LEAST_S, request_s)) if request_s else self.usual_s
-        if is_limited and is_there and self.drains >= 1 and (self.is_draining or request_s > TWICE * long_s):
+        is_long = request_s > TWICE * long_s
+        if is_limited and is_there and self.drains >= 1 and (self.is_draining or is_long):
             return DeviceQueue(is_there, True, self.drains - 1, usual_s)
         refill = REFILL if is_loose or not is_limited else REFILL_SLOWLY
-        drains = self.drains if is_limited and is_there else min(DRAIN_TURNS, self.drains + refill)
+        is_kept = is_limited and (is_long if is_loose else is_there)
+        drains = self.drains if is_kept else min(DRAIN_TURNS, self.drains + refill)
         return DeviceQueue(is_there, False, drains, usual_s)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from elastio.core.device_queue import LEAST_S, NO_QUEUE, DeviceQueue
+from elastio.core.device_queue import LEAST_S, NO_QUEUE, REFILL, DeviceQueue
 
 TURN = partial(DeviceQueue.turn, alone_s=0.0, is_limited=True, is_loose=False, is_full=True)
 
@@ -34,3 +34,12 @@ def test_no_device_is_taken_to_be_faster_than_any_is(before_s: float) -> None:
 
 def test_a_turn_without_requests_leaves_what_is_known_of_a_slow_device() -> None:
     assert not after(*(0.05,) * 50, 0.0, 0.05).is_there
+
+
+@pytest.mark.parametrize(
+    ("took_s", "is_loose", "drains"), [(0.03, True, REFILL), (0.03, False, 0.0), (0.05, True, 0.0), (0.05, False, 0.0)]
+)
+def test_under_loose_limits_only_a_queue_that_is_to_be_drained_keeps_limits_from_being_lower_later(
+    took_s: float, drains: float, *, is_loose: bool
+) -> None:
+    assert TURN(DeviceQueue(drains=0.0), took_s, is_loose=is_loose).drains == drains
