@@ -7,7 +7,8 @@ little less than it is taken to.
 
 A queue stands there if requests take much longer than the device needs for them alone (QUEUED), and than they do when
 they take least (TWICE), as every device takes some time. That least is forgotten slowly (LONGER): a device on which
-requests always take long is known after half a minute.
+requests always take long is known after half a minute. Behind a request of many MB all others take as long as that, in
+turns in which it does not count any more: it has passed its limit earlier. Lower limits make none of these smaller.
 
 If they take twice as long as that, limits are lower (DRAIN) until there is no queue any more, and until the device is
 not full: what limits hold back waits for the disk in one thread (block/blk-throttle.c), outside of the device. For
@@ -38,13 +39,23 @@ class DeviceQueue:
     drains: float = DRAIN_TURNS
     usual_s: float = LEAST_S
 
-    def turn(self, request_s: float, alone_s: float, *, is_limited: bool, is_loose: bool, is_full: bool) -> DeviceQueue:
+    def turn(
+        self,
+        request_s: float,
+        alone_s: float,
+        piece_s: float = 0.0,
+        *,
+        is_limited: bool,
+        is_loose: bool,
+        is_full: bool,
+    ) -> DeviceQueue:
         """After a turn in which a request took so long, a mean, and the device needed `alone_s` for it; 0: not known.
 
+        `piece_s`: how long it needs for a piece (`division`) that may be at the device; 0: none is.
         `is_limited`: limits were in force; `is_loose`: they allowed much more than the device gives. `is_full`: about
         as much passed them as it gives.
         """
-        long_s = max(TWICE * self.usual_s, QUEUED * alone_s)
+        long_s = max(TWICE * self.usual_s, QUEUED * alone_s, piece_s)
         is_there = request_s > long_s or (self.is_draining and is_full)
         usual_s = min(LONGER * self.usual_s, max(LEAST_S, request_s)) if request_s else self.usual_s
         is_long = request_s > TWICE * long_s

@@ -120,6 +120,7 @@ class Division:
         queue = self.queue.turn(
             request_s,
             _alone_s(moved, sum((requests or {}).values()), plan),
+            _alone_s(max(self.pending_mb_s.values(), default=0.0), 1, plan),
             is_limited=bool(in_force_mb_s),
             is_loose=limited > LOOSE * plan.capacity_mb_s,
             is_full=moved >= FULL * plan.capacity_mb_s,

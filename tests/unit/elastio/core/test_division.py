@@ -99,6 +99,19 @@ def test_while_a_queue_is_drained_all_have_their_share_but_for_those_with_a_late
     assert limits == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("pending_mb_s", "request_s", "is_drained"), [(0, 1.0, True), (120, 1.0, False), (120, 1.1, True)]
+)
+def test_requests_that_wait_for_one_of_many_mb_are_no_queue(
+    pending_mb_s: float, request_s: float, *, is_drained: bool
+) -> None:
+    """One of 30 MB takes half a second of 60 MB/s, and twice that is long."""
+    before = Division(pending_mb_s={ETL: pending_mb_s} if pending_mb_s else {})
+    count = {DB: 10, ETL: 0}
+    now, _ = before.turn({DB: 1.0, ETL: 0.0}, WEIGHTS, SharePlan(60.0), SHARES, request_s=request_s, requests=count)
+    assert now.queue.is_draining == is_drained
+
+
 @pytest.mark.parametrize(("db_mb_s", "expected"), [(3.6, {DB: 28.0, ETL: 14.0}), (3.4, {DB: 28.0, ETL: 38.6})])
 def test_while_a_queue_is_drained_what_those_leave_is_lent_that_use_less_than_an_eighth_of_their_share(
     db_mb_s: float, expected: dict[str, float]
