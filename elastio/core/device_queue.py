@@ -7,8 +7,10 @@ little less than it is taken to.
 
 A queue stands there if requests take much longer than the device needs for them alone (QUEUED), and than they do when
 they take least (TWICE), as every device takes some time. That least is forgotten slowly (LONGER): a device on which
-requests always take long is known after half a minute. Behind a request of many MB all others take as long as that, in
-turns in which it does not count any more: it has passed its limit earlier. Lower limits make none of these smaller.
+requests always take long is known after half a minute. Not sooner, as a queue grows slowly where the device gives some
+percent less than it is taken to, and would be taken for what is usual. Behind a request of many MB all others take as
+long as that, in turns in which it does not count any more: it has passed its limit earlier. Lower limits make none of
+these smaller.
 
 If they take twice as long as that, limits are lower (DRAIN) until there is no queue any more, and until the device is
 not full: what limits hold back waits for the disk in one thread (block/blk-throttle.c), outside of the device. For
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 
 # The length of a turn in seconds.
 TURN_S = 0.25
-QUEUED, TWICE, LEAST_S, LONGER = 6.0, 2.0, 0.01, 1.02
+QUEUED, TWICE, LEAST_S, LONGER = 6.0, 2.0, 0.01, 1.01
 DRAIN, DRAIN_TURNS, REFILL, REFILL_SLOWLY = 0.3, 12, 0.25, 0.05
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from elastio.core.device_queue import LEAST_S, NO_QUEUE, REFILL, DeviceQueue
+from elastio.core.device_queue import LEAST_S, NO_QUEUE, REFILL, TURN_S, DeviceQueue
 
 TURN = partial(DeviceQueue.turn, alone_s=0.0, is_limited=True, is_loose=False, is_full=True)
 
@@ -21,8 +21,13 @@ def after(*took_s: float) -> DeviceQueue:
 
 def test_what_requests_took_when_they_took_least_is_forgotten_slowly() -> None:
     assert after(*(0.05,) * 10).is_there
-    assert not after(*(0.05,) * 50).is_there
-    assert after(*(0.05,) * 50, 0.001, 0.05).is_there
+    assert not after(*(0.05,) * 100).is_there
+    assert after(*(0.05,) * 100, 0.001, 0.05).is_there
+
+
+def test_a_queue_that_grows_at_a_device_that_gives_two_percent_less_is_not_taken_to_be_usual() -> None:
+    """Each turn leaves 2 % of it at the device, until all that is in flight stands there, after a minute."""
+    assert after(*(0.02 * TURN_S * turn for turn in range(40, 240)), *(1.2,) * 50).is_there
 
 
 @pytest.mark.parametrize("before_s", [0.0, 0.000_001, LEAST_S])
@@ -33,7 +38,7 @@ def test_no_device_is_taken_to_be_faster_than_any_is(before_s: float) -> None:
 
 
 def test_a_turn_without_requests_leaves_what_is_known_of_a_slow_device() -> None:
-    assert not after(*(0.05,) * 50, 0.0, 0.05).is_there
+    assert not after(*(0.05,) * 100, 0.0, 0.05).is_there
 
 
 @pytest.mark.parametrize(
