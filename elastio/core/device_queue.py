@@ -5,18 +5,20 @@ some percent to drain it. Until then whoever has most of it gets most, and all w
 those of cgroups that were satisfied until now. A queue may also form when the device stops for a moment, or gives a
 little less than it is taken to.
 
-A queue stands there if requests take much longer than the device needs for them alone (QUEUED), and than they do when
-they take least (TWICE), as every device takes some time. That least is forgotten slowly (LONGER): a device on which
-requests always take long is known after half a minute. Not sooner, as a queue grows slowly where the device gives some
-percent less than it is taken to, and would be taken for what is usual. Behind a request of many MB all others take as
-long as that, in turns in which it does not count any more: it has passed its limit earlier. Lower limits make none of
-these smaller.
+A queue stands there if requests take much longer than each of these:
+
+- what the device needs for one of their size alone (QUEUED);
+- what they took when they took least (TWICE), as every device takes some time. That least is forgotten slowly (LONGER):
+  a device on which requests always take long is known after half a minute. Not sooner, as a queue grows slowly where
+  the device gives some percent less than it is taken to, and would be taken for what is usual;
+- what the device needs for a request of many MB that may be there. It has passed its limit in an earlier turn, all
+  others wait for it, and lower limits do not make it smaller.
 
 If they take twice as long as that, limits are lower (DRAIN) until there is no queue any more, and until the device is
-not full: what limits hold back waits for the disk in one thread (block/blk-throttle.c), outside of the device. For
-DRAIN_TURNS at most; and then for REFILL of the turns without limits, or with loose ones and no queue that is to be
-drained, as a load that pauses now and then would pay for each pause, and for REFILL_SLOWLY of those with limits and no
-queue. Loose limits let a queue form again and again: if a small one kept them from that, the next long one would stay.
+not full: what limits hold back waits for the disk in one thread (block/blk-throttle.c), outside of the device. That may
+last DRAIN_TURNS. REFILL of the turns without limits, or with loose ones, may be used for it later, as a load that
+pauses now and then would pay for each pause; and REFILL_SLOWLY of those with limits and no queue. Loose limits let
+small queues form again and again, so only a long one keeps those turns from counting.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ queues, and the rule is right. Six things can be wrong with it, and each is set 
   full, where limits end.
 
 Limits are lower while a queue at the device is drained (`device_queue`). What somebody uses of a device with a queue
-does not say what it wants. So while limits are lower everybody has its share, and nothing is lent, except the share of
-those that use little of it (LITTLE): beside eight such cgroups a ninth would be down to a ninth of the device. After
+does not say what it wants. So while limits are lower everybody has its share, and nothing is lent but what those leave
+that use next to nothing (LITTLE): beside eight of them one that wants all would be down to a ninth of the device. After
 that, as long as a queue stands, who wanted more goes on to do so: a device that gives 3 % less than it is taken to is
 shared 1.9:1 then where it should be 2:1, and 1:1 without this rule.
 

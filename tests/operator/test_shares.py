@@ -190,15 +190,16 @@ def test_a_backup_is_lent_what_a_database_leaves_only_while_that_need_not_wait(t
 
 @pytest.mark.parametrize("killed", ["main", "all"])
 def test_no_limit_outlives_the_agent_that_set_it(target: Target, killed: str) -> None:
-    """Killed alone, its guard removes them; killed with its guard, the next agent does, which does not share itself."""
+    """Killed alone, its guard removes them; killed with its guard, the next agent does, which does not share itself.
+
+    Beside a load that is flushed all writes are limited, and nothing is shared.
+    """
     lab = target.lab
     for name in (DATABASE, BACKUP):
         begin(lab, name, DIRECT)
-    for wanted, may in (("idle", "nobody.service"), ("boosting", "*"), ("flushing", "*")):
+    for wanted, may in (("idle", "nobody.service"), ("boosting", "*")):
         share = {"may_boost": f'["{may}"]'}
         configure(lab, **share, enabled="true")
-        if wanted == "flushing":
-            lab.guest.check(["elastio", "flush"], timeout_s=CALL_S)
         wait_for_limits(lab, wanted)
         lab.guest.write_config(lab.cloud, {"share": {**share, "enabled": "false"}})
         lab.guest.check(["systemctl", "kill", "--signal=KILL", f"--kill-whom={killed}", "elastiod"], timeout_s=CALL_S)
