@@ -10,7 +10,8 @@ A queue stands there if requests take much longer than each of these:
 - what the device needs for one of their size alone (QUEUED);
 - what they took when they took least (TWICE), as every device takes some time. That least is forgotten slowly (LONGER):
   a device on which requests always take long is known after half a minute. Not sooner, as a queue grows slowly where
-  the device gives some percent less than it is taken to, and would be taken for what is usual;
+  the device gives some percent less than it is taken to, and would be taken for what is usual. And not at all while
+  nobody is limited on a full device: that queue is the load's own;
 - what the device needs for a request of many MB that may be there. It has passed its limit in an earlier turn, all
   others wait for it, and lower limits do not make it smaller.
 
@@ -61,7 +62,8 @@ class DeviceQueue:
         """
         long_s = max(TWICE * self.usual_s, QUEUED * alone_s, piece_s)
         is_there = request_s > long_s or (self.is_draining and is_full)
-        usual_s = min(LONGER * self.usual_s, max(LEAST_S, request_s)) if request_s else self.usual_s
+        longer = LONGER if is_limited or not is_full else 1.0
+        usual_s = min(longer * self.usual_s, max(LEAST_S, request_s)) if request_s else self.usual_s
         is_long = request_s > TWICE * long_s
         if is_limited and is_there and self.drains >= 1 and (self.is_draining or is_long):
             return DeviceQueue(is_there, True, self.drains - 1, usual_s)

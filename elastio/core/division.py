@@ -37,6 +37,11 @@ shared 1.9:1 then where it should be 2:1, and 1:1 without this rule.
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
 
+Who is alone for a while (ALONE) needs no limit, and gets more without one: up to 6 % of small writes. Its limit is then
+above the capacity, which says as little of what it wants as none. It is not lifted, because a piece may wait for it.
+Limits begin again when another cgroup is active, and the queue that stands then is drained. Where a cgroup may have a
+latency target, there are limits also for who is alone: that one's first requests are not to meet a queue.
+
 A limit is rewritten only for a change of more than HYSTERESIS. Where wishes do not change, limits come to rest.
 """
 
@@ -69,6 +74,7 @@ LITTLE = 0.125
 EMPTY = 0.80
 CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
+ALONE = 8
 STEP = 1.0625 * HYSTERESIS
 # A request is a piece if it is more than a limit allows in so many turns, or without a limit more than the whole device
 # moves in so much of one. The next one may be larger by a factor; the largest one, in MB/s of one turn.
@@ -85,7 +91,8 @@ class Division:
     `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
     turns in a row too much has been used, or (negative) too little, that is not yet set right. `lending`: how much of
     what others leave is lent. `spare`: for how many turns in a row limits have had no use. `hungry`: who was so in the
-    last turn. `pending_mb_s`: of the piece that may wait what no limit has allowed yet, as MB/s of one turn.
+    last turn. `alone`: for how many turns nobody else has been active. `pending_mb_s`: of the piece that may wait what
+    no limit has allowed yet, as MB/s of one turn.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
@@ -95,6 +102,7 @@ class Division:
     spare: int = 0
     queue: DeviceQueue = NO_QUEUE
     hungry: frozenset[str] = frozenset()
+    alone: int = 0
     pending_mb_s: Mapping[str, float] = field(default_factory=dict)
 
     def turn(
@@ -121,23 +129,36 @@ class Division:
             request_s,
             _alone_s(moved, sum((requests or {}).values()), plan),
             _alone_s(max(self.pending_mb_s.values(), default=0.0), 1, plan),
-            is_limited=bool(in_force_mb_s),
+            is_limited=bool(in_force_mb_s) and self.alone < ALONE,
             is_loose=limited > LOOSE * plan.capacity_mb_s,
             is_full=moved >= FULL * plan.capacity_mb_s,
         )
+        free_mb_s = LOOSE * plan.capacity_mb_s
         if queue.is_draining:
             plan = plan.part(1 - DRAIN)
         mean = {group: moved_mb_s[group] / count for group, count in (requests or {}).items() if count}
         counted, pending = at_limits(moved_mb_s, mean, in_force_mb_s, self.pending_mb_s, plan)
         is_quiet = _is_quiet(moved_mb_s, counted, plan)
-        this = _Turn(counted, weights, plan, in_force_mb_s, untouched, waited or {}, mixed, is_quiet, queue)
-        division, limits = self._divided(this)
-        return replace(division, queue=queue, pending_mb_s=pending), limits
+        this = _Turn(counted, weights, plan, free_mb_s, in_force_mb_s, untouched, waited or {}, mixed, is_quiet, queue)
+        seen = _Seen.of(self._recent(counted), this, self.lending.absent)
+        alone = self.alone + 1 if seen.is_alone() and not plan.latency else 0
+        needs_none = alone > ALONE or (alone > 0 and not seen.limit)
+        division, limits = self._of_one(seen) if needs_none else self._divided(this, seen)
+        return replace(division, queue=queue, alone=alone, pending_mb_s=pending), limits
 
-    def _divided(self, this: _Turn) -> tuple[Division, dict[str, float]]:
-        weight, plan = max(SMOOTHING, 1 / (self.turns + 2)), this.plan
-        used = {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in this.moved_mb_s.items()}
-        seen = _Seen.of(used, this, self.lending.absent)
+    def _recent(self, counted_mb_s: Mapping[str, float]) -> dict[str, float]:
+        """The mean of what each cgroup uses."""
+        weight = max(SMOOTHING, 1 / (self.turns + 2))
+        return {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in counted_mb_s.items()}
+
+    def _of_one(self, seen: _Seen) -> tuple[Division, dict[str, float]]:
+        """One without a limit gets none, and one that has a limit gets it above the capacity, until that has no use."""
+        spare = self.spare + 1 if seen.is_empty() else 0
+        limits = {} if spare >= PATIENCE else {group: _kept(mb_s, seen.free_mb_s) for group, mb_s in seen.limit.items()}
+        return Division(seen.used, self.turns + 1, spare=spare), limits
+
+    def _divided(self, this: _Turn, seen: _Seen) -> tuple[Division, dict[str, float]]:
+        plan = this.plan
         hungry = seen.hungry(self.hungry)
         silent = seen.limit.keys() & self.pending_mb_s.keys()
         lending = self._lending(this.waits, hungry, plan, this.is_quiet, silent)
@@ -193,7 +214,8 @@ def at_limits(
     pieces = {g: mb_s for g, mb_s in request_mb_s.items() if mb_s > least.get(g, FREE_PIECE * plan.capacity_mb_s)}
     next_mb_s = {g: min(LARGEST, LARGER * mb_s) for g, mb_s in pieces.items()}
     pending = {g: max(next_mb_s.get(g, 0.0), pending_mb_s.get(g, 0.0)) for g in moved_mb_s}
-    counted = {g: limit_mb_s.get(g, mb_s) if pending[g] > 0 else mb_s for g, mb_s in moved_mb_s.items()}
+    most = {group: min(mb_s, plan.capacity_mb_s) for group, mb_s in limit_mb_s.items()}
+    counted = {g: most.get(g, mb_s) if pending[g] > 0 else mb_s for g, mb_s in moved_mb_s.items()}
     left = {group: mb_s - limit_mb_s.get(group, 0.0) for group, mb_s in pending.items()}
     return counted, {group: mb_s for group, mb_s in left.items() if mb_s > 0}
 
@@ -211,11 +233,12 @@ def _is_quiet(moved_mb_s: Mapping[str, float], counted_mb_s: Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What is known in a turn, see `Division.turn`; `moved_mb_s` is what counts."""
+    """What is known in a turn, see `Division.turn`; `moved_mb_s` is what counts. `free_mb_s`: for who is alone."""
 
     moved_mb_s: Mapping[str, float]
     weights: Mapping[str, float]
     plan: SharePlan
+    free_mb_s: float
     in_force_mb_s: Mapping[str, float]
     untouched: Collection[str]
     waits: Waits
@@ -232,6 +255,7 @@ class _Seen:
     """
 
     capacity: float
+    free_mb_s: float
     used: Mapping[str, float]
     moved_mb_s: float
     part: Mapping[str, float]
@@ -249,7 +273,8 @@ class _Seen:
         active = {group: mb_s for group, mb_s in used.items() if mb_s >= least or group in prompt}
         limit = {g: this.in_force_mb_s[g] for g in active if g in this.in_force_mb_s and g not in this.untouched}
         part, moved_mb_s = parts(this.weights, list(active), plan), sum(this.moved_mb_s.values())
-        return cls(plan.capacity_mb_s, active, moved_mb_s, part, limit, prompt, this.untouched, this.mixed, this.queue)
+        rest = (this.untouched, this.mixed, this.queue)
+        return cls(plan.capacity_mb_s, this.free_mb_s, active, moved_mb_s, part, limit, prompt, *rest)
 
     def _share(self, group: str) -> float:
         return self.part[group] * self.capacity
@@ -258,6 +283,9 @@ class _Seen:
         """Whether this much of the capacity is used, recently or on the whole; `for_sure`: both."""
         both = (self.moved_mb_s, sum(self.used.values()))
         return (min(both) if for_sure else max(both)) >= share * self.capacity
+
+    def is_alone(self) -> bool:
+        return len(self.used) == 1
 
     def is_empty(self) -> bool:
         return not self._uses(EMPTY)
@@ -305,8 +333,9 @@ class _Seen:
         return NEAR_MIXED if group in self.mixed else NEAR_LIMIT
 
     def _unknown(self) -> set[str]:
-        """Those without a limit on a full device."""
-        return self.used.keys() - self.limit.keys() - set(self.untouched) if self._uses(FULL) else set()
+        """Those without a limit on a full device, or with that of one alone."""
+        limited = {group for group, mb_s in self.limit.items() if mb_s < self.free_mb_s / (1 + HYSTERESIS)}
+        return self.used.keys() - limited - set(self.untouched) if self._uses(FULL) else set()
 
     def allotted(self, hungry: Collection[str], *, all_are_slowed: bool) -> dict[str, float]:
         """What each of the hungry gets, and of the others those that cannot keep what they use."""

@@ -164,3 +164,39 @@ def test_what_stood_at_the_volume_before_there_were_limits_is_drained_within_fiv
     assert standing < IN_FLIGHT
     assert 0.95 < first / second < 1.05
     assert first + second > 0.95 * CAPACITY_MB_S
+
+
+@pytest.mark.parametrize("before", [{TAR: IN_FLIGHT}, {DB: IN_FLIGHT, TAR: IN_FLIGHT}])
+def test_who_is_alone_has_all_that_the_volume_gives(before: dict[str, int]) -> None:
+    volume = Volume(has_db=False, large=before)
+    volume.run(SETTLES_S)
+    volume.large = {TAR: IN_FLIGHT}
+    volume.run(SETTLES_S)
+    volume.run(MEASURED_S)
+    assert volume.tar_mb_s > 0.99 * VOLUME_MB_S
+
+
+@pytest.mark.parametrize("in_flight", [4, 4 * IN_FLIGHT])
+def test_who_comes_beside_one_that_was_alone_has_its_share_within_three_seconds(in_flight: int) -> None:
+    volume = Volume(has_db=False, large={TAR: in_flight})
+    for _ in range(3):
+        volume.large = {TAR: in_flight}
+        volume.run(SETTLES_S)
+        volume.large[DB] = IN_FLIGHT
+        volume.run(3.0)
+        volume.run(10.0)
+        assert 0.95 < volume.moved[DB] / volume.moved[TAR] < 1.05
+
+
+def test_one_that_comes_for_a_second_now_and_then_costs_the_other_little_more_than_it_writes() -> None:
+    volume, moved = Volume(has_db=False), 0.0
+    for _ in range(12):
+        volume.large = {TAR: 4 * IN_FLIGHT, DB: 1}
+        volume.run(1.0)
+        moved += sum(volume.moved.values())
+        volume.large = {TAR: 4 * IN_FLIGHT}
+        volume.run(4.0)
+        moved += sum(volume.moved.values())
+    served_mb_s = (moved - sum(left[0] for _, _, left in volume.queue)) / MB / 60
+    print(f"{served_mb_s:.2f} MB/s")
+    assert served_mb_s > 0.97 * VOLUME_MB_S

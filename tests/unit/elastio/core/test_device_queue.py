@@ -48,3 +48,13 @@ def test_under_loose_limits_only_a_queue_that_is_to_be_drained_keeps_limits_from
     took_s: float, drains: float, *, is_loose: bool
 ) -> None:
     assert TURN(DeviceQueue(drains=0.0), took_s, is_loose=is_loose).drains == drains
+
+
+@pytest.mark.parametrize(("is_full", "is_there"), [(True, True), (False, False)])
+def test_the_queue_of_a_load_that_nobody_limits_on_a_full_device_is_not_taken_to_be_usual(
+    *, is_full: bool, is_there: bool
+) -> None:
+    queue = NO_QUEUE
+    for _ in range(200):
+        queue = TURN(queue, 0.05, is_limited=False, is_full=is_full)
+    assert TURN(queue, 0.05).is_there is is_there

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.device_queue import DRAIN, DRAIN_TURNS, LEAST_S, REFILL, REFILL_SLOWLY, TWICE, DeviceQueue
-from elastio.core.division import LARGEST, PATIENCE, STEP, Division, at_limits
+from elastio.core.division import ALONE, LARGEST, LOOSE, PATIENCE, STEP, Division, at_limits
 from elastio.core.lending import ABSENT, Lending, Requests
 from elastio.core.shares import LatencyTarget, Reserved, SharePlan
 
@@ -55,6 +55,58 @@ def test_limits_outlast_a_pause_of_a_moment() -> None:
     for etl in [20.0, 20.0, 46.0] * PATIENCE:
         division, limits = division.turn({DB: 12.0, ETL: etl}, WEIGHTS, SharePlan(60.0), limits)
         assert limits
+
+
+def of_one(
+    division: Division, limits: dict[str, float], plan: SharePlan, turns: int, db_mb_s: float = 60.0
+) -> tuple[Division, dict[str, float]]:
+    """After so many turns in which nobody else uses anything."""
+    for _ in range(turns):
+        division, limits = division.turn({DB: db_mb_s, ETL: 0.0}, WEIGHTS, plan, limits)
+    return division, limits
+
+
+def test_who_is_alone_gets_no_limit_and_after_a_while_one_above_the_capacity_instead_of_an_older_one() -> None:
+    plan = SharePlan(60.0)
+    assert of_one(Division(), {}, plan, 3 * ALONE)[1] == {}
+    division, limits = of_one(Division(), {DB: 60.0}, plan, ALONE)
+    assert limits == {DB: 60.0}
+    division, limits = of_one(division, limits, plan, 1)
+    assert limits == pytest.approx({DB: LOOSE * 60.0})
+    assert of_one(division, limits, plan, 3 * ALONE)[1] == limits
+    assert of_one(division, limits, plan, 2 * PATIENCE, db_mb_s=12.0)[1] == {}
+
+
+def test_one_that_may_have_a_latency_target_meets_no_queue_of_who_was_alone() -> None:
+    prompt = SharePlan(60.0, latency=(LatencyTarget(ETL, 5.0),))
+    assert of_one(Division(), {}, prompt, 3 * ALONE)[1] == pytest.approx({DB: 60.0})
+
+
+def test_who_was_alone_shares_at_once_with_the_next() -> None:
+    division, limits = of_one(Division(), {DB: 60.0}, SharePlan(60.0), 2 * ALONE)
+    _, limits = division.turn({DB: 57.0, ETL: 3.0}, WEIGHTS, SharePlan(60.0), limits)
+    assert limits[DB] <= 57.0
+
+
+def test_the_queue_of_who_was_alone_is_drained_for_the_next_and_not_before() -> None:
+    plan = SharePlan(60.0)
+    division, limits = of_one(Division(), {DB: 60.0}, plan, 2 * ALONE)
+    for _ in range(2 * ALONE):
+        division, limits = division.turn({DB: 60.0}, WEIGHTS, plan, limits, request_s=20 * LEAST_S, requests={DB: 60})
+    assert limits == pytest.approx({DB: LOOSE * 60.0})
+    for _ in range(2):
+        division, limits = division.turn(
+            {DB: 57.0, ETL: 3.0}, WEIGHTS, plan, limits, request_s=20 * LEAST_S, requests={DB: 57, ETL: 3}
+        )
+    assert division.queue.is_draining
+    assert division.queue.drains >= DRAIN_TURNS - 2
+    assert sum(limits.values()) <= 60.0
+    assert limits[ETL] == pytest.approx((1 - DRAIN) * SHARES[ETL])
+
+
+def test_a_piece_of_who_is_alone_counts_as_no_more_than_there_is() -> None:
+    counted, _ = at_limits({DB: 400.0}, {DB: 400.0}, {DB: LOOSE * 60.0}, {}, SharePlan(60.0))
+    assert counted == {DB: 60.0}
 
 
 def test_limits_stay_while_not_all_is_lent_however_empty_the_device_is() -> None:
