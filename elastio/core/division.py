@@ -74,7 +74,8 @@ LITTLE = 0.125
 EMPTY = 0.80
 CROWDED, SHORT, ODD = 1.012, 0.972, 0.02
 PATIENCE = 3
-ALONE = 8
+# So long nobody else may be active, or use more than this part of what makes it active.
+ALONE, UNSEEN = 8, 0.25
 STEP = 1.0625 * HYSTERESIS
 # A request is a piece if it is more than a limit allows in so many turns, or without a limit more than the whole device
 # moves in so much of one. The next one may be larger by a factor; the largest one, in MB/s of one turn.
@@ -143,7 +144,7 @@ class Division:
         seen = _Seen.of(self._recent(counted), this, self.lending.absent)
         alone = self.alone + 1 if seen.is_alone() and not plan.latency else 0
         needs_none = alone > ALONE or (alone > 0 and not seen.limit)
-        division, limits = self._of_one(seen) if needs_none else self._divided(this, seen)
+        division, limits = self._of_one(seen) if needs_none else self._divided(seen)
         return replace(division, queue=queue, alone=alone, pending_mb_s=pending), limits
 
     def _recent(self, counted_mb_s: Mapping[str, float]) -> dict[str, float]:
@@ -154,19 +155,18 @@ class Division:
     def _of_one(self, seen: _Seen) -> tuple[Division, dict[str, float]]:
         """One without a limit gets none, and one that has a limit gets it above the capacity, until that has no use."""
         spare = self.spare + 1 if seen.is_empty() else 0
-        limits = {} if spare >= PATIENCE else {group: _kept(mb_s, seen.free_mb_s) for group, mb_s in seen.limit.items()}
-        return Division(seen.used, self.turns + 1, spare=spare), limits
+        free = {group: _kept(mb_s, seen.this.free_mb_s) for group, mb_s in seen.limit.items()}
+        return Division(seen.used, self.turns + 1, spare=spare), {} if spare >= PATIENCE else free
 
-    def _divided(self, this: _Turn, seen: _Seen) -> tuple[Division, dict[str, float]]:
-        plan = this.plan
+    def _divided(self, seen: _Seen) -> tuple[Division, dict[str, float]]:
         hungry = seen.hungry(self.hungry)
         silent = seen.limit.keys() & self.pending_mb_s.keys()
-        lending = self._lending(this.waits, hungry, plan, this.is_quiet, silent)
-        hungry |= seen.borrowers(lending.level, plan)
+        lending = self._lending(seen.this, hungry, silent)
+        hungry |= seen.borrowers(lending.level)
         if not hungry:
             return self._without_need(seen, lending)
         allotted = seen.allotted(hungry, all_are_slowed=seen.is_crowded() and self.amiss > 0)
-        right = seen.lent(allotted, lending.level, plan)
+        right = seen.lent(allotted, lending.level)
         withheld = sum(allotted.values()) - sum(right.values())
         limits = {**seen.loose(), **{group: _kept(seen.limit.get(group), mb_s) for group, mb_s in right.items()}}
         odd = {group for group, mb_s in right.items() if abs(limits[group] / mb_s - 1) > ODD}
@@ -189,13 +189,11 @@ class Division:
         limits = {} if spare >= PATIENCE else dict(seen.limit)
         return Division(seen.used, self.turns + 1, 0, lending, spare), limits
 
-    def _lending(
-        self, waited: Waits, hungry: Collection[str], plan: SharePlan, is_quiet: bool, silent: Collection[str]
-    ) -> Lending:
+    def _lending(self, this: _Turn, hungry: Collection[str], silent: Collection[str]) -> Lending:
         """Who wants more than it has waits for that, and not for others."""
-        target_s = {group: plan.target_s(group) or math.inf for group in waited}
-        waits = {group: each for group, each in waited.items() if group not in hungry}
-        return self.lending.turn(waits, target_s, is_quiet=is_quiet, silent=silent)
+        target_s = {group: this.plan.target_s(group) or math.inf for group in this.waits}
+        waits = {group: each for group, each in this.waits.items() if group not in hungry}
+        return self.lending.turn(waits, target_s, is_quiet=this.is_quiet, silent=silent)
 
 
 def at_limits(
@@ -249,21 +247,13 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A turn. `used`, `part`, `limit`: of the active cgroups. `moved_mb_s`: of all, in this turn alone.
+    """A turn. `used`, `part`, `limit`: of the active cgroups. `prompt`: those with a latency target that are there."""
 
-    `prompt`: those with a latency target that are there.
-    """
-
-    capacity: float
-    free_mb_s: float
+    this: _Turn
     used: Mapping[str, float]
-    moved_mb_s: float
     part: Mapping[str, float]
     limit: Mapping[str, float]
     prompt: Collection[str]
-    untouched: Collection[str]
-    mixed: Collection[str]
-    queue: DeviceQueue
 
     @classmethod
     def of(cls, used: Mapping[str, float], this: _Turn, absent: Collection[str]) -> _Seen:
@@ -272,20 +262,25 @@ class _Seen:
         least = ACTIVE * plan.capacity_mb_s
         active = {group: mb_s for group, mb_s in used.items() if mb_s >= least or group in prompt}
         limit = {g: this.in_force_mb_s[g] for g in active if g in this.in_force_mb_s and g not in this.untouched}
-        part, moved_mb_s = parts(this.weights, list(active), plan), sum(this.moved_mb_s.values())
-        rest = (this.untouched, this.mixed, this.queue)
-        return cls(plan.capacity_mb_s, this.free_mb_s, active, moved_mb_s, part, limit, prompt, *rest)
+        return cls(this, active, parts(this.weights, list(active), plan), limit, prompt)
+
+    @property
+    def capacity(self) -> float:
+        """What there is to share, in MB/s."""
+        return self.this.plan.capacity_mb_s
 
     def _share(self, group: str) -> float:
         return self.part[group] * self.capacity
 
     def _uses(self, share: float, *, for_sure: bool = False) -> bool:
         """Whether this much of the capacity is used, recently or on the whole; `for_sure`: both."""
-        both = (self.moved_mb_s, sum(self.used.values()))
+        both = (sum(self.this.moved_mb_s.values()), sum(self.used.values()))
         return (min(both) if for_sure else max(both)) >= share * self.capacity
 
     def is_alone(self) -> bool:
-        return len(self.used) == 1
+        """Whether one is active, and what the others do is next to nothing even if its queue has slowed them down."""
+        others = sum(mb_s for group, mb_s in self.this.moved_mb_s.items() if group not in self.used)
+        return len(self.used) == 1 and others < UNSEEN * ACTIVE * self.capacity
 
     def is_empty(self) -> bool:
         return not self._uses(EMPTY)
@@ -299,43 +294,44 @@ class _Seen:
     def hungry(self, before: Collection[str]) -> set[str]:
         """Who wants more. On a full device nobody may reach its limit: then those `before`, and who comes nearest.
 
+        Where somebody is just at its limit and no queue is there, limits hold, and what the others use they want.
         While a queue is drained what somebody uses says little: all have their share then, and no more is lent, but
         for what those leave that use next to nothing.
         """
         nearest = max((self.used[group] / mb_s for group, mb_s in self.limit.items()), default=1.0)
         near = min(1.0, nearest) if self.is_crowded() else 1.0
         found = {group for group, mb_s in self.limit.items() if self.used[group] >= near * self._near(group) * mb_s}
-        if self.queue.is_draining:
+        if self.this.queue.is_draining:
             much = {group for group in self.limit if self.used[group] >= LITTLE * self._share(group)}
             found |= much - set(self.prompt)
-        if self._uses(FULL if self.queue.is_there else 1.0):
+        holds = NEAR_LIMIT <= nearest <= CROWDED
+        if self._uses(FULL) if self.this.queue.is_there else self._uses(1.0) and not holds:
             found |= self.limit.keys() & before
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
 
-    def borrowers(self, level: float, plan: SharePlan) -> set[str]:
+    def borrowers(self, level: float) -> set[str]:
         """Who uses more than this level leaves to cgroups without a latency target."""
-        prompt = {group for group in self.used if plan.target_s(group) is not None}
-        most = {group: self._lent(group, self.capacity, level) for group in self.used}
-        return {group for group, mb_s in self.used.items() if mb_s > most[group]} - prompt - set(self.untouched)
+        found = {group for group, mb_s in self.used.items() if mb_s > self._lent(group, self.capacity, level)}
+        return {group for group in found if not self._is_prompt(group)} - set(self.this.untouched)
 
-    def lent(self, allotted: Mapping[str, float], level: float, plan: SharePlan) -> dict[str, float]:
+    def lent(self, allotted: Mapping[str, float], level: float) -> dict[str, float]:
         """What is left of what was allotted, while so much of what others leave is lent."""
-        return {
-            group: mb_s if plan.target_s(group) is not None else self._lent(group, mb_s, level)
-            for group, mb_s in allotted.items()
-        }
+        return {g: mb_s if self._is_prompt(g) else self._lent(g, mb_s, level) for g, mb_s in allotted.items()}
+
+    def _is_prompt(self, group: str) -> bool:
+        return self.this.plan.target_s(group) is not None
 
     def _lent(self, group: str, mb_s: float, level: float) -> float:
         share = min(mb_s, self._share(group))
         return mb_s if level == 1.0 else share + level * (mb_s - share)
 
     def _near(self, group: str) -> float:
-        return NEAR_MIXED if group in self.mixed else NEAR_LIMIT
+        return NEAR_MIXED if group in self.this.mixed else NEAR_LIMIT
 
     def _unknown(self) -> set[str]:
         """Those without a limit on a full device, or with that of one alone."""
-        limited = {group for group, mb_s in self.limit.items() if mb_s < self.free_mb_s / (1 + HYSTERESIS)}
-        return self.used.keys() - limited - set(self.untouched) if self._uses(FULL) else set()
+        limited = {group for group, mb_s in self.limit.items() if mb_s < self.this.free_mb_s / (1 + HYSTERESIS)}
+        return self.used.keys() - limited - set(self.this.untouched) if self._uses(FULL) else set()
 
     def allotted(self, hungry: Collection[str], *, all_are_slowed: bool) -> dict[str, float]:
         """What each of the hungry gets, and of the others those that cannot keep what they use."""
@@ -351,12 +347,12 @@ class _Seen:
         return {
             group: mb_s
             for (group, used), mb_s in zip(self.used.items(), got, strict=True)
-            if group not in self.untouched and (group in hungry or mb_s < used * (1 - ROUNDING))
+            if group not in self.this.untouched and (group in hungry or mb_s < used * (1 - ROUNDING))
         }
 
     def loose(self) -> dict[str, float]:
         """The limit of each cgroup if it is satisfied."""
-        return {group: self._loose(group) for group in self.used if group not in self.untouched}
+        return {group: self._loose(group) for group in self.used if group not in self.this.untouched}
 
     def _loose(self, group: str) -> float:
         used, share, limit = self.used[group], self._share(group), self.limit.get(group)

@@ -25,7 +25,9 @@ LEAST_USED, SLACK, RATIO = 0.97, 0.05, 1.05
 ROUNDING = 1e-9
 
 weights = st.one_of(st.floats(1.0, 10000.0), st.sampled_from((50.0, 100.0, 200.0, 400.0)))
-wishes = st.one_of(st.just(0.0), st.floats(0.0, 0.5), st.floats(0.0, 3.0))
+# One that wants just as much as makes it active is so or not by how it is served, and the shares of others follow.
+LEAST = 10 * shares.ACTIVE
+wishes = st.one_of(st.just(0.0), st.floats(LEAST, 0.5), st.floats(LEAST, 3.0))
 depths = st.sampled_from((1.0, 4.0, 16.0, 64.0))
 
 

@@ -7,7 +7,7 @@ import pytest
 from elastio.core.device_queue import DRAIN, DRAIN_TURNS, LEAST_S, REFILL, REFILL_SLOWLY, TWICE, DeviceQueue
 from elastio.core.division import ALONE, LARGEST, LOOSE, PATIENCE, STEP, Division, at_limits
 from elastio.core.lending import ABSENT, Lending, Requests
-from elastio.core.shares import LatencyTarget, Reserved, SharePlan
+from elastio.core.shares import ACTIVE, HYSTERESIS, LatencyTarget, Reserved, SharePlan
 
 DB, ETL = "system.slice/db.service", "system.slice/etl.service"
 WEIGHTS = {"system.slice": 100.0, DB: 200.0, ETL: 100.0}
@@ -75,6 +75,14 @@ def test_who_is_alone_gets_no_limit_and_after_a_while_one_above_the_capacity_ins
     assert limits == pytest.approx({DB: LOOSE * 60.0})
     assert of_one(division, limits, plan, 3 * ALONE)[1] == limits
     assert of_one(division, limits, plan, 2 * PATIENCE, db_mb_s=12.0)[1] == {}
+
+
+def test_who_uses_so_little_that_it_is_not_active_may_be_slowed_down_by_one_that_would_be_alone() -> None:
+    division, limits = Division(), {DB: 60.0}
+    for _ in range(3 * ALONE):
+        moved = {DB: 60.0, ETL: ACTIVE / 2 * 60.0}
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits)
+    assert limits == {DB: 60.0}
 
 
 def test_one_that_may_have_a_latency_target_meets_no_queue_of_who_was_alone() -> None:
@@ -285,6 +293,17 @@ def test_one_that_wanted_more_does_so_while_the_device_is_full_however_little_it
     for moved in ({DB: 61.0, ETL: 1.0}, {DB: 1.0, ETL: 61.0}, {DB: 61.0, ETL: 1.0}):
         division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits)
         assert limits == SHARES
+
+
+def test_who_uses_little_of_a_limit_that_was_raised_wants_no_more_while_another_is_at_its_limit() -> None:
+    """A wish of 37.3 MB/s is just so near to the limit of 40 that both are raised, and then it is not."""
+    division, limits, seen = Division(), dict[str, float](), list[dict[str, float]]()
+    for _ in range(40):
+        moved = {group: min(mb_s, limits.get(group, 60.0)) for group, mb_s in {DB: 37.3, ETL: 60.0}.items()}
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits)
+        seen.append(limits)
+    assert seen[20:] == [limits] * 20
+    assert limits[ETL] == pytest.approx(60.0 - 37.3, rel=HYSTERESIS)
 
 
 def test_turns_with_too_much_and_with_too_little_are_not_counted_together() -> None:
