@@ -47,20 +47,20 @@ class DeviceQueue:
     def turn(
         self,
         request_s: float,
-        alone_s: float,
+        needed_s: float,
         piece_s: float = 0.0,
         *,
         is_limited: bool,
         is_loose: bool,
         is_full: bool,
     ) -> DeviceQueue:
-        """After a turn in which a request took so long, a mean, and the device needed `alone_s` for it; 0: not known.
+        """After a turn in which a request took so long, a mean, and the device needed `needed_s` for it; 0: not known.
 
         `piece_s`: how long it needs for a piece (`division`) that may be at the device; 0: none is.
         `is_limited`: limits were in force; `is_loose`: they allowed much more than the device gives. `is_full`: about
         as much passed them as it gives.
         """
-        long_s = max(TWICE * self.usual_s, QUEUED * alone_s, piece_s)
+        long_s = max(TWICE * self.usual_s, QUEUED * needed_s, piece_s)
         is_there = request_s > long_s or (self.is_draining and is_full)
         longer = LONGER if is_limited or not is_full else 1.0
         usual_s = min(longer * self.usual_s, max(LEAST_S, request_s)) if request_s else self.usual_s

@@ -128,8 +128,8 @@ class Division:
         moved, limited = sum(moved_mb_s.values()), sum(in_force_mb_s.values())
         queue = self.queue.turn(
             request_s,
-            _alone_s(moved, sum((requests or {}).values()), plan),
-            _alone_s(max(self.pending_mb_s.values(), default=0.0), 1, plan),
+            _needed_s(moved, sum((requests or {}).values()), plan),
+            _needed_s(max(self.pending_mb_s.values(), default=0.0), 1, plan),
             is_limited=bool(in_force_mb_s) and self.alone < ALONE,
             is_loose=limited > LOOSE * plan.capacity_mb_s,
             is_full=moved >= FULL * plan.capacity_mb_s,
@@ -218,7 +218,7 @@ def at_limits(
     return counted, {group: mb_s for group, mb_s in left.items() if mb_s > 0}
 
 
-def _alone_s(moved_mb_s: float, requests: int, plan: SharePlan) -> float:
+def _needed_s(moved_mb_s: float, requests: int, plan: SharePlan) -> float:
     """How long the device needs for a request of the mean size; 0: that is not known."""
     return TURN_S * moved_mb_s / requests / plan.capacity_mb_s if requests else 0.0
 

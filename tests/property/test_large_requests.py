@@ -50,9 +50,9 @@ class Machine:
             busy += self.at_volume_mb > 0
             self.at_volume_mb = max(0.0, self.at_volume_mb - VOLUME_MB_S * TURN_S / STEPS)
         calm = STEPS - busy
-        (alone_mb_s, alone_s), (beside_mb_s, beside_s) = ALONE, BESIDE
+        (alone_mb_s, needed_s), (beside_mb_s, beside_s) = ALONE, BESIDE
         db_mb_s = (calm * alone_mb_s + busy * beside_mb_s) / STEPS
-        waited = {DB: Requests(STEPS, calm * alone_s + busy * beside_s)} if self.plan.latency else {}
+        waited = {DB: Requests(STEPS, calm * needed_s + busy * beside_s)} if self.plan.latency else {}
         self.division, self.limits = self.division.turn(
             {DB: db_mb_s, WRITER: written / TURN_S},
             WEIGHTS,

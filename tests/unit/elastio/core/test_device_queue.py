@@ -8,7 +8,7 @@ import pytest
 
 from elastio.core.device_queue import LEAST_S, NO_QUEUE, REFILL, TURN_S, DeviceQueue
 
-TURN = partial(DeviceQueue.turn, alone_s=0.0, is_limited=True, is_loose=False, is_full=True)
+TURN = partial(DeviceQueue.turn, needed_s=0.0, is_limited=True, is_loose=False, is_full=True)
 
 
 def after(*took_s: float) -> DeviceQueue:
