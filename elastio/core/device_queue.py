@@ -7,7 +7,9 @@ little less than it is taken to.
 
 A queue stands there if requests take much longer than each of these:
 
-- what the device needs for one of their size alone (QUEUED);
+- what the device needs for one of their size alone (QUEUED; less where who wants more reads and writes, QUEUED_MIXED:
+  there limits allow more than the device gives, and how long requests take is bounded by how many may be in flight to
+  the disk, as all others wait in the kernel);
 - what they took when they took least (TWICE), as every device takes some time. That least is forgotten slowly (LONGER):
   a device on which requests always take long is known after half a minute. Not sooner, as a queue grows slowly where
   the device gives some percent less than it is taken to, and would be taken for what is usual. And not at all while
@@ -28,7 +30,7 @@ from dataclasses import dataclass
 
 # The length of a turn in seconds.
 TURN_S = 0.25
-QUEUED, TWICE, LEAST_S, LONGER = 6.0, 2.0, 0.01, 1.01
+QUEUED, QUEUED_MIXED, TWICE, LEAST_S, LONGER = 6.0, 2.5, 2.0, 0.01, 1.01
 DRAIN, DRAIN_TURNS, REFILL, REFILL_SLOWLY = 0.3, 12, 0.25, 0.05
 
 
@@ -53,14 +55,16 @@ class DeviceQueue:
         is_limited: bool,
         is_loose: bool,
         is_full: bool,
+        is_mixed: bool = False,
     ) -> DeviceQueue:
         """After a turn in which a request took so long, a mean, and the device needed `needed_s` for it; 0: not known.
 
         `piece_s`: how long it needs for a piece (`division`) that may be at the device; 0: none is.
         `is_limited`: limits were in force; `is_loose`: they allowed much more than the device gives. `is_full`: about
-        as much passed them as it gives.
+        as much passed them as it gives. `is_mixed`: who wants more reads and writes alike.
         """
-        long_s = max(TWICE * self.usual_s, QUEUED * needed_s, piece_s)
+        queued = QUEUED_MIXED if is_mixed else QUEUED
+        long_s = max(TWICE * self.usual_s, queued * needed_s, piece_s)
         is_there = request_s > long_s or (self.is_draining and is_full)
         longer = LONGER if is_limited or not is_full else 1.0
         usual_s = min(longer * self.usual_s, max(LEAST_S, request_s)) if request_s else self.usual_s

@@ -23,7 +23,9 @@ queues, and the rule is right. Six things can be wrong with it, and each is set 
   five seconds.
 - *Mixed*: reads and writes have a limit each. Who draws at random which comes next, with some requests at a time, has
   now and then all of them waiting for one of the two, and nothing for the other. So it uses less of both limits
-  together than of one, and wants more from a smaller part of them on (NEAR_MIXED).
+  together than of one, and wants more from a smaller part of them on (NEAR_MIXED). Where requests of both kinds wait,
+  both limits allow more than the share, a queue forms at the device, and its order decides who gets most. So a smaller
+  queue is drained (`device_queue`).
 - Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
   after PATIENCE turns in a row, of too much or of too little. So does that nobody is hungry and the device far from
   full, where limits end.
@@ -133,10 +135,9 @@ class Division:
             is_limited=bool(in_force_mb_s) and self.alone < ALONE,
             is_loose=limited > LOOSE * plan.capacity_mb_s,
             is_full=moved >= FULL * plan.capacity_mb_s,
+            is_mixed=not self.hungry.isdisjoint(mixed),
         )
-        free_mb_s = LOOSE * plan.capacity_mb_s
-        if queue.is_draining:
-            plan = plan.part(1 - DRAIN)
+        free_mb_s, plan = LOOSE * plan.capacity_mb_s, plan.part(1 - DRAIN) if queue.is_draining else plan
         mean = {group: moved_mb_s[group] / count for group, count in (requests or {}).items() if count}
         counted, pending = at_limits(moved_mb_s, mean, in_force_mb_s, self.pending_mb_s, plan)
         is_quiet = _is_quiet(moved_mb_s, counted, plan)

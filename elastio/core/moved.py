@@ -42,12 +42,12 @@ WEIGHT = 0.2
 # is of, the further it strays: so many standard deviations of as many draws are no evidence either, up to a bound, as
 # buffered writes are few requests.
 EVEN, SURE, MOST_EVEN = 0.05, 2.0, 0.2
-# A reading that is so many standard deviations from the mean is the begin of another mix: the load has changed.
-CHANGED = 3.0
+# A reading that is so many standard deviations from the mean is the begin of another mix: the load has changed. Limits
+# let requests of one kind pass together, so a mix that goes on may stray by three. One of less than FEW requests never
+# is: buffered writes are few, with reads between them.
+CHANGED, FEW = 4.0, 3
 # Of a mix that is even, how much of both limits is used: the weight of one reading, and the least that is believed.
 FILLED_WEIGHT, LEAST_FILLED = 0.2, 0.85
-# A device has room if less than this share of its capacity is used.
-ROOM = 0.97
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +77,23 @@ class Mix:
         )
 
     def _is_another(self, moved: Moved) -> bool:
-        """Whether requests drawn from this mix would hardly ever be these."""
+        """Whether requests drawn from this mix would hardly ever be these. Of one direction it is nearly sure."""
         total = self.read_bytes + self.written_bytes
-        if not total or not moved.total_bytes or not moved.requests:
+        if not total or not moved.total_bytes or moved.requests < FEW:
             return not total
-        differs = abs(moved.read_bytes / moved.total_bytes - self.read_bytes / total)
-        return differs > CHANGED * 0.5 / math.sqrt(moved.requests)
+        reads = self.read_bytes / total
+        likely = (reads * self.requests + 1) / (self.requests + 2)
+        differs = abs(moved.read_bytes / moved.total_bytes - reads)
+        return differs > CHANGED * math.sqrt(likely * (1 - likely) / moved.requests)
 
     def used(self, share: float, *, is_full: bool) -> Mix:
-        """One that wants more has used this share of what its limits are to allow. On a full device nobody can."""
+        """One that wants more has used this share of what its limits are to allow. On a full device nobody can.
+
+        There only more than that counts, as a queue forms of it.
+        """
         if not self.is_even:
             return replace(self, filled=1.0)
-        seen = 1.0 if is_full else self.filled * share
+        seen = max(1.0, self.filled * share) if is_full else self.filled * share
         filled = (1 - FILLED_WEIGHT) * self.filled + FILLED_WEIGHT * seen
         return replace(self, filled=min(1.0, max(LEAST_FILLED, filled)))
 
@@ -114,13 +119,7 @@ class Mix:
 def with_use(
     mixes: Mapping[str, Mix], used_mb_s: Mapping[str, float], limit_mb_s: Mapping[str, float], capacity_mb_s: float
 ) -> dict[str, Mix]:
-    """With what cgroups that want more have used of their limits: `limit_mb_s` is of these, and `used_mb_s` of all.
-
-    Where the device has no room, higher limits would only let a queue form there.
-    """
-    total = sum(used_mb_s.values())
-    if ROOM * capacity_mb_s <= total <= capacity_mb_s:
-        return dict(mixes)
-    is_full = total > capacity_mb_s
+    """With what cgroups that want more have used of their limits: `limit_mb_s` is of these, and `used_mb_s` of all."""
+    is_full = sum(used_mb_s.values()) > capacity_mb_s
     new = {group: mixes[group].used(used_mb_s[group] / mb_s, is_full=is_full) for group, mb_s in limit_mb_s.items()}
     return {**mixes, **new}

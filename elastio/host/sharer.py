@@ -222,8 +222,6 @@ class Sharer:
             {group: each.requests for group, each in moved.items()},
             {group for group, mix in self._mixes.items() if mix.is_even},
         )
-        limited = {group: in_force[group] for group in self._division.hungry & in_force.keys()}
-        self._mixes = with_use(self._mixes, used, limited, plan.capacity_mb_s)
         self._guard.begin_lease(LEASE_S)
         with share_limits.alone(self._sysfs):
             if share_limits.is_shared_here(self._sysfs):
@@ -232,6 +230,9 @@ class Sharer:
             else:
                 self._lift(self._limited)
                 self._plan = None
+        # After what was written with them: a first step has to be just what is in force.
+        limited = {group: in_force[group] for group in self._division.hungry & in_force.keys()}
+        self._mixes = with_use(self._mixes, used, limited, plan.capacity_mb_s)
 
     def _look(self) -> None:
         """What the device has finished since the last look."""

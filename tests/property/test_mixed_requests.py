@@ -22,6 +22,9 @@ STEPS = 25
 DEPTHS = {"a.slice/first": 16, "a.slice/other": 16, "a.slice/second": 32}
 WEIGHTS = {"a.slice": 100.0, **dict.fromkeys(DEPTHS, 100.0)}
 WINDOW, SETTLE = 40, 12
+# What may be in flight to the disk takes so long. Behind it requests wait in the kernel, where nobody counts for how
+# long.
+IN_FLIGHT_S = 0.09
 # As they are while all have what they want: less than there is, but the second more than its share.
 NO_LIMITS: Mapping[str, float] = {}
 LOOSE = {"a.slice/first": 6.9, "a.slice/other": 6.9, "a.slice/second": 13.9}
@@ -60,8 +63,8 @@ class Queues:
 
     @property
     def waits_s(self) -> float:
-        """How long a request has to wait for those before it at the device."""
-        return len(self._device) * REQUEST_MB / self._device_mb_s
+        """How long a request is seen to wait for those before it at the device."""
+        return min(IN_FLIGHT_S, len(self._device) * REQUEST_MB / self._device_mb_s)
 
     def _pass(self, queue: tuple[str, int]) -> int:
         limit, count = self.limit.get(queue[0]), self._waiting[queue]
@@ -101,10 +104,10 @@ class Sharing:
             requests={group: each.requests for group, each in moved.items()},
             mixed={group for group, mix in mixes.items() if mix.is_even},
         )
+        new = {g: mb_s * mixes[g].part for g, mb_s in wanted.items() if mb_s != in_force.get(g)}
+        self._queues.limit = {**{g: mb_s for g, mb_s in self._queues.limit.items() if g in wanted}, **new}
         limited = {group: in_force[group] for group in self._division.hungry & in_force.keys()}
         self._mixes = with_use(mixes, used, limited, self._plan.capacity_mb_s)
-        new = {g: mb_s * self._mixes[g].part for g, mb_s in wanted.items() if mb_s != in_force.get(g)}
-        self._queues.limit = {**{g: mb_s for g, mb_s in self._queues.limit.items() if g in wanted}, **new}
         first, other, second = (used[group] for group in DEPTHS)
         self.got.append((first + other, second))
 
@@ -112,6 +115,10 @@ class Sharing:
         """What the first application got, over what the second got, in two windows of ten seconds."""
         parts = [self.got[begin : begin + WINDOW] for begin in (after, after + WINDOW)]
         return [sum(first for first, _ in part) / sum(second for _, second in part) for part in parts]
+
+    def total_mb_s(self, after: int) -> float:
+        """What both got together."""
+        return mean(sum(each) for each in self.got[after:])
 
 
 def of_a_slow_volume(seed: int, device_mb_s: float, limit: Mapping[str, float]) -> list[float]:
@@ -125,29 +132,39 @@ def of_a_slow_volume(seed: int, device_mb_s: float, limit: Mapping[str, float]) 
     return sharing.ratios(SETTLE)
 
 
-def after_reads(seed: int, device_mb_s: float) -> list[float]:
-    """The ratios, of a cache volume that was only read until now."""
-    queues = Queues(seed, device_mb_s, is_mixed=False)
-    sharing = Sharing(queues, Division(), 4 * CAPACITY_MB_S)
+def after_reads(seed: int, device_mb_s: float, capacity_mb_s: float) -> tuple[list[float], float]:
+    """The ratios, and the part of the device that both used together, of a volume that was only read until now."""
+    queues, begin = Queues(seed, device_mb_s, is_mixed=False), 2 * WINDOW + SETTLE
+    sharing = Sharing(queues, Division(), capacity_mb_s)
     sharing.run(2 * WINDOW)
     queues.is_mixed = True
     sharing.run(SETTLE + 2 * WINDOW)
-    return sharing.ratios(2 * WINDOW + SETTLE)
+    return sharing.ratios(begin), sharing.total_mb_s(begin) / min(device_mb_s, capacity_mb_s)
 
 
-@pytest.mark.parametrize("device_mb_s", [16.5, 16.0, 15.7])
+@pytest.mark.parametrize("device_mb_s", [16.5, 16.0, 15.7, 15.4])
 @pytest.mark.parametrize("limit", [NO_LIMITS, LOOSE])
 def test_reads_and_writes_in_any_order_are_shared_by_weight(device_mb_s: float, limit: Mapping[str, float]) -> None:
     """Also of a device that gives a little less than it is taken to, and if limits let a queue form before."""
-    found = [ratio for seed in range(20) for ratio in of_a_slow_volume(seed, device_mb_s, limit)]
-    assert sum(1.9 <= ratio <= 2.1 for ratio in found) >= 0.75 * len(found)
-    assert 1.94 <= mean(found) <= 2.04
+    found = [ratio for seed in range(12) for ratio in of_a_slow_volume(seed, device_mb_s, limit)]
+    assert sum(1.9 <= ratio <= 2.1 for ratio in found) >= 0.85 * len(found)
+    assert 1.95 <= mean(found) <= 2.04
 
 
-@pytest.mark.parametrize(("device_mb_s", "least"), [(65.0, 1.95), (64.0, 1.95), (63.0, 1.9), (62.0, 1.85)])
-def test_they_are_after_reads_alone_and_if_the_device_gives_less_than_it_is_taken_to(
+@pytest.mark.parametrize("device_mb_s", [16.5, 16.0, 15.7, 15.4])
+def test_they_are_after_reads_alone_and_use_the_volume(device_mb_s: float) -> None:
+    """The limits for reads alone let twice as much of both pass."""
+    seen = [after_reads(seed, device_mb_s, CAPACITY_MB_S) for seed in range(12)]
+    found, used = [ratio for ratios, _ in seen for ratio in ratios], mean(total for _, total in seen)
+    assert sum(1.9 <= ratio <= 2.1 for ratio in found) >= 0.85 * len(found)
+    assert 1.95 <= mean(found) <= 2.04
+    assert used >= 0.975
+
+
+@pytest.mark.parametrize(("device_mb_s", "least"), [(65.0, 1.95), (64.0, 1.95), (63.0, 1.9), (62.0, 1.9)])
+def test_they_are_after_reads_of_a_cache_volume_that_gives_less_than_it_is_taken_to(
     device_mb_s: float, least: float
 ) -> None:
     """A queue in order serves who has most in it, and nobody reaches its limit. So who wants more is remembered."""
-    found = [ratio for seed in range(6) for ratio in after_reads(seed, device_mb_s)]
+    found = [ratio for seed in range(6) for ratio in after_reads(seed, device_mb_s, 4 * CAPACITY_MB_S)[0]]
     assert least <= mean(found) <= 2.05

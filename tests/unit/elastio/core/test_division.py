@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.device_queue import DRAIN, DRAIN_TURNS, LEAST_S, REFILL, REFILL_SLOWLY, TWICE, DeviceQueue
-from elastio.core.division import ALONE, LARGEST, LOOSE, PATIENCE, STEP, Division, at_limits
+from elastio.core.division import ALONE, LARGEST, LOOSE, PATIENCE, STEP, UNSEEN, Division, at_limits
 from elastio.core.lending import ABSENT, Lending, Requests
 from elastio.core.shares import ACTIVE, HYSTERESIS, LatencyTarget, Reserved, SharePlan
 
@@ -83,6 +83,14 @@ def test_who_uses_so_little_that_it_is_not_active_may_be_slowed_down_by_one_that
         moved = {DB: 60.0, ETL: ACTIVE / 2 * 60.0}
         division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits)
     assert limits == {DB: 60.0}
+
+
+def test_who_uses_next_to_nothing_takes_no_limit_from_one_that_is_alone() -> None:
+    division, limits = Division(), {DB: 60.0}
+    for _ in range(3 * ALONE):
+        moved = {DB: 60.0, ETL: UNSEEN * ACTIVE / 2 * 60.0}
+        division, limits = division.turn(moved, WEIGHTS, SharePlan(60.0), limits)
+    assert limits == {DB: LOOSE * 60.0}
 
 
 def test_one_that_may_have_a_latency_target_meets_no_queue_of_who_was_alone() -> None:
@@ -286,6 +294,18 @@ def test_a_request_waits_for_others_if_it_takes_much_longer_than_the_device_need
             limits, WEIGHTS, SharePlan(60.0), limits, request_s=request_s, requests={DB: count // 2, ETL: count // 2}
         )
     assert (sum(limits.values()) < 60.0) == is_low
+
+
+@pytest.mark.parametrize(("mixed", "is_low"), [({DB}, True), ({ETL}, False), (set(), False)])
+def test_a_smaller_queue_is_drained_where_who_wants_more_reads_and_writes(mixed: set[str], *, is_low: bool) -> None:
+    """60 MB/s in 40 requests of a turn: 6.25 ms each, and these take seven times as long. ETL wants no more."""
+    division, limits = Division(), dict(SHARES)
+    for _ in range(3):
+        moved, requests = {DB: limits[DB], ETL: 10.0}, {DB: 20, ETL: 20}
+        division, limits = division.turn(
+            moved, WEIGHTS, SharePlan(60.0), limits, request_s=0.045, requests=requests, mixed=mixed
+        )
+    assert division.queue.is_draining == is_low
 
 
 def test_one_that_wanted_more_does_so_while_the_device_is_full_however_little_it_is_served() -> None:
