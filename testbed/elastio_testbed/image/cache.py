@@ -2,6 +2,9 @@
 
 An entry is complete or absent: it is built in a temporary directory and renamed, under a lock. Of two concurrent
 builders the second uses the result of the first.
+
+What a process has got from the cache stays as long as the process: guests run on it, and boot from it again. So each
+holds a shared lock of what it uses, which ends with it however it ends.
 """
 
 import fcntl
@@ -17,6 +20,8 @@ _IGNORED_PARTS = {"__pycache__"}
 _IGNORED_SUFFIXES = {".pyc"}
 # Length of a digest in a file name: 80 bits.
 _DIGEST_CHARACTERS = 20
+# Descriptors of the entries that this process uses, each with a shared lock.
+_in_use: dict[Path, int] = {}
 
 
 def cache_directory() -> Path:
@@ -51,23 +56,59 @@ def cached(entry: Path, build: Callable[[Path], None]) -> Path:
         if entry.is_dir():
             # The time of last use, for `prune`.
             os.utime(entry)
+            _hold(entry)
             return entry
         unfinished = Path(tempfile.mkdtemp(prefix=f".{entry.name}.", dir=entry.parent))
         try:
             unfinished.chmod(0o755)
             build(unfinished)
             unfinished.rename(entry)
+            _hold(entry)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     return entry
 
 
 def prune(directory: Path, pattern: str, *, keep: int) -> None:
-    """Delete the entries that match `pattern`, except for the `keep` most recently used ones."""
+    """Delete the entries that match `pattern`, except for the `keep` most recently used ones and those in use."""
     entries = [path for path in directory.glob(pattern) if path.is_dir()]
     for entry in sorted(entries, key=lambda path: path.stat().st_mtime, reverse=True)[keep:]:
         with _locked(entry.with_name(entry.name + ".lock")):
-            shutil.rmtree(entry, ignore_errors=True)  # another process may have deleted it meanwhile
+            if not _is_in_use(entry):
+                shutil.rmtree(entry, ignore_errors=True)  # another process may have deleted it meanwhile
+
+
+def discard(entry: Path) -> None:
+    """Delete an entry that proved useless, whoever uses it."""
+    with _locked(entry.with_name(entry.name + ".lock")):
+        shutil.rmtree(entry, ignore_errors=True)
+
+
+def _hold(entry: Path) -> None:
+    """Until this process ends. The lock is of the directory itself, so one that is built again has another."""
+    before, _in_use[entry] = _in_use.get(entry), _opened(entry)
+    fcntl.flock(_in_use[entry], fcntl.LOCK_SH)
+    if before is not None:
+        os.close(before)
+
+
+def _is_in_use(entry: Path) -> bool:
+    """By this process or another one."""
+    try:
+        directory = _opened(entry)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(directory)
+    return False
+
+
+def _opened(entry: Path) -> int:
+    return os.open(entry, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _feed(update: Callable[[bytes], None], data: bytes) -> None:

@@ -34,7 +34,7 @@ from elastio_testbed.hypervisor.qemu.command import Hardware, Wiring, qemu_argv
 from elastio_testbed.hypervisor.qemu.process import OVERLAY, Qemu, last_lines, launch
 from elastio_testbed.hypervisor.qemu.waking import PROGRAM, lull, wake
 from elastio_testbed.image import GuestImage
-from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
+from elastio_testbed.image.cache import cache_directory, cached, digest_of, discard, prune
 
 VARIABLE = "ELASTIO_STORED_STATE"
 # Each takes some 200 MB: the memory that a guest uses after its boot, and what it wrote meanwhile.
@@ -95,7 +95,7 @@ class StoredState:
             return _resumed(self, directory, ports)
         except _FAILURES as error:
             _say("a stored state cannot be resumed and was deleted; the guest boots", error)
-        prune(self.entry.parent, self.entry.name, keep=0)
+        discard(self.entry)
         return None
 
 
