@@ -137,7 +137,8 @@ class Division:
             is_full=moved >= FULL * plan.capacity_mb_s,
             is_mixed=not self.hungry.isdisjoint(mixed),
         )
-        free_mb_s, plan = LOOSE * plan.capacity_mb_s, plan.part(1 - DRAIN) if queue.is_draining else plan
+        free_mb_s = LOOSE * plan.capacity_mb_s
+        plan = plan.part(1 - DRAIN) if queue.is_draining else plan
         mean = {group: moved_mb_s[group] / count for group, count in (requests or {}).items() if count}
         counted, pending = at_limits(moved_mb_s, mean, in_force_mb_s, self.pending_mb_s, plan)
         is_quiet = _is_quiet(moved_mb_s, counted, plan)

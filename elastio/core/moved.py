@@ -77,7 +77,10 @@ class Mix:
         )
 
     def _is_another(self, moved: Moved) -> bool:
-        """Whether requests drawn from this mix would hardly ever be these. Of one direction it is nearly sure."""
+        """Whether requests drawn from this mix would hardly ever be these.
+
+        After reads alone a few writes are enough.
+        """
         total = self.read_bytes + self.written_bytes
         if not total or not moved.total_bytes or moved.requests < FEW:
             return not total
@@ -89,7 +92,7 @@ class Mix:
     def used(self, share: float, *, is_full: bool) -> Mix:
         """One that wants more has used this share of what its limits are to allow. On a full device nobody can.
 
-        There only more than that counts, as a queue forms of it.
+        There a share of more than 1 counts, and less does not: what is used beyond a share is what the queue is of.
         """
         if not self.is_even:
             return replace(self, filled=1.0)

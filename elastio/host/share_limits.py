@@ -109,6 +109,13 @@ def put(sysfs: Sysfs, group: str, number: str, mb_s: float) -> None:
     _write(sysfs, group, f"{number} rbps={most} wbps={most} riops=max wiops=max")
 
 
+def repeat(sysfs: Sysfs, group: str, number: str) -> None:
+    """Write a share's limit as it is; why: `sharer.allowed`. One of somebody else stays. Raises HostError."""
+    limits = limits_of(sysfs, group).get(number)
+    if is_share(limits):
+        _write(sysfs, group, f"{number} {limits}")
+
+
 def lift(sysfs: Sysfs, group: str, number: str) -> bool:
     """Whether the cgroup had a share's limit. One of somebody else stays. Raises HostError."""
     if not is_share(limits_of(sysfs, group).get(number)):

@@ -230,7 +230,7 @@ class Sharer:
             else:
                 self._lift(self._limited)
                 self._plan = None
-        # After what was written with them: a first step has to be just what is in force.
+        # From the next turn on: what is in force was read with the mixes of this one.
         limited = {group: in_force[group] for group in self._division.hungry & in_force.keys()}
         self._mixes = with_use(self._mixes, used, limited, plan.capacity_mb_s)
 
@@ -261,7 +261,7 @@ class Sharer:
             self._limited |= new.keys()
             share_limits.record(self._sysfs, plan, self._number, self._limited)
         first, is_late = lowered(new, in_force), False
-        windows = {group: self._first_step(group, mb_s, shown[group]) for group, mb_s in first.items()}
+        windows = {group: self._first_step(group) for group in first}
         is_patient = self._late_turns < LATE_TURNS
         for group, mb_s in allowed(new, first).items():
             if group in windows and not self._is_in(windows[group]):
@@ -275,9 +275,9 @@ class Sharer:
             self._has_warned = True
             _log.warning("limits are lowered too late, so shares are kept less exactly: this machine is very busy")
 
-    def _first_step(self, group: str, mb_s: float, shown: str | None) -> tuple[float, float]:
+    def _first_step(self, group: str) -> tuple[float, float]:
         begun = self._seconds()
-        self._put(group, mb_s, shown)
+        share_limits.repeat(self._sysfs, group, self._number)
         return window(begun, self._seconds())
 
     def _is_in(self, window: tuple[float, float]) -> bool:
@@ -288,7 +288,7 @@ class Sharer:
         return self._seconds() <= ends
 
     def _put(self, group: str, mb_s: float, shown: str | None) -> None:
-        """If the cgroup still has the limit that this turn has seen; a first step does not change it."""
+        """If the cgroup still has the limit that this turn has seen, which a first step has not changed."""
         if limits_of(self._sysfs, group).get(self._number) == shown:
             share_limits.put(self._sysfs, group, self._number, mb_s * self._mixes[group].part)
 

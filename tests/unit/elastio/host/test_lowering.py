@@ -6,10 +6,11 @@ import pytest
 
 from elastio.core.device_queue import TURN_S
 from elastio.core.shares import Reserved, SharePlan
+from elastio.host import share_limits
 from elastio.host.cgroups import CGROUPS
 from elastio.host.guard import Guard
 from elastio.host.sharer import LATE_TURNS, LATEST_S, LEAST, SETTLES_S, Sharer, allowed, lowered, window
-from tests.fixtures.shared_device import DB, ETL, SharedDevice
+from tests.fixtures.shared_device import DB, ETL, NUMBER, SharedDevice
 from tests.fixtures.sysfs_tree import Tree
 from tests.unit.elastio.host.test_sharer import ADMINISTRATOR, PLAN, io_max, limits, share, turns
 
@@ -30,6 +31,18 @@ def test_none_is_lower_than_half_of_what_was_in_force() -> None:
 
 def test_both_ends_of_the_window_allow_for_what_the_first_step_takes() -> None:
     assert window(10.0, 11.0) == (11.0 + SETTLES_S, 10.0 + LATEST_S)
+
+
+def test_the_first_step_writes_a_share_as_it_is_and_nothing_of_somebody_else(
+    tree: Tree, device: SharedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share_limits.put(tree.kernel, ETL, NUMBER, 5.0)
+    tree.kernel.lay(f"{CGROUPS}/{DB}/io.max", ADMINISTRATOR)
+    before, written = io_max(tree, ETL), list[str]()
+    monkeypatch.setattr(tree.kernel, "write", lambda name, text: written.append(text))
+    for group in (DB, ETL):
+        share_limits.repeat(tree.kernel, group, NUMBER)
+    assert written == [before]
 
 
 @pytest.mark.parametrize("group", [DB, ETL])
