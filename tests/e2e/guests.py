@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from elastio_testbed.hypervisor import Machine, Programs
 
@@ -36,6 +36,17 @@ def device_of(agent: Programs, serial: str) -> str:
 
 def shell(vm: Machine, script: str) -> str:
     return vm.agent.check(["sh", "-c", script], timeout_s=COMMAND_S)
+
+
+def register(vm: Machine, device: str, kind: str) -> None:
+    """Write a superblock, `-B` or `-C`, and have udev register it.
+
+    udev is told of the device: soon after boot it does not watch the node yet, and misses that make-bcache closed it.
+    """
+    shell(vm, f"modprobe bcache && make-bcache {kind} {device}")
+    shown = f"/sys/class/block/{PurePosixPath(device).name}/bcache"
+    told = f"udevadm trigger --action=change --name-match={device}"
+    shell(vm, f"until test -e {shown}/dev -o -e {shown}/set; do {told}; sleep 0.5; done")
 
 
 def measured_s(vm: Machine, argv: list[str]) -> float:

@@ -12,7 +12,7 @@ from elastio_testbed.hypervisor import Disk, define_machine
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import PROGRAMS
 from tests.contract import cache_host
-from tests.e2e.guests import BOOT_DISK, BOOT_S, HOT_DISK, MB, device_of, shell, volume
+from tests.e2e.guests import BOOT_DISK, BOOT_S, HOT_DISK, MB, device_of, register, shell, volume
 
 pytestmark = pytest.mark.guest
 
@@ -30,7 +30,7 @@ def test_bcache_answers_each_step_as_the_contract_says(tmp_path: Path) -> None:
     with define_machine(build_guest_image(), disks=disks, directory=tmp_path / "vm") as vm:
         vm.start(BOOT_S)
         backing = device_of(vm.agent, BOOT_DISK)
-        shell(vm, f"modprobe bcache && make-bcache -B {backing} && udevadm settle")
+        register(vm, backing, "-B")
         uuid = shell(vm, f"bcache-super-show {backing} | awk '$1 == \"dev.uuid\" {{print $2}}'").strip()
         vm.agent.write_file(program, Path(cache_host.__file__).read_bytes())
         argv = ["env", f"PYTHONPATH={MODULES}", "python3", program, uuid, HOT_DISK, str(CACHE_MIB * MIB)]

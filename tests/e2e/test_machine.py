@@ -18,7 +18,19 @@ from elastio_testbed.hypervisor import (
 )
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import HOST_IN_GUEST
-from tests.e2e.guests import BOOT_DISK, BOOT_S, COMMAND_S, HOT_DISK, MB, UNPLUG_S, device_of, measured_s, shell, volume
+from tests.e2e.guests import (
+    BOOT_DISK,
+    BOOT_S,
+    COMMAND_S,
+    HOT_DISK,
+    MB,
+    UNPLUG_S,
+    device_of,
+    measured_s,
+    register,
+    shell,
+    volume,
+)
 
 pytestmark = pytest.mark.guest
 
@@ -61,8 +73,8 @@ def hot_disk(vm: Machine, folder: Path) -> Iterator[Path]:
 
 def test_bcache_absorbs_writes_up_to_the_cutoffs_of_modprobe_d(vm: Machine) -> None:
     device = device_of(vm.agent, BOOT_DISK)
-    shell(vm, f"modprobe bcache && make-bcache -C {device}")
-    script = "udevadm settle; grep -h . /sys/fs/bcache/*-*/internal/cutoff_writeback{,_sync}"
+    register(vm, device, "-C")
+    script = "grep -h . /sys/fs/bcache/*-*/internal/cutoff_writeback{,_sync}"
     cutoffs = vm.agent.check(["bash", "-c", script], timeout_s=COMMAND_S).split()
     shell(vm, f"echo 1 > /sys/block/{PurePosixPath(device).name}/bcache/set/stop")
     assert cutoffs == ["70", "70"]
