@@ -35,6 +35,8 @@ class Moved:
         return self if min(read, written) < 0 else Moved(read, written, max(0, self.requests - before.requests))
 
 
+NOTHING = Moved()
+
 # The weight of the last reading in a mix: buffered writes come in bursts, and reads between them.
 WEIGHT = 0.2
 # A mix so near to even counts as even. Requests drawn at random are never quite even within some turns, so the larger
@@ -42,52 +44,79 @@ WEIGHT = 0.2
 # is of, the further it strays: so many standard deviations of as many draws are no evidence either, up to a bound, as
 # buffered writes are few requests.
 EVEN, SURE, MOST_EVEN = 0.05, 2.0, 0.2
-# A reading that is so many standard deviations from the mean is the begin of another mix: the load has changed. Limits
-# let requests of one kind pass together, so a mix that goes on may stray by three. One of less than FEW requests never
-# is: buffered writes are few, with reads between them.
-CHANGED, FEW = 4.0, 3
+# Where readings in a row stray to one side, by so many standard deviations together, another mix has begun: the load
+# has changed. Limits let requests of one kind pass together, so a mix that goes on may stray by three. A reading of
+# less than FEW requests says nothing of this: buffered writes are few, with reads between them.
+CHANGED, FEW = 3.5, 3
 # Of a mix that is even, how much of both limits is used: the weight of one reading, and the least that is believed.
 FILLED_WEIGHT, LEAST_FILLED = 0.2, 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Likely:
+    """The share of reads (0 to 1, both exclusive) that is likely after so many requests."""
+
+    reads: float
+    requests: float
+
+    def strays(self, moved: Moved) -> float:
+        """By how many standard deviations of draws there are more reads than that; 0 if nothing was moved."""
+        if not moved.total_bytes:
+            return 0.0
+        more = moved.read_bytes / moved.total_bytes - self.reads
+        return more / math.sqrt(self.reads * (1 - self.reads) * (1 / moved.requests + 1 / self.requests))
+
+
+ANY = Likely(0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
     """Bytes read and written between two readings: a mean in which each reading weighs less than the next.
 
-    It begins again where a reading is of another mix.
+    It begins again where readings are of another mix.
 
     `requests`: as many draws would stray as far. `filled`: the share of both limits together that is used by one that
     wants more. It is less than 1 for who draws which kind comes next: now and then all of its requests wait for one of
-    the two limits, and the other is not used.
+    the two limits, and the other is not used. `run`: the last readings, which stray to one side of what was likely
+    before them.
     """
 
     read_bytes: float = 0.0
     written_bytes: float = 0.0
     requests: float = 0.0
     filled: float = 1.0
+    run: Moved = NOTHING
+    before: Likely = ANY
 
     def after(self, moved: Moved) -> Mix:
         """With what was moved since the last reading."""
-        weight = 1.0 if self._is_another(moved) else WEIGHT
+        if not self.read_bytes + self.written_bytes:
+            return self._begun(moved)
+        run, before = self._run(moved)
+        if abs(before.strays(run)) > CHANGED:
+            return self._begun(run)
         return Mix(
-            (1 - weight) * self.read_bytes + weight * moved.read_bytes,
-            (1 - weight) * self.written_bytes + weight * moved.written_bytes,
-            (1 - weight) * self.requests + (2 - weight) * moved.requests,
+            (1 - WEIGHT) * self.read_bytes + WEIGHT * moved.read_bytes,
+            (1 - WEIGHT) * self.written_bytes + WEIGHT * moved.written_bytes,
+            (1 - WEIGHT) * self.requests + (2 - WEIGHT) * moved.requests,
             self.filled,
+            run,
+            before,
         )
 
-    def _is_another(self, moved: Moved) -> bool:
-        """Whether requests drawn from this mix would hardly ever be these.
+    def _begun(self, moved: Moved) -> Mix:
+        return Mix(moved.read_bytes, moved.written_bytes, moved.requests, self.filled)
 
-        After reads alone a few writes are enough.
-        """
-        total = self.read_bytes + self.written_bytes
-        if not total or not moved.total_bytes or moved.requests < FEW:
-            return not total
-        reads = self.read_bytes / total
-        likely = (reads * self.requests + 1) / (self.requests + 2)
-        differs = abs(moved.read_bytes / moved.total_bytes - reads)
-        return differs > CHANGED * math.sqrt(likely * (1 - likely) / moved.requests)
+    def _run(self, moved: Moved) -> tuple[Moved, Likely]:
+        """The run with this reading, or the one that begins with it, and what was likely before."""
+        if moved.requests < FEW or not moved.total_bytes:
+            return self.run, self.before
+        if self.before.strays(moved) * self.before.strays(self.run) > 0:
+            return self.run.plus(moved), self.before
+        # After reads alone a few writes are enough.
+        reads = self.read_bytes / (self.read_bytes + self.written_bytes)
+        return moved, Likely((reads * self.requests + 1) / (self.requests + 2), self.requests + 2)
 
     def used(self, share: float, *, is_full: bool) -> Mix:
         """One that wants more has used this share of what its limits are to allow. On a full device nobody can.

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from elastio.core.moved import LEAST_FILLED, WEIGHT, Mix, Moved, with_use
+from elastio.core.moved import FEW, LEAST_FILLED, WEIGHT, Mix, Moved, with_use
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,18 @@ def test_a_mix_begins_again_where_a_load_changes() -> None:
     assert reads.after(Moved(0, 0, 0)).larger == 1.0
     pieces = Mix().after(Moved(0, 100, 25))
     assert pieces.after(Moved(90, 10)).larger == pytest.approx(0.82), "in how many requests is not known"
+
+
+def test_a_mix_begins_again_after_some_readings_of_few_requests() -> None:
+    mix = Mix()
+    for _ in range(20):
+        mix = mix.after(Moved(50, 50, 5))
+    reads = Moved(100, 0, 5)
+    for _ in range(3):
+        mix = mix.after(reads).after(Moved(0, 40, FEW - 1))
+        assert mix.larger < 1.0
+    assert mix.after(reads).larger == 1.0
+    assert mix.after(Moved(50, 50, 5)).after(reads).larger < 1.0, "a reading that does not stray ends the run"
 
 
 def test_limits_of_an_even_mix_are_higher_by_what_it_cannot_use() -> None:
