@@ -26,15 +26,17 @@ queues, and the rule is right. Six things can be wrong with it, and each is set 
   together than of one, and wants more from a smaller part of them on (NEAR_MIXED). Where requests of both kinds wait,
   both limits allow more than the share, a queue forms at the device, and its order decides who gets most. So a smaller
   queue is drained (`device_queue`).
-- Noise: what is used is a mean over some turns, which begins again when limits change, and what is amiss counts only
-  after PATIENCE turns in a row, of too much or of too little. So does that nobody is hungry and the device far from
-  full, where limits end.
+- Noise: a turn has two or three of the slices of 0.1 s by which the kernel lets requests pass, so what a limit allows
+  varies by a fifth from turn to turn, for all cgroups at once. So what is used is a mean over pairs of turns, which
+  begins again when limits change, and what is amiss counts only after PATIENCE turns in a row, of too much or of too
+  little. So does that nobody is hungry and the device far from full, where limits end.
 
 Limits are lower while a queue at the device is drained (`device_queue`). What somebody uses of a device with a queue
 does not say what it wants. So while limits are lower everybody has its share, and nothing is lent but what those leave
 that use next to nothing (LITTLE): beside eight of them one that wants all would be down to a ninth of the device. After
 that, as long as a queue stands, who wanted more goes on to do so: a device that gives 3 % less than it is taken to is
-shared 1.9:1 then where it should be 2:1, and 1:1 without this rule.
+shared 1.9:1 then where it should be 2:1, and 1:1 without this rule. So it is on one that gives up to a fifth less
+(EMPTY), until that is known.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -91,11 +93,11 @@ ROUNDING = 1e-9
 class Division:
     """What one turn has to know of those before it.
 
-    `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed. `amiss`: for how many
-    turns in a row too much has been used, or (negative) too little, that is not yet set right. `lending`: how much of
-    what others leave is lent. `spare`: for how many turns in a row limits have had no use. `hungry`: who was so in the
-    last turn. `alone`: for how many turns nobody else has been active. `pending_mb_s`: of the piece that may wait what
-    no limit has allowed yet, as MB/s of one turn.
+    `used_mb_s`: what each active cgroup uses, a mean over `turns` turns since limits changed; `counted_mb_s`: what
+    counts as used in the last turn. `amiss`: for how many turns in a row too much has been used, or (negative) too
+    little, that is not yet set right. `lending`: how much of what others leave is lent. `spare`: for how many turns in
+    a row limits have had no use. `hungry`: who was so in the last turn. `alone`: for how many turns nobody else has
+    been active. `pending_mb_s`: of the piece that may wait what no limit has allowed yet, as MB/s of one turn.
     """
 
     used_mb_s: Mapping[str, float] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class Division:
     hungry: frozenset[str] = frozenset()
     alone: int = 0
     pending_mb_s: Mapping[str, float] = field(default_factory=dict)
+    counted_mb_s: Mapping[str, float] = field(default_factory=dict)
 
     def turn(
         self,
@@ -147,12 +150,14 @@ class Division:
         alone = self.alone + 1 if seen.is_alone() and not plan.latency else 0
         needs_none = alone > ALONE or (alone > 0 and not seen.limit)
         division, limits = self._of_one(seen) if needs_none else self._divided(seen)
-        return replace(division, queue=queue, alone=alone, pending_mb_s=pending), limits
+        return replace(division, queue=queue, alone=alone, pending_mb_s=pending, counted_mb_s=counted), limits
 
     def _recent(self, counted_mb_s: Mapping[str, float]) -> dict[str, float]:
-        """The mean of what each cgroup uses."""
-        weight = max(SMOOTHING, 1 / (self.turns + 2))
-        return {g: weight * now + (1 - weight) * self.used_mb_s.get(g, now) for g, now in counted_mb_s.items()}
+        """The mean of what each cgroup uses. A single turn, the first one after limits changed, counts half."""
+        before = self.counted_mb_s if self.turns else counted_mb_s
+        pair = {group: (now + before.get(group, now)) / 2 for group, now in counted_mb_s.items()}
+        weight = max(SMOOTHING, 1 / (self.turns + 1)) if self.turns else 0.5
+        return {g: weight * mb_s + (1 - weight) * self.used_mb_s.get(g, mb_s) for g, mb_s in pair.items()}
 
     def _of_one(self, seen: _Seen) -> tuple[Division, dict[str, float]]:
         """One without a limit gets none, and one that has a limit gets it above the capacity, until that has no use."""
@@ -307,7 +312,7 @@ class _Seen:
             much = {group for group in self.limit if self.used[group] >= LITTLE * self._share(group)}
             found |= much - set(self.prompt)
         holds = NEAR_LIMIT <= nearest <= CROWDED
-        if self._uses(FULL) if self.this.queue.is_there else self._uses(1.0) and not holds:
+        if self._uses(EMPTY) if self.this.queue.is_there else self._uses(1.0) and not holds:
             found |= self.limit.keys() & before
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
 
@@ -359,8 +364,9 @@ class _Seen:
     def _loose(self, group: str) -> float:
         used, share, limit = self.used[group], self._share(group), self.limit.get(group)
         wanted = max(share, LOOSE * used)
-        is_fit = limit is not None and share <= limit * (1 + ROUNDING) <= LOOSER * wanted and used < NEAR_LIMIT * limit
-        return limit if limit is not None and is_fit else _kept(limit, wanted)
+        if limit is not None and used < NEAR_LIMIT * limit and share <= (1 + ODD) * limit <= LOOSER * wanted:
+            return limit
+        return _kept(limit, wanted)
 
     def has_changed(self, limits: Mapping[str, float], hungry: Collection[str]) -> bool:
         """Whether the limit of a hungry one is another than before."""
