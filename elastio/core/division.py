@@ -35,8 +35,8 @@ Limits are lower while a queue at the device is drained (`device_queue`). What s
 does not say what it wants. So while limits are lower everybody has its share, and nothing is lent but what those leave
 that use next to nothing (LITTLE): beside eight of them one that wants all would be down to a ninth of the device. After
 that, as long as a queue stands, who wanted more goes on to do so: a device that gives 3 % less than it is taken to is
-shared 1.9:1 then where it should be 2:1, and 1:1 without this rule. So it is on one that gives up to a fifth less
-(EMPTY), until that is known.
+shared 1.9:1 then where it should be 2:1, and 1:1 without this rule. Where the device gives even less,
+that is, a queue stands though it is not full, so does who uses most of its limit (SLOWED), until that is known.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -66,6 +66,8 @@ NEAR_LIMIT = 0.93
 # One that reads and writes alike is hungry from this share of both on: of 16 requests drawn at random, all wait for one
 # of the two in up to 1/17 of the time, and what is used varies as well.
 NEAR_MIXED = 0.75
+# One that wants more uses at least this share of it where a queue stands and the device is not full: it gives less.
+SLOWED = 0.75
 # A satisfied cgroup that uses more than its share is limited to so much more than it uses, so that it is not near it.
 LOOSE = 1.25
 # And it keeps a limit that is higher by up to this factor.
@@ -153,8 +155,8 @@ class Division:
         return replace(division, queue=queue, alone=alone, pending_mb_s=pending, counted_mb_s=counted), limits
 
     def _recent(self, counted_mb_s: Mapping[str, float]) -> dict[str, float]:
-        """The mean of what each cgroup uses. A single turn, the first one after limits changed, counts half."""
-        before = self.counted_mb_s if self.turns else counted_mb_s
+        """The mean of what each cgroup uses; one turn alone, the first after limits changed, counts half."""
+        before = {group: self.counted_mb_s.get(group, 0.0) for group in self.used_mb_s} if self.turns else {}
         pair = {group: (now + before.get(group, now)) / 2 for group, now in counted_mb_s.items()}
         weight = max(SMOOTHING, 1 / (self.turns + 1)) if self.turns else 0.5
         return {g: weight * mb_s + (1 - weight) * self.used_mb_s.get(g, mb_s) for g, mb_s in pair.items()}
@@ -311,10 +313,15 @@ class _Seen:
         if self.this.queue.is_draining:
             much = {group for group in self.limit if self.used[group] >= LITTLE * self._share(group)}
             found |= much - set(self.prompt)
-        holds = NEAR_LIMIT <= nearest <= CROWDED
-        if self._uses(EMPTY) if self.this.queue.is_there else self._uses(1.0) and not holds:
+        if self.this.queue.is_there:
+            found |= {g for g in self.limit.keys() & before if self._uses(FULL) or self._is_slowed(g)}
+        elif self._uses(1.0) and not NEAR_LIMIT <= nearest <= CROWDED:
             found |= self.limit.keys() & before
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
+
+    def _is_slowed(self, group: str) -> bool:
+        """Whether it may want more from a device that gives a little less than it is taken to."""
+        return self.used[group] >= SLOWED * self.limit[group]
 
     def borrowers(self, level: float) -> set[str]:
         """Who uses more than this level leaves to cgroups without a latency target."""
@@ -364,9 +371,10 @@ class _Seen:
     def _loose(self, group: str) -> float:
         used, share, limit = self.used[group], self._share(group), self.limit.get(group)
         wanted = max(share, LOOSE * used)
-        if limit is not None and used < NEAR_LIMIT * limit and share <= (1 + ODD) * limit <= LOOSER * wanted:
-            return limit
-        return _kept(limit, wanted)
+        if limit is None:
+            return wanted
+        is_fit = share <= (1 + ODD) * limit and limit <= LOOSER * wanted and used < NEAR_LIMIT * limit
+        return limit if is_fit else _kept(limit, wanted)
 
     def has_changed(self, limits: Mapping[str, float], hungry: Collection[str]) -> bool:
         """Whether the limit of a hungry one is another than before."""

@@ -44,23 +44,23 @@ WEIGHT = 0.2
 # is of, the further it strays: so many standard deviations of as many draws are no evidence either, up to a bound, as
 # buffered writes are few requests.
 EVEN, SURE, MOST_EVEN = 0.05, 2.0, 0.2
-# Where readings in a row stray to one side, by so many standard deviations together, another mix has begun: the load
-# has changed. Limits let requests of one kind pass together, so a mix that goes on may stray by three. A reading of
-# less than FEW requests says nothing of this: buffered writes are few, with reads between them.
-CHANGED, FEW = 3.5, 3
+# Where a reading, or some in a row to one side together, stray by so many standard deviations, another mix has begun:
+# the load has changed. Limits let requests of one kind pass together, so a reading of a mix that goes on may stray by
+# three. One of less than FEW requests says nothing of this: buffered writes are few, with reads between them.
+CHANGED, FEW = 4.0, 3
 # Of a mix that is even, how much of both limits is used: the weight of one reading, and the least that is believed.
 FILLED_WEIGHT, LEAST_FILLED = 0.2, 0.85
 
 
 @dataclass(frozen=True, slots=True)
 class Likely:
-    """The share of reads (0 to 1, both exclusive) that is likely after so many requests."""
+    """An estimate, from so many requests, of the share of reads that is to be expected: 0 to 1, both exclusive."""
 
     reads: float
     requests: float
 
     def strays(self, moved: Moved) -> float:
-        """By how many standard deviations of draws there are more reads than that; 0 if nothing was moved."""
+        """By how many standard deviations of draws there are more reads than that; negative: fewer."""
         if not moved.total_bytes:
             return 0.0
         more = moved.read_bytes / moved.total_bytes - self.reads
@@ -78,8 +78,8 @@ class Mix:
 
     `requests`: as many draws would stray as far. `filled`: the share of both limits together that is used by one that
     wants more. It is less than 1 for who draws which kind comes next: now and then all of its requests wait for one of
-    the two limits, and the other is not used. `run`: the last readings, which stray to one side of what was likely
-    before them.
+    the two limits, and the other is not used. `run`: the last readings of FEW requests or more, which stray to one
+    side of what was likely before them.
     """
 
     read_bytes: float = 0.0
@@ -93,9 +93,12 @@ class Mix:
         """With what was moved since the last reading."""
         if not self.read_bytes + self.written_bytes:
             return self._begun(moved)
-        run, before = self._run(moved)
-        if abs(before.strays(run)) > CHANGED:
-            return self._begun(run)
+        run, before = self.run, self.before
+        if moved.total_bytes and moved.requests >= FEW:
+            likely = self._likely()
+            run, before = self._run(moved, likely)
+            if max(abs(before.strays(run)), abs(likely.strays(moved))) > CHANGED:
+                return self._begun(moved)
         return Mix(
             (1 - WEIGHT) * self.read_bytes + WEIGHT * moved.read_bytes,
             (1 - WEIGHT) * self.written_bytes + WEIGHT * moved.written_bytes,
@@ -108,15 +111,16 @@ class Mix:
     def _begun(self, moved: Moved) -> Mix:
         return Mix(moved.read_bytes, moved.written_bytes, moved.requests, self.filled)
 
-    def _run(self, moved: Moved) -> tuple[Moved, Likely]:
+    def _likely(self) -> Likely:
+        """After reads alone a few writes are enough to stray."""
+        reads = self.read_bytes / (self.read_bytes + self.written_bytes)
+        return Likely((reads * self.requests + 1) / (self.requests + 2), self.requests + 2)
+
+    def _run(self, moved: Moved, likely: Likely) -> tuple[Moved, Likely]:
         """The run with this reading, or the one that begins with it, and what was likely before."""
-        if moved.requests < FEW or not moved.total_bytes:
-            return self.run, self.before
         if self.before.strays(moved) * self.before.strays(self.run) > 0:
             return self.run.plus(moved), self.before
-        # After reads alone a few writes are enough.
-        reads = self.read_bytes / (self.read_bytes + self.written_bytes)
-        return moved, Likely((reads * self.requests + 1) / (self.requests + 2), self.requests + 2)
+        return moved, likely
 
     def used(self, share: float, *, is_full: bool) -> Mix:
         """One that wants more has used this share of what its limits are to allow. On a full device nobody can.

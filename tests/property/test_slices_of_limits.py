@@ -69,5 +69,5 @@ def test_shares_are_kept_whatever_part_of_a_slice_a_turn_has() -> None:
     found = [played(Machine(seed)) for seed in range(MACHINES)]
     off, writes = sum(worst > 0.05 for worst, _ in found), sum(count for _, count in found)
     print(f"{off} of {MACHINES} more than 5 % off, {writes / MACHINES / (TURNS - SETTLE):.3f} writes a turn")
-    assert off <= 0.02 * MACHINES
-    assert writes <= 0.04 * MACHINES * (TURNS - SETTLE)
+    assert off <= 0.03 * MACHINES
+    assert writes <= 0.037 * MACHINES * (TURNS - SETTLE)

@@ -50,6 +50,12 @@ def test_limits_that_nobody_is_near_stay_until_the_device_is_far_from_full() -> 
     assert limited(12.0, 30.0, loose, turns=PATIENCE) == {}
 
 
+def test_what_one_uses_in_its_first_turn_counts_whole() -> None:
+    before = Division({ETL: 60.0}, turns=5, counted_mb_s={DB: 0.0, ETL: 60.0})
+    _, limits = before.turn({DB: 30.0, ETL: 30.0}, WEIGHTS, SharePlan(60.0), {})
+    assert limits == pytest.approx(SHARES)
+
+
 def test_a_limit_that_is_a_little_less_than_the_share_is_kept() -> None:
     """A mix that changes a little makes it so."""
     almost = {DB: 39.4, ETL: 20.0}
@@ -196,13 +202,14 @@ def test_while_a_queue_is_drained_what_those_leave_is_lent_that_use_less_than_an
 
 
 @pytest.mark.parametrize(
-    ("request_s", "etl_mb_s", "wants_more"), [(0.5, 16.0, True), (0.5, 14.0, False), (0, 16.0, False)]
+    ("request_s", "db_mb_s", "etl_mb_s", "wants_more"),
+    [(0.5, 24.0, 31.0, True), (0.5, 31.0, 16.0, True), (0.5, 29.0, 18.0, False), (0, 31.0, 16.0, False)],
 )
-def test_who_wanted_more_still_does_in_a_queue_at_a_device_that_gives_up_to_a_fifth_less(
-    request_s: float, etl_mb_s: float, *, wants_more: bool
+def test_who_wanted_more_still_does_in_a_queue_at_a_device_that_gives_nearly_as_much_or_if_it_uses_most_of_its_limit(
+    request_s: float, db_mb_s: float, etl_mb_s: float, *, wants_more: bool
 ) -> None:
     before = Division(hungry=frozenset(SHARES), queue=DeviceQueue(drains=0.0))
-    now, _ = before.turn({DB: 33.0, ETL: etl_mb_s}, WEIGHTS, SharePlan(60.0), SHARES, request_s=request_s)
+    now, _ = before.turn({DB: db_mb_s, ETL: etl_mb_s}, WEIGHTS, SharePlan(60.0), SHARES, request_s=request_s)
     assert (DB in now.hungry) == wants_more
 
 

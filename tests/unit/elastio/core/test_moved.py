@@ -8,6 +8,8 @@ import pytest
 
 from elastio.core.moved import FEW, LEAST_FILLED, WEIGHT, Mix, Moved, with_use
 
+NEW = Mix()
+
 
 @pytest.mark.parametrize(
     ("before", "after", "since"),
@@ -68,23 +70,44 @@ def test_a_mix_begins_again_where_a_load_changes() -> None:
     assert reads.after(Moved(80, 20, 25)).larger == pytest.approx(0.8)
     even = Mix().after(Moved(50, 50, 25)).after(Moved(50, 50, 25))
     assert even.after(Moved(10, 0, 10)).larger < 1.0, "all that wait may be of one kind"
-    assert even.after(Moved(20, 0, 20)).larger == 1.0
+    assert even.after(Moved(24, 0, 24)).larger == 1.0
     assert reads.after(Moved(0, 100, 2)).larger == pytest.approx(0.8), "of so few requests nothing is known"
     assert reads.after(Moved(0, 0, 0)).larger == 1.0
     pieces = Mix().after(Moved(0, 100, 25))
     assert pieces.after(Moved(90, 10)).larger == pytest.approx(0.82), "in how many requests is not known"
 
 
+def mixed(reading: Moved, readings: int, mix: Mix = NEW) -> Mix:
+    for _ in range(readings):
+        mix = mix.after(reading)
+    return mix
+
+
+EVEN, READS = Moved(50, 50, 5), Moved(100, 0, 5)
+
+
 def test_a_mix_begins_again_after_some_readings_of_few_requests() -> None:
-    mix = Mix()
-    for _ in range(20):
-        mix = mix.after(Moved(50, 50, 5))
-    reads = Moved(100, 0, 5)
-    for _ in range(3):
-        mix = mix.after(reads).after(Moved(0, 40, FEW - 1))
+    mix = mixed(EVEN, 20)
+    for _ in range(4):
+        mix = mix.after(READS)
         assert mix.larger < 1.0
-    assert mix.after(reads).larger == 1.0
-    assert mix.after(Moved(50, 50, 5)).after(reads).larger < 1.0, "a reading that does not stray ends the run"
+        mix = mix.after(Moved(0, 40, FEW - 1))
+    assert mix.after(READS).larger == 1.0
+    assert mixed(READS, 4, mix.after(EVEN)).larger < 1.0, "a reading that does not stray ends the run"
+
+
+def test_a_mix_begins_again_with_the_last_reading_alone() -> None:
+    """What has strayed before may have been of another mix, and delays nothing."""
+    few = mixed(READS, 7, mixed(EVEN, 20).after(Moved(55, 45, 5)))
+    assert few.larger == 1.0
+    many = mixed(Moved(72, 28, 64), 7, mixed(Moved(70, 30, 64), 20))
+    assert many.after(Moved(100, 0, 64)).larger == 1.0
+
+
+@pytest.mark.parametrize("requests", [1, 3, 10])
+def test_a_mix_begins_again_however_few_requests_it_began_with_and_however_long_it_has_lasted(requests: int) -> None:
+    long = mixed(Moved(4000, 0, 400), 1000, Mix().after(Moved(requests, 0, requests)))
+    assert long.after(Moved(76, 24, 400)).larger == pytest.approx(0.76)
 
 
 def test_limits_of_an_even_mix_are_higher_by_what_it_cannot_use() -> None:
