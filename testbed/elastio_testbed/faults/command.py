@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from elastio_testbed.adopted import PACKAGES
+from elastio_testbed.adopted import KEEPING, PACKAGES
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.faults.kinds import EVERYWHERE, KINDS, OF_ADOPTED, SELECTION
@@ -79,11 +79,14 @@ def chosen(
     runs: int, seed: int, kinds: tuple[str, ...], *, selection: bool, only: tuple[int, ...], adopted: str | None
 ) -> tuple[PlannedRun, ...]:
     """The selected runs. Raises ClickException for what needs an adopted volume, or a number that is not planned."""
-    if not adopted and set(kinds) & set(OF_ADOPTED):
-        raise click.ClickException(f"only adopted volumes have tombstones: {', '.join(OF_ADOPTED)} need --adopted")
-    wanted_kinds = (*SELECTION, *(OF_ADOPTED if adopted else ())) if selection else kinds
-    everything = (*EVERYWHERE, *OF_ADOPTED) if adopted else EVERYWHERE
-    planned = plan(len(wanted_kinds) if selection else runs, seed, wanted_kinds or everything)
+    of_layout = () if adopted is None or adopted.split("/")[0] in KEEPING else OF_ADOPTED
+    if impossible := (set(kinds) & set(OF_ADOPTED)).difference(of_layout):
+        raise click.ClickException(
+            f"no tombstone comes and goes with a cache there: {', '.join(sorted(impossible))} need --adopted, with "
+            f"another layout than {', '.join(KEEPING)}"
+        )
+    wanted_kinds = (*SELECTION, *of_layout) if selection else kinds
+    planned = plan(len(wanted_kinds) if selection else runs, seed, wanted_kinds or (*EVERYWHERE, *of_layout))
     if missing := set(only).difference(run.number for run in planned):
         raise click.ClickException(f"the plan has {len(planned)} runs, but no run {min(missing)}")
     return tuple(run for run in planned if not only or run.number in only)

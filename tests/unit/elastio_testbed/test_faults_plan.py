@@ -190,6 +190,20 @@ def test_the_command_prints_a_plan_without_running_it() -> None:
     assert none.exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("adopted", "kinds"), [((), ()), (("--adopted", "pv/ext4"), ()), (("--adopted", "luks/ext4"), OF_ADOPTED)]
+)
+def test_faults_strike_a_tombstone_only_where_it_comes_and_goes_with_a_cache(
+    adopted: tuple[str, ...], kinds: tuple[str, ...]
+) -> None:
+    selection = CliRunner().invoke(main, ["faults", "--selection", *adopted, "--list"])
+    assert selection.output.splitlines() == [str(run) for run in plan(len(SELECTION + kinds), 1, SELECTION + kinds)]
+    campaign = CliRunner().invoke(main, ["faults", "--runs", "80", *adopted, "--list"])
+    assert campaign.output.splitlines() == [str(run) for run in plan(80, 1, EVERYWHERE + kinds)]
+    chosen = CliRunner().invoke(main, ["faults", "--kind", OF_ADOPTED[0], "--runs", "1", *adopted, "--list"])
+    assert chosen.exit_code == (0 if kinds else 1)
+
+
 def test_a_record_that_the_kernel_provably_lost_is_counted_separately() -> None:
     result = dataclasses.replace(SOUND, lost_records=1, torn_records=1, tears=(Tear("run1-0", 1.0),))
     assert result.is_sound
