@@ -35,8 +35,8 @@ Limits are lower while a queue at the device is drained (`device_queue`). What s
 does not say what it wants. So while limits are lower everybody has its share, and nothing is lent but what those leave
 that use next to nothing (LITTLE): beside eight of them one that wants all would be down to a ninth of the device. After
 that, as long as a queue stands, who wanted more goes on to do so: a device that gives 3 % less than it is taken to is
-shared 1.9:1 then where it should be 2:1, and 1:1 without this rule. Where the device gives even less,
-that is, a queue stands though it is not full, so does who uses most of its limit (SLOWED), until that is known.
+shared 1.9:1 then where it should be 2:1, and 1:1 without this rule. A device that is not full, though a queue stands,
+gives even less: then only those go on to want more that use most of their limit (SLOWED), as others may have stopped.
 
 While a cgroup with a latency target waits too long, less is lent to the others (`lending`): what is withheld is used by
 nobody, the device is neither short of it nor empty, and limits do not end.
@@ -66,7 +66,7 @@ NEAR_LIMIT = 0.93
 # One that reads and writes alike is hungry from this share of both on: of 16 requests drawn at random, all wait for one
 # of the two in up to 1/17 of the time, and what is used varies as well.
 NEAR_MIXED = 0.75
-# One that wants more uses at least this share of it where a queue stands and the device is not full: it gives less.
+# Who was hungry still is from this share of its limit on, where a queue stands and the device is not full.
 SLOWED = 0.75
 # A satisfied cgroup that uses more than its share is limited to so much more than it uses, so that it is not near it.
 LOOSE = 1.25
