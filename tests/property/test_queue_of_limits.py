@@ -228,7 +228,13 @@ class Machine:
         weights = {"a.slice": 100.0, **dict.fromkeys(self.groups, 100.0)}
         requests = {name: each.requests for name, each in moved.items()}
         self.division, wanted = self.division.turn(
-            used, weights, self.plan, dict(self.limits), request_s=request_s, requests=requests
+            used,
+            weights,
+            self.plan,
+            dict(self.limits),
+            request_s=request_s,
+            requests=requests,
+            mixed={name for name, group in self.groups.items() if group.mix.is_even},
         )
         self._rewrite({name: mb_s for name, mb_s in wanted.items() if mb_s != self.limits.get(name)})
         self._lift(self.limits.keys() - wanted.keys())
@@ -253,7 +259,7 @@ class Machine:
             way.write(limit, self.now)
 
     def _lift(self, names: Iterable[str]) -> None:
-        for name in tuple(names):
+        for name in sorted(names):
             del self.limits[name]
             self._set(self.groups[name], None)
             self._release(name, self.groups[name])
