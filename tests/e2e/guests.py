@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from elastio_testbed.hypervisor import Machine, Programs
 
@@ -43,10 +43,8 @@ def register(vm: Machine, device: str, kind: str) -> None:
 
     udev is told of the device: soon after boot it does not watch the node yet, and misses that make-bcache closed it.
     """
-    shell(vm, f"modprobe bcache && make-bcache {kind} {device}")
-    shown = f"/sys/class/block/{PurePosixPath(device).name}/bcache"
-    told = f"udevadm trigger --action=change --name-match={device}"
-    shell(vm, f"until test -e {shown}/dev -o -e {shown}/set; do {told}; sleep 0.5; done")
+    found = f"udevadm trigger --settle --action=change --name-match={device}"
+    shell(vm, f"modprobe bcache && make-bcache {kind} {device} && {found}")
 
 
 def measured_s(vm: Machine, argv: list[str]) -> float:

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.guest
 
 MAKE = {"ext4": "mkfs.ext4 -q", "xfs": "mkfs.xfs -q -f", "btrfs": "mkfs.btrfs -q -f"}
 READ_ONLY = {"ext4": "ro", "xfs": "ro,norecovery", "btrfs": "ro"}
-REGISTERED = "until test -e /sys/class/block/${V##*/}/bcache/dev; do sleep 0.1; done; udevadm settle"
-FORMAT = {"1 MiB": "elastio device create $V --force --yes", "8 KiB": f"make-bcache -B $V && {REGISTERED}"}
+REGISTER = "udevadm trigger --settle --action=change --name-match=$V"
+FORMAT = {"1 MiB": "elastio device create $V --force --yes", "8 KiB": f"make-bcache -B $V && {REGISTER}"}
 BCACHE = "B=/dev/$(ls /sys/block | grep bcache)"
 KEY = "echo secret | cryptsetup -q --key-file -"
 
