@@ -158,7 +158,7 @@ class Division:
         """The mean of what each cgroup uses; one turn alone, the first after limits changed, counts half."""
         before = {group: self.counted_mb_s.get(group, 0.0) for group in self.used_mb_s} if self.turns else {}
         pair = {group: (now + before.get(group, now)) / 2 for group, now in counted_mb_s.items()}
-        weight = max(SMOOTHING, 1 / (self.turns + 1)) if self.turns else 0.5
+        weight = max(SMOOTHING, 1 / max(2, self.turns + 1))
         return {g: weight * mb_s + (1 - weight) * self.used_mb_s.get(g, mb_s) for g, mb_s in pair.items()}
 
     def _of_one(self, seen: _Seen) -> tuple[Division, dict[str, float]]:
@@ -314,14 +314,11 @@ class _Seen:
             much = {group for group in self.limit if self.used[group] >= LITTLE * self._share(group)}
             found |= much - set(self.prompt)
         if self.this.queue.is_there:
-            found |= {g for g in self.limit.keys() & before if self._uses(FULL) or self._is_slowed(g)}
+            least = 0.0 if self._uses(FULL) else SLOWED
+            found |= {g for g in self.limit.keys() & before if self.used[g] >= least * self.limit[g]}
         elif self._uses(1.0) and not NEAR_LIMIT <= nearest <= CROWDED:
             found |= self.limit.keys() & before
         return found | {group for group in self._unknown() if self.used[group] >= WANTS_MORE * self._share(group)}
-
-    def _is_slowed(self, group: str) -> bool:
-        """Whether it may want more from a device that gives a little less than it is taken to."""
-        return self.used[group] >= SLOWED * self.limit[group]
 
     def borrowers(self, level: float) -> set[str]:
         """Who uses more than this level leaves to cgroups without a latency target."""

@@ -102,7 +102,7 @@ class Group:
 class Machine:
     """`queue`: at the disk, each with what is left of it; `waiting`: for a place there. `hz`: jiffies of a second.
 
-    `reads`: their share of the requests, 0 to 1. `volume_mb_s`: what the volume gives.
+    `reads`: their share of the requests, 0 to 1.
     """
 
     draw: Random
@@ -110,7 +110,6 @@ class Machine:
     plan: SharePlan
     groups: dict[str, Group]
     reads: float = 0.0
-    volume_mb_s: float = VOLUME_MB_S
     now: int = 0
     batch: deque[tuple[str, bool]] = field(default_factory=deque)
     due: deque[tuple[str, bool]] = field(default_factory=deque)
@@ -189,7 +188,7 @@ class Machine:
         self.waiting.append((name, self.now, by_thread))
 
     def _serve(self) -> None:
-        left = self.volume_mb_s * MB / self.hz
+        left = VOLUME_MB_S * MB / self.hz
         while left > 0:
             while len(self.queue) < IN_FLIGHT and self.waiting:
                 name, begun, by_thread = self.waiting.pop(self.draw.randrange(len(self.waiting)))
