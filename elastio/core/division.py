@@ -2,15 +2,16 @@
 
 Theory of operation. What a cgroup wants is not visible, only what it uses under its limit. One rule says who is
 *hungry*, that is, wants more: it uses nearly all of its limit. A cgroup without a limit is hungry if it uses nearly all
-of its share of a full device. All others are satisfied, and what they use is what they want. The hungry share by weight
-what the satisfied leave (`shares.fill`), and each has just that as its limit. The limit of the satisfied is above what
-they use, and at least their share. With limits in force the device is not full, so nobody is slowed down by the others'
-queues, and the rule is right. Six things can be wrong with it, and each is set right:
+of its share of a full device. All others are satisfied: what they use is what they want, and they get a little more
+(ROOM), because clients that wait for each answer use less as soon as they are held up, and would seem to want less. The
+hungry share by weight what the satisfied leave (`shares.fill`), and each has just that as its limit. The limit of the
+satisfied is above what they use, and at least their share. With limits in force the device is not full, so nobody is
+slowed down by the others' queues, and the rule is right. Six things can be wrong with it, and each is set right:
 
 - *Crowded*: more is used than there is to share. Then somebody is slowed down by the others, and what it uses is not
-  what it wants. A satisfied cgroup gets room for twice of what it uses, up to its share, until that is no more than it
-  takes. Who uses as much of its limit as anybody does is hungry, and who was hungry remains so: a queue serves one
-  after the other, and limits that followed that would never let it drain.
+  what it wants. A satisfied cgroup gets room for twice of what it uses (ROOM_IF_SLOWED), as far as its weight goes,
+  until that is no more than it takes. Who uses as much of its limit as anybody does is hungry, and who was hungry
+  remains so: a queue serves one after the other, and limits that followed that would never let it drain.
 - *Short*: less is used than there is, and somebody is hungry. One of the hungry wants just a little less than its
   limit. All of their limits go up by a step (STEP), below which who wants no more cannot hide.
 - *Odd*: a limit differs from what it should be, but by too little to rewrite it. All such go down by a step for one
@@ -72,8 +73,8 @@ SLOWED = 0.75
 LOOSE = 1.25
 # And it keeps a limit that is higher by up to this factor.
 LOOSER = 1.5
-# It may want so much more than it uses while others slow it down.
-ROOM = 2.0
+# A satisfied cgroup may want so much more than it uses; and so much while others slow it down.
+ROOM, ROOM_IF_SLOWED = 1.03, 2.0
 # One that uses less than this part of its share of a device with a queue is not taken to be held up by that.
 LITTLE = 0.125
 # Limits end where less than this share of the capacity is used.
@@ -176,10 +177,9 @@ class Division:
             return self._without_need(seen, lending)
         allotted = seen.allotted(hungry, all_are_slowed=seen.is_crowded() and self.amiss > 0)
         right = seen.lent(allotted, lending.level)
-        withheld = sum(allotted.values()) - sum(right.values())
         limits = {**seen.loose(), **{group: _kept(seen.limit.get(group), mb_s) for group, mb_s in right.items()}}
         odd = {group for group, mb_s in right.items() if abs(limits[group] / mb_s - 1) > ODD}
-        is_high, is_low = bool(odd) or seen.is_crowded(), seen.is_short(withheld)
+        is_high, is_low = bool(odd) or seen.is_crowded(), seen.is_short(right)
         amiss = max(self.amiss, 0) + 1 if is_high else min(self.amiss, 0) - 1 if is_low else 0
         amiss = 0 if seen.has_changed(limits, right) else amiss
         if abs(amiss) >= PATIENCE:
@@ -294,8 +294,10 @@ class _Seen:
     def is_empty(self) -> bool:
         return not self._uses(EMPTY)
 
-    def is_short(self, withheld_mb_s: float) -> bool:
-        return not self._uses(SHORT * (1 - withheld_mb_s / self.capacity))
+    def is_short(self, right: Mapping[str, float]) -> bool:
+        """Whether less is used than the satisfied use and the others may."""
+        expected = sum(right.values()) + sum(mb_s for group, mb_s in self.used.items() if group not in right)
+        return not self._uses(SHORT * min(1.0, expected / self.capacity))
 
     def is_crowded(self) -> bool:
         return self._uses(CROWDED, for_sure=True)
@@ -349,10 +351,7 @@ class _Seen:
         slowed = self.used.keys() if all_are_slowed else self._unknown()
 
         def wanted(group: str) -> float:
-            if group in hungry:
-                return math.inf
-            used = self.used[group]
-            return max(used, min(ROOM * used, self._share(group))) if group in slowed else used
+            return math.inf if group in hungry else (ROOM_IF_SLOWED if group in slowed else ROOM) * self.used[group]
 
         got = fill(self.capacity, [wanted(group) for group in self.used], [self.part[group] for group in self.used])
         return {

@@ -14,6 +14,7 @@ SLICE = "a.slice"
 GROUPS = tuple(f"{SLICE}/{name}" for name in "abcd")
 # Of a capacity of 1 MB/s: a device gives a little more, and some requests wait at it.
 SERVED, AT_DEVICE = 1.02, 0.1
+LEFT_FREE = 1.03
 TURNS, SETTLE, MACHINES = 100, 20, 300
 
 
@@ -31,8 +32,9 @@ class Machine:
         self.at_device_mb = 0.0
 
     def ideal(self) -> dict[str, float]:
-        """What each gets where all wishes are known."""
-        return dict(zip(self.part, fill(1.0, list(self.wants.values()), list(self.part.values())), strict=True))
+        """What each gets where all wishes are known, and who wants no more has room for a little more than that."""
+        got = fill(1.0, [LEFT_FREE * mb_s for mb_s in self.wants.values()], list(self.part.values()))
+        return {group: min(mb_s, self.wants[group]) for group, mb_s in zip(self.part, got, strict=True)}
 
     def moved(self, limits: Mapping[str, float], slices: int) -> dict[str, float]:
         """What passes the limits in a turn of so many slices, in MB/s."""

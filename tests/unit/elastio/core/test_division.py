@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.device_queue import DRAIN, DRAIN_TURNS, LEAST_S, REFILL, REFILL_SLOWLY, TWICE, DeviceQueue
-from elastio.core.division import ALONE, LARGEST, LOOSE, PATIENCE, STEP, UNSEEN, Division, at_limits
+from elastio.core.division import ALONE, LARGEST, LOOSE, PATIENCE, ROOM, STEP, UNSEEN, Division, at_limits
 from elastio.core.lending import ABSENT, Lending, Requests
 from elastio.core.shares import ACTIVE, HYSTERESIS, LatencyTarget, Reserved, SharePlan
 
@@ -38,9 +38,21 @@ def test_who_may_have_been_slowed_down_gets_room_for_twice_of_what_it_uses() -> 
     assert limited(10.0, 50.0) == pytest.approx({DB: 40.0, ETL: 40.0})
 
 
-def test_who_is_at_its_limit_gets_what_others_leave() -> None:
-    assert limited(12.0, 20.0, SHARES) == pytest.approx({DB: 40.0, ETL: 48.0})
-    assert limited(40.0, 12.0, SHARES) == pytest.approx({DB: 48.0, ETL: 20.0})
+def test_who_is_at_its_limit_gets_what_others_leave_but_for_a_little_room() -> None:
+    assert limited(12.0, 20.0, SHARES) == pytest.approx({DB: 40.0, ETL: 60 - 12 * ROOM})
+    assert limited(40.0, 12.0, SHARES) == pytest.approx({DB: 60 - 12 * ROOM, ETL: 20.0})
+
+
+def test_nobody_keeps_room_beyond_its_share() -> None:
+    assert limited(39.5, 15.0, {DB: 60.0, ETL: 15.0})[ETL] == pytest.approx(20.0)
+
+
+def test_the_room_of_the_satisfied_is_not_missing_from_what_is_used() -> None:
+    weights = {**WEIGHTS, DB: 10000.0}
+    division, limits = Division(), {DB: 60.0, ETL: 60 - 54 * ROOM}
+    for _ in range(2 * PATIENCE):
+        division, limits = division.turn({DB: 54.0, ETL: 4.2}, weights, SharePlan(60.0), limits)
+    assert limits == {DB: 60.0, ETL: 60 - 54 * ROOM}
 
 
 def test_limits_that_nobody_is_near_stay_until_the_device_is_far_from_full() -> None:
@@ -167,7 +179,7 @@ def test_new_limits_are_lower_while_a_queue_stands_at_the_volume_for_three_secon
 
 @pytest.mark.parametrize(
     ("targets", "expected"),
-    [((), {DB: 28.0, ETL: 14.0}), ((LatencyTarget(DB, 10.0),), {DB: 1.25 * 25.0, ETL: 42.0 - 25.0})],
+    [((), {DB: 28.0, ETL: 14.0}), ((LatencyTarget(DB, 10.0),), {DB: 1.25 * 25.0, ETL: 42.0 - 25.0 * ROOM})],
 )
 def test_while_a_queue_is_drained_all_have_their_share_but_for_those_with_a_latency_target(
     targets: tuple[LatencyTarget, ...], expected: dict[str, float]
@@ -192,7 +204,9 @@ def test_requests_that_wait_for_one_of_many_mb_are_no_queue(
     assert now.queue.is_draining == is_drained
 
 
-@pytest.mark.parametrize(("db_mb_s", "expected"), [(3.6, {DB: 28.0, ETL: 14.0}), (3.4, {DB: 28.0, ETL: 38.6})])
+@pytest.mark.parametrize(
+    ("db_mb_s", "expected"), [(3.6, {DB: 28.0, ETL: 14.0}), (3.4, {DB: 28.0, ETL: 42 - 3.4 * ROOM})]
+)
 def test_while_a_queue_is_drained_what_those_leave_is_lent_that_use_less_than_an_eighth_of_their_share(
     db_mb_s: float, expected: dict[str, float]
 ) -> None:
@@ -348,7 +362,7 @@ def test_turns_with_too_much_and_with_too_little_are_not_counted_together() -> N
 
 
 def test_who_is_limited_by_somebody_else_is_left_out_and_counts() -> None:
-    assert limited(30.0, 30.0, untouched=(DB,)) == pytest.approx({ETL: 30.0})
+    assert limited(30.0, 30.0, untouched=(DB,)) == pytest.approx({ETL: 60 - 30 * ROOM})
 
 
 def test_who_is_slowed_down_by_one_that_has_too_much_gets_its_share_back() -> None:

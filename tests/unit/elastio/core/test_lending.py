@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.division import Division
+from elastio.core.division import ROOM, Division
 from elastio.core.lending import (
     ABSENT,
     COUNTED_S,
@@ -140,7 +140,7 @@ def limited(level: float, used: dict[str, float], before: dict[str, float] | Non
 
 @pytest.mark.parametrize(("level", "etl"), [(1.0, 54.0), (0.5, 37.0), (0.0, 20.0)])
 def test_who_borrows_has_its_share_and_the_level_of_the_rest(level: float, etl: float) -> None:
-    found = limited(level, {DB: 6.0, ETL: 54.0}, {DB: 40.0, ETL: 54.0})
+    found = limited(level, {DB: 6 / ROOM, ETL: 54.0}, {DB: 40.0, ETL: 54.0})
     assert found == pytest.approx({DB: 40.0, ETL: etl})
 
 

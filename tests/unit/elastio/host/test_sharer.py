@@ -54,7 +54,7 @@ def io_max(tree: Tree, group: str) -> str:
 
 def test_the_hungry_have_what_others_leave(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
     share(device, sharer)
-    assert limits(tree) == {DB: 39, ETL: 28}
+    assert limits(tree) == {DB: 39, ETL: 27}
     device.loads = {DB: (40.0, 0.0), ETL: (0.0, 28.0)}
     turns(device, sharer)
     assert limits(tree) == {DB: 39, ETL: 19}
@@ -62,7 +62,7 @@ def test_the_hungry_have_what_others_leave(tree: Tree, device: SharedDevice, sha
 
 def test_a_reservation_changes_the_shares(tree: Tree, device: SharedDevice, sharer: Sharer) -> None:
     share(device, sharer, SharePlan(58.0, (Reserved("etl.service", 38.0),)))
-    assert limits(tree) == {DB: 30, ETL: 38}
+    assert limits(tree) == {DB: 29, ETL: 38}
 
 
 def test_others_have_their_shares_only_while_requests_take_longer_than_a_target(
@@ -73,15 +73,15 @@ def test_others_have_their_shares_only_while_requests_take_longer_than_a_target(
     device.request_ms = 5
     prompt = SharePlan(58.0, latency=(LatencyTarget("db.service", 10.0),))
     share(device, sharer, prompt)
-    assert limits(tree) == {DB: 39, ETL: 28}
+    assert limits(tree) == {DB: 39, ETL: 27}
     turns(device, sharer, 20)
-    assert limits(tree) == {DB: 39, ETL: 28}
+    assert limits(tree) == {DB: 39, ETL: 27}
     device.request_ms = 20
     turns(device, sharer, 20)
     assert limits(tree) == {DB: 39, ETL: 19}
     device.request_ms = 3
     turns(device, sharer, 60)
-    assert limits(tree) == {DB: 39, ETL: 28}
+    assert limits(tree) == {DB: 39, ETL: 27}
 
 
 def test_only_the_kind_of_requests_counts_that_the_cgroup_with_the_target_has(
@@ -91,7 +91,7 @@ def test_only_the_kind_of_requests_counts_that_the_cgroup_with_the_target_has(
     share(device, sharer, SharePlan(58.0, latency=(LatencyTarget(DB, 10.0),)))
     device.write_ms = 20
     turns(device, sharer, 20)
-    assert limits(tree) == {DB: 39, ETL: 28}
+    assert limits(tree) == {DB: 39, ETL: 27}
     device.request_ms = 20
     turns(device, sharer, 60)
     assert limits(tree) == {DB: 39, ETL: 19}
@@ -170,7 +170,7 @@ def test_a_limit_of_an_administrator_stays_and_its_cgroup_counts(
 ) -> None:
     tree.kernel.lay(f"{CGROUPS}/{DB}/io.max", ADMINISTRATOR)
     share(device, sharer)
-    assert (io_max(tree, DB), limits(tree)) == (ADMINISTRATOR, {ETL: 28})
+    assert (io_max(tree, DB), limits(tree)) == (ADMINISTRATOR, {ETL: 27})
     sharer.end()
     assert (io_max(tree, DB), limits(tree)) == (ADMINISTRATOR, {})
 
