@@ -7,7 +7,7 @@ import click
 from elastio.config.paths import NAME
 from elastio.errors import ElastioError
 from elastio.host import recompose, throttle
-from elastio.host.sysfs import Sysfs
+from elastio.host.sysfs import Sysfs, wait_for
 from elastio_cli.app import App
 from elastio_cli.which_device import chosen
 
@@ -24,7 +24,7 @@ def free(ctx: click.Context, device: str | None) -> None:
     """
     app: App = ctx.obj
     try:
-        for resumed in recompose.mend_all(app.sysfs()):
+        for resumed in recompose.mend_all(app.sysfs(), wait_for):
             click.echo(f"/dev/{resumed} was suspended, and is not any more")
     finally:
         groups = throttle.release(Sysfs(app.root, _owner(app, device or app.wanted)))

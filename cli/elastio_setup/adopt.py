@@ -9,7 +9,7 @@ changed, so whatever ends the command, the next boot or the next command knows w
     releasing   stopped, removed, head erased, its logical volume removed    after a crash: released to the end
     no record   the volume is mounted as it always was
 
-Only one command or unit works at a time: a lock below /run. While a volume has a record, udev shows it to nobody, so
+Only one command or unit changes anything at a time: a lock below /run. While a volume has a record, udev shows it to nobody, so
 systemd mounts the filesystem by its UUID on the adaptive device or not at all. (mount(8) searches all devices itself.
 The composed device claims the volume; without it the raw volume may be mounted, which loses nothing without a cache.)
 """
@@ -59,14 +59,18 @@ class Adopter:
     sleep: Callable[[float], None] = time.sleep
 
     def adopt(self, plan: AdoptPlan) -> str:
-        """Returns `bcacheN`. Raises what the failed step raised; then it was undone, and mounted again."""
-        with composed.locked(self.sysfs, self.wait, LOCK_S):
-            if records.load(self.sysfs, plan.volume.uuid) is not None:
-                raise DeviceBusyError("the volume is being adopted by another command", code="adopt.begun")
-            with unmounted(plan.place, self.sysfs, self.run):
-                if plan.place is not None:
-                    self._require_unused(plan.device)
-                    require_sound(plan.device, plan.volume, self.sysfs, self.run)
+        """Returns `bcacheN`. Raises what the failed step raised; then it was undone, and mounted again.
+
+        The check of the filesystem may take an hour, and boosts of other volumes need the lock: it comes first.
+        """
+        with unmounted(plan.place, self.sysfs, self.run):
+            if plan.place is not None:
+                self._require_unused(plan.device)
+                require_sound(plan.device, plan.volume, self.sysfs, self.run)
+            with recompose.locked(self.sysfs, self.wait, LOCK_S):
+                if records.load(self.sysfs, plan.volume.uuid) is not None:
+                    raise DeviceBusyError("the volume is being adopted by another command", code="adopt.begun")
+                self._require_unused(plan.device)
                 return self._adopt(plan)
 
     def _adopt(self, plan: AdoptPlan) -> str:
@@ -189,7 +193,7 @@ class Adopter:
             self._note_disks(uuid)
             return running
         self.wait(partial(self._is_there, uuid), APPEAR_S)
-        with composed.locked(self.sysfs, self.wait, LOCK_S):
+        with recompose.locked(self.sysfs, self.wait, LOCK_S):
             record = records.load(self.sysfs, uuid)
             if record is None:
                 return ""
@@ -218,7 +222,7 @@ class Adopter:
         there = {disk.serial for disk in blockdev.disks(self.sysfs)}
         if not there.issuperset(record.head.volume.serial.split("+")):
             return
-        with composed.locked(self.sysfs, self.wait, LOCK_S):
+        with recompose.locked(self.sysfs, self.wait, LOCK_S):
             record = records.load(self.sysfs, uuid)
             if record is not None:
                 volume_now = replace(record.head.volume, serial=shown)
@@ -251,12 +255,11 @@ class Adopter:
 
     def release(self, record: Record, place: Path | None) -> None:
         """Undo an adoption. `place`: where it is mounted and will be again. Raises ElastioError."""
-        with composed.locked(self.sysfs, self.wait, LOCK_S):
+        with unmounted(place, self.sysfs, self.run), recompose.locked(self.sysfs, self.wait, LOCK_S):
             current = records.load(self.sysfs, record.uuid)
             if current is None:
                 raise ConfigError(f"no volume {record.uuid} is adopted", code="release.none")
-            with unmounted(place, self.sysfs, self.run):
-                self._release(current)
+            self._release(current)
 
     def require_releasable(self, record: Record, place: Path | None) -> None:
         """Raises ElastioError for what `release` would refuse; whether it is in use is asked if it has no `place`."""

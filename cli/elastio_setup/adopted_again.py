@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from elastio.errors import ConfigError, DeviceBusyError, NotOursError
-from elastio.host import composed, heads
+from elastio.host import composed, heads, recompose
 from elastio.host.usage import in_use
 from elastio_setup import adopted_record as records
 from elastio_setup import head_behind, head_volume
@@ -23,7 +23,7 @@ from elastio_setup.format_backing import name_of
 def recorded_again(adopter: Adopter, path: Path) -> str:
     """Write the record, and compose. Returns `bcacheN`. Raises ElastioError; without the volume nothing is recorded."""
     sysfs = adopter.sysfs
-    with composed.locked(sysfs, adopter.wait, LOCK_S):
+    with recompose.locked(sysfs, adopter.wait, LOCK_S):
         head_device = name_of(path, sysfs)
         head = heads.read(sysfs.path(f"dev/{head_device}")) or head_behind.read(sysfs, head_device, adopter.run)
         if head is None:

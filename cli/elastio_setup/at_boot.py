@@ -20,7 +20,7 @@ from pathlib import Path
 
 from elastio.config.paths import AT_BOOT, NOT_NOW
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import composed
+from elastio.host import composed, recompose
 from elastio.host.heads import Volume
 from elastio.host.sysfs import Sysfs
 from elastio_setup import adopted_record as records
@@ -67,7 +67,7 @@ def ask(adopter: Adopter, found: AdoptPlan) -> bool:
     if head and (not found.head_serials or _heads(sysfs, head) != [found.head_device]):
         text = f"/dev/{found.head_device} cannot be told from other devices after a boot: name a disk with a serial"
         raise NotOursError(f"{text}; nothing was changed", code="at_boot.head")
-    with composed.locked(sysfs, adopter.wait, LOCK_S):
+    with recompose.locked(sysfs, adopter.wait, LOCK_S):
         if load(sysfs, uuid) is not None:
             return False
         _defer(sysfs, uuid)
@@ -78,7 +78,7 @@ def ask(adopter: Adopter, found: AdoptPlan) -> bool:
 
 def cancel(adopter: Adopter, named: str) -> str:
     """Take it back, or forget why it was refused, by UUID or place. Returns the UUID. Raises ElastioError."""
-    with composed.locked(adopter.sysfs, adopter.wait, LOCK_S):
+    with recompose.locked(adopter.sysfs, adopter.wait, LOCK_S):
         for pending in load_all(adopter.sysfs):
             if named in (pending.volume.uuid, pending.place):
                 if pending.is_begun and not pending.refused:

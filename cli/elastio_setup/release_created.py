@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import blockdev, composed, locks, partition_table, superblock, tombstone
+from elastio.host import blockdev, locks, partition_table, recompose, superblock, tombstone
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import UseKind, in_use, partitions, unnamed_use
@@ -221,7 +221,7 @@ class Releaser:
 
     def release(self, found: Created) -> str:
         """Returns the kernel's name of the partition. Raises ElastioError; it is mounted again in any case."""
-        with composed.locked(self.sysfs, self.wait, LOCK_S), unmounted(found.place, self.sysfs, self.run):
+        with unmounted(found.place, self.sysfs, self.run), recompose.locked(self.sysfs, self.wait, LOCK_S):
             # The question may have waited for an hour.
             _require_uses(found.adaptive, None, self.sysfs)
             _require_no_cache(found.device, self.sysfs)

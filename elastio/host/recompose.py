@@ -7,7 +7,7 @@ small writes, after what is in flight has ended.
 A process that is killed in between leaves the device suspended. It has a lock, which the kernel releases when its last
 write has ended. Whoever finds the device suspended takes that lock, reads the first sector of the volume, loads
 the table that this asks for, and resumes: the guard of the process, which also kills one that hangs; `elastio free`,
-before the agent starts and after it has ended; the unit that composes the volume; and the next change. Whoever cannot
+before the agent starts and after it has ended; and whoever takes the lock for any adopted volume. Whoever cannot
 read the sector does not resume: requests wait, and nothing is lost.
 
 Nothing of bcache is read meanwhile. Its files take its global lock, whose owner may be waiting for a write to the
@@ -54,16 +54,16 @@ def _shows_saved(sysfs: Sysfs, device: str) -> bool:
 def require_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
     """Before a cache is made. Raises DeviceBusyError while an adopted volume could be mounted without it.
 
-    A tombstone that stays gets the next sequence number, as one that is written for each cache has: a volume that is
-    reverted in place while it has a cache is told by it. Nothing is suspended: the device shows the saved piece. Raises
-    HostError, or NotOursError as `write_tombstone`.
+    A tombstone that stays gets the next sequence number, as one that is written for each cache has: a volume that is reverted in place
+    while it has a cache is told by it. Nothing is suspended: the device shows the saved piece. Raises HostError, or
+    NotOursError as `write_tombstone`.
     """
     if has_tombstone(sysfs, device) is False:
         text = f"{device} could be mounted without its cache: it has no tombstone yet"
         raise DeviceBusyError(text, code="tombstone.missing")
     if not composed.keeps_tombstone(sysfs, device):
         return
-    with composed.locked(sysfs, wait, LOCK_S):
+    with locked(sysfs, wait, LOCK_S):
         settle(sysfs, composed.mapped_name(sysfs, device))
         with _opened(sysfs, device) as (_, pair):
             _require_sound(sysfs, device, pair, is_needed=True)
@@ -119,7 +119,7 @@ def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) ->
     name = composed.mapped_name(sysfs, device)
     guard = Guard(partial(_mended_or_cleared, sysfs, name))
     try:
-        with guard.holding(LOCK_S + HELD_S), composed.locked(sysfs, wait, LOCK_S):
+        with guard.holding(LOCK_S + HELD_S), locked(sysfs, wait, LOCK_S):
             settle(sysfs, name)
             with _opened(sysfs, device) as (parts, pair):
                 _require_sound(sysfs, device, pair, is_needed=has_tombstone)
@@ -142,23 +142,43 @@ def _opened(sysfs: Sysfs, device: str) -> Iterator[tuple[Parts, Pair]]:
         yield parts, pair
 
 
-def mend(sysfs: Sysfs, name: str) -> bool:
+@contextmanager
+def locked(sysfs: Sysfs, wait: Wait, seconds: float) -> Iterator[None]:
+    """Inside, nobody else changes adopted volumes, and none of them is suspended. Raises DeviceBusyError, HostError.
+
+    Whoever has left one suspended is dead: it had this lock. The command that would resume it may find the lock taken.
+    One whose disk cannot be read stays suspended, and keeps nobody from changing another one.
+    """
+    with composed.locked(sysfs, wait, seconds):
+        for device in composed.all_of(sysfs):
+            try:
+                settle(sysfs, composed.mapped_name(sysfs, device))
+            except HostError as error:
+                _log.warning("%s stays suspended: %s", device, error)
+        yield
+
+
+def _at_once(condition: Callable[[], bool], seconds: float) -> bool:
+    return condition()
+
+
+def mend(sysfs: Sysfs, name: str, wait: Wait = _at_once) -> bool:
     """Resume a composed device whose holder died; returns whether it was suspended.
 
     Raises DeviceBusyError while a holder lives, or its last write has not ended, and HostError.
     """
     if not _is_suspended(sysfs, name):
         return False
-    with composed.locked(sysfs, _at_once, 0.0):
+    with composed.locked(sysfs, wait, LOCK_S):
         return settle(sysfs, name)
 
 
-def mend_all(sysfs: Sysfs) -> tuple[str, ...]:
+def mend_all(sysfs: Sysfs, wait: Wait = _at_once) -> tuple[str, ...]:
     """`mend` for every composed device; returns those that were suspended. Raises HostError after trying all."""
     found, failed = [], []
     for device in composed.all_of(sysfs):
         try:
-            found += [device] if mend(sysfs, composed.mapped_name(sysfs, device)) else []
+            found += [device] if mend(sysfs, composed.mapped_name(sysfs, device), wait) else []
         except HostError as error:
             failed.append(error)
     if failed:
@@ -185,10 +205,6 @@ def _mended_or_cleared(sysfs: Sysfs, name: str) -> None:
     with composed.locked(sysfs, _at_once, 0.0):
         if not settle(sysfs, name) and composed.device_of(sysfs, name) is not None:
             mapper.clear(sysfs, name)
-
-
-def _at_once(condition: Callable[[], bool], seconds: float) -> bool:
-    return condition()
 
 
 def _resume(sysfs: Sysfs, parts: Parts, pair: Pair) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.host import superblock
+from elastio.host import composed, superblock
 from elastio.host.composed import LOCK
 from elastio.host.heads import CONTENT_SECTOR, LEAST_BYTES, SLOTS
 from elastio.host.locks import try_lock
@@ -53,7 +53,7 @@ def test_luks_that_was_opened_meanwhile_is_not_composed(machine: AdoptMachine) -
     """The kernel lets dm-crypt and the composed device share the volume: both would write to it."""
     plan, holder = machine.plan(), "sys/block/vdb/holders/dm-9"
     machine.lay(holder, "")
-    with refused(DeviceBusyError, "composed.held"):
+    with refused(DeviceBusyError, "adopt.used"):
         machine.adopter().adopt(plan)
     assert machine.is_as_before
     machine.sysfs.path(holder).unlink()
@@ -147,6 +147,38 @@ def test_a_volume_that_is_mounted_elsewhere_too_is_mounted_again_and_not_adopted
     machine.lay("sys/block/vdb/holders/dm-9", "")
     with refused(DeviceBusyError, "adopt.used"):
         machine.adopter().adopt(plan)
+    assert machine.is_mounted
+    assert machine.is_as_before
+
+
+def test_others_wait_neither_for_the_unmount_nor_for_the_check_of_the_filesystem(machine: AdoptMachine) -> None:
+    """It may take an hour, and a boost of another volume needs the lock."""
+    machine.mount()
+    plan, ran = machine.plan("data"), list[str]()
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        if argv[0] in ("umount", "e2fsck"):
+            with composed.locked(machine.sysfs, lambda condition, _: condition(), 0.0):
+                ran.append(argv[0])
+        return machine.run(argv, timeout_s=timeout_s)
+
+    adopter = Adopter(machine.sysfs, run, machine.wait, machine.slept.append)
+    adopter.adopt(plan)
+    adopter.release(record(machine), machine.place)
+    assert ran == ["umount", "e2fsck", "umount"]
+
+
+def test_a_volume_that_is_used_during_the_check_is_not_adopted(machine: AdoptMachine) -> None:
+    machine.mount()
+    plan = machine.plan("data")
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        if argv[0] == "e2fsck":
+            machine.lay("sys/block/vdb/holders/dm-9", "")
+        return machine.run(argv, timeout_s=timeout_s)
+
+    with refused(DeviceBusyError, "adopt.used"):
+        Adopter(machine.sysfs, run, machine.wait, machine.slept.append).adopt(plan)
     assert machine.is_mounted
     assert machine.is_as_before
 

@@ -114,7 +114,7 @@ def test_after_a_power_cut_while_adopting_or_releasing_it_is_composed_or_as_befo
 def test_a_group_that_was_activated_meanwhile_is_not_composed(machine: PhysicalMachine) -> None:
     plan = machine.plan()
     machine.lay("sys/block/vdb/holders/dm-9", "")
-    with refused(DeviceBusyError, "composed.held"):
+    with refused(DeviceBusyError, "adopt.used"):
         machine.adopter().adopt(plan)
     assert machine.is_as_before
 

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from elastio.errors import DeviceBusyError, HostError
+from elastio.errors import DeviceBusyError, ElastioError, HostError
 from elastio.host import composed, recompose
+from elastio.host.heads import Head
 from elastio.host.sysfs import wait_for
 from elastio.host.tombstone import parse
 from elastio.units import SECTOR
+from elastio_setup import adopted_again, at_boot
+from elastio_setup.adopt import Adopter
+from elastio_setup.adopt_plan import AdoptPlan
+from elastio_setup.adopted_record import Record, Step
 from tests.fixtures.device_mapper import LOAD, SUSPEND
 from tests.fixtures.errors import refused
 
@@ -243,6 +250,57 @@ def test_nobody_resumes_it_while_its_holder_lives(machine: AdoptMachine) -> None
         recompose.mend_all(machine.sysfs)
     assert machine.sysfs.is_suspended(name(machine))
     assert recompose.mend_all(machine.sysfs) == ("dm-0",)
+
+
+def test_by_hand_it_is_resumed_as_soon_as_another_command_is_done(machine: AdoptMachine) -> None:
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    with ExitStack() as other:
+        other.enter_context(composed.locked(machine.sysfs, wait_for, 1.0))
+
+        def wait(condition: Callable[[], bool], seconds: float) -> bool:
+            assert not condition()
+            other.close()
+            return condition() and seconds > 0
+
+        assert recompose.mend_all(machine.sysfs, wait) == ("dm-0",)
+
+
+def test_whoever_changes_adopted_volumes_resumes_them_all_before(machine: AdoptMachine) -> None:
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    with recompose.locked(machine.sysfs, wait_for, 1.0):
+        assert not machine.sysfs.is_suspended(name(machine))
+
+
+OTHER = "0" + UUID[1:]
+COMMANDS: dict[str, Callable[[Adopter, AdoptPlan], object]] = {
+    "adopt": lambda adopter, plan: adopter.adopt(plan),
+    "compose": lambda adopter, _: adopter.assemble(OTHER),
+    "release": lambda adopter, plan: adopter.release(Record(other(plan.head), Step.COMPOSED, "vdh", ()), None),
+    "adopt --cancel": lambda adopter, _: at_boot.cancel(adopter, OTHER),
+    "adopt --recorded": lambda adopter, _: adopted_again.recorded_again(adopter, adopter.sysfs.path("dev/vdz")),
+}
+
+
+def other(head: Head) -> Head:
+    return replace(head, volume=replace(head.volume, uuid=OTHER))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_for_another_volume_resumes_it_even_if_that_is_refused(tmp_path: Path, command: str) -> None:
+    machine = AdoptMachine(tmp_path)
+    plan = machine.plan()
+    machine.adopter().adopt(plan)
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    with suppress(ElastioError):
+        COMMANDS[command](machine.adopter(), plan)
+    assert not machine.sysfs.is_suspended(name(machine))
+
+
+def test_a_volume_that_cannot_be_read_keeps_nobody_from_changing_another_one(machine: AdoptMachine) -> None:
+    machine.lay("sys/block/dm-0/dm/suspended", "1")
+    machine.sysfs.path("dev/vdb").write_bytes(b"short")
+    with recompose.locked(machine.sysfs, wait_for, 1.0):
+        assert machine.sysfs.is_suspended(name(machine))
 
 
 def test_nobody_resumes_it_who_cannot_read_the_first_sector(machine: AdoptMachine) -> None:
