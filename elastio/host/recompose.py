@@ -54,14 +54,15 @@ def _shows_saved(sysfs: Sysfs, device: str) -> bool:
 def require_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
     """Before a cache is made. Raises DeviceBusyError while an adopted volume could be mounted without it.
 
-    A tombstone that stays gets the next sequence number, as one that is written for each cache has: a volume that is reverted in place
+    A tombstone may be there since an earlier cache, and the device formatted since: it is looked at again. One that
+    stays gets the next sequence number, as one that is written for each cache has: a volume that is reverted in place
     while it has a cache is told by it. Nothing is suspended: the device shows the saved piece. Raises HostError, or
     NotOursError as `write_tombstone`.
     """
     if has_tombstone(sysfs, device) is False:
         text = f"{device} could be mounted without its cache: it has no tombstone yet"
         raise DeviceBusyError(text, code="tombstone.missing")
-    if not composed.keeps_tombstone(sysfs, device):
+    if not composed.is_composed(sysfs, device):
         return
     with locked(sysfs, wait, LOCK_S):
         settle(sysfs, composed.mapped_name(sysfs, device))

@@ -135,6 +135,32 @@ def test_of_a_device_without_a_table_the_scan_says_so(tree: Tree, host: BcacheHo
         host.write_tombstone()
 
 
+def put(tree: Tree, at: int, content: bytes) -> None:
+    """Written to the volume, as whoever formats the adaptive device does."""
+    with tree.kernel.path("dev/vdb").open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+@pytest.mark.parametrize(
+    ("at", "content", "code"),
+    [
+        (tombstone.BTRFS_SUPERBLOCK + tombstone.BTRFS_MAGIC_AT, tombstone.BTRFS_MAGIC, "tombstone.short"),
+        (tombstone.SECOND_HEADERS[0], tombstone.SECOND_MAGIC, "tombstone.short"),
+        (0, b"data" * 128, "tombstone.overwritten"),
+    ],
+)
+def test_no_cache_is_made_behind_the_tombstone_of_an_earlier_one_if_the_volume_could_be_mounted(
+    tree: Tree, host: BcacheHost, at: int, content: bytes, code: str
+) -> None:
+    tree.cache_disk()
+    host.write_tombstone()
+    put(tree, at, content)
+    with refused(NotOursError, code):
+        host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
+    assert superblock.read(tree.kernel.path("dev/vdc")) is None
+
+
 # --- a tombstone that stays ----------------------------------------------------------------------------------------
 
 
@@ -188,9 +214,7 @@ def test_each_cache_renews_what_stays_so_that_a_volume_that_was_reverted_is_told
 
 def test_no_cache_is_made_for_what_is_recognized_behind_the_tombstone(keeping: Tree, keeper: BcacheHost) -> None:
     keeping.cache_disk()
-    with keeping.kernel.path("dev/vdb").open("r+b") as file:
-        file.seek(tombstone.SECOND_HEADERS[0])
-        file.write(tombstone.SECOND_MAGIC)
+    put(keeping, tombstone.SECOND_HEADERS[0], tombstone.SECOND_MAGIC)
     with refused(NotOursError, "tombstone.short"):
         keeper.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
     assert (superblock.read(keeping.kernel.path("dev/vdc")), sequence(keeping)) == (None, 2)
