@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +22,7 @@ from elastio.host.locks import try_lock
 from elastio.host.mapper import Linear
 from elastio.host.superblock import bytes_of
 from elastio.host.sysfs import Sysfs, Wait
-from elastio.host.usage import described, in_use
+from elastio.host.usage import described, in_use, uses
 from elastio.units import MIB, SECTOR
 
 # Also in 59-elastio-adopted.rules.
@@ -162,7 +162,7 @@ def compose(
 ) -> str | None:
     """Make the composed device of two devices of the kernel, and register it. Returns `bcacheN`; None if it waits.
 
-    What is there already stays. Raises HostError or NotOursError.
+    What is there already stays. Raises HostError or NotOursError, and DeviceBusyError as `require_unused`.
     """
     numbers = (sysfs.read(f"sys/class/block/{name}/dev") for name in (head_device, volume))
     wanted = heads.table(head, *numbers, has_tombstone=has_tombstone)
@@ -184,7 +184,10 @@ def compose(
         run(["dmsetup", "create", "--concise", concise], timeout_s=DMSETUP_S)
     if find(sysfs, head) is None:
         raise HostError(f"dmsetup made no device {name_of(head)}: see `dmesg`", code="composed.missing")
-    return _registered(sysfs, head, (head_device, volume), wait, has_tombstone=has_tombstone)
+    if not _is_registered(sysfs, head):
+        _require_alone(sysfs, head, volume, run)
+        _register(sysfs, head, (head_device, volume), wait, has_tombstone=has_tombstone)
+    return adaptive_of(sysfs, head)
 
 
 def require_unused(sysfs: Sysfs, head: Head, volume: str) -> None:
@@ -197,22 +200,40 @@ def require_unused(sysfs: Sysfs, head: Head, volume: str) -> None:
         raise DeviceBusyError(f"/dev/{volume} {described(sysfs, found)}; it was not composed", code="composed.held")
 
 
+def _require_alone(sysfs: Sysfs, head: Head, volume: str, run: Run) -> None:
+    """Raises DeviceBusyError if anybody else has the volume; then the composed device, unregistered, is removed.
+
+    Somebody may have opened the volume between `require_unused` and the claim of device-mapper. The composed device has
+    claimed it now, so an exclusive open tells nothing, and nobody but device-mapper gets in.
+    """
+    composed = find(sysfs, head)
+    found = tuple(use for use in uses(sysfs, volume) if use.by != composed)
+    if found:
+        # One that cannot be removed is not registered, and is looked at again; who is beside it is what matters.
+        with suppress(HostError):
+            run(["dmsetup", "remove", "--retry", name_of(head)], timeout_s=DMSETUP_S)
+        text = f"/dev/{volume} {described(sysfs, found)}; it was opened while it was composed, which was taken back"
+        raise DeviceBusyError(text, code="composed.held")
+
+
 def waits_for_cache(sysfs: Sysfs, head: Head) -> bool:
     """Whether the composed device is registered, and does not run because its cache is missing."""
     directory = f"sys/block/{find(sysfs, head)}/bcache"
     return sysfs.read_or(f"{directory}/state", "") in WITH_CACHE and adaptive_of(sysfs, head) is None
 
 
-def _registered(sysfs: Sysfs, head: Head, below: tuple[str, str], wait: Wait, *, has_tombstone: bool) -> str | None:
-    if adaptive_of(sysfs, head) is None and not waits_for_cache(sysfs, head):
-        _require_same_bytes(sysfs, head, *below, has_tombstone=has_tombstone)
-        node = sysfs.path(f"dev/{find(sysfs, head)}")
-        try:
-            blockdev.register(sysfs, node, lambda: adaptive_of(sysfs, head) is not None, wait, blockdev.REGISTER_S)
-        except HostError:
-            if not waits_for_cache(sysfs, head):
-                raise
-    return adaptive_of(sysfs, head)
+def _is_registered(sysfs: Sysfs, head: Head) -> bool:
+    return adaptive_of(sysfs, head) is not None or waits_for_cache(sysfs, head)
+
+
+def _register(sysfs: Sysfs, head: Head, below: tuple[str, str], wait: Wait, *, has_tombstone: bool) -> None:
+    _require_same_bytes(sysfs, head, *below, has_tombstone=has_tombstone)
+    node = sysfs.path(f"dev/{find(sysfs, head)}")
+    try:
+        blockdev.register(sysfs, node, lambda: adaptive_of(sysfs, head) is not None, wait, blockdev.REGISTER_S)
+    except HostError:
+        if not waits_for_cache(sysfs, head):
+            raise
 
 
 def _require_same_bytes(sysfs: Sysfs, head: Head, head_device: str, volume: str, *, has_tombstone: bool) -> None:

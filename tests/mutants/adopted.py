@@ -223,6 +223,13 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "composed beside what was opened just before",
+        "the same",
+        Patch("elastio/host/composed.py", "        _require_alone(sysfs, head, volume, run)\n", ""),
+        f"{SETUP}test_adopt.py::test_what_was_opened_just_before_the_claim_is_not_composed_beside_it",
+        WHY,
+    ),
+    by_test(
         "the superblock of btrfs stays",
         "the same",
         Patch(CONTENTS, "return (BTRFS_SUPERBLOCK + BLOCK_BYTES) // SECTOR", "return SAVED_SECTORS"),

@@ -56,12 +56,58 @@ def test_luks_that_was_opened_meanwhile_is_not_composed(machine: AdoptMachine) -
     with refused(DeviceBusyError, "adopt.used"):
         machine.adopter().adopt(plan)
     assert machine.is_as_before
+    assert "dmsetup" not in {argv[0] for argv in machine.ran}, "nobody sees it twice, not for a moment"
     machine.sysfs.path(holder).unlink()
     machine.adopter().adopt(plan)
     machine.power_off()
     machine.lay(holder, "")
     with refused(DeviceBusyError, "composed.held"):
         machine.boot()
+    assert not machine.is_composed
+
+
+def open_beside(machine: AdoptMachine, then: Callable[[], None] = lambda: None) -> None:
+    """`cryptsetup open` of the volume itself, in the moment before `dmsetup create`; and what comes after both."""
+    dmsetup = machine._dmsetup
+
+    def with_another(argv: Sequence[str]) -> str:
+        answer = dmsetup(argv)
+        if argv[1] == "create":
+            machine.lay("sys/block/dm-9/dm/uuid", "CRYPT-LUKS2-safe")
+            machine.lay("sys/block/dm-9/dm/name", "safe")
+            machine.lay("sys/block/vdb/holders/dm-9", "")
+            then()
+        return answer
+
+    machine._dmsetup = with_another  # type: ignore[method-assign]
+
+
+def test_what_was_opened_just_before_the_claim_is_not_composed_beside_it(machine: AdoptMachine) -> None:
+    plan = machine.plan()
+    open_beside(machine)
+    with refused(DeviceBusyError, "composed.held"):
+        machine.adopter().adopt(plan)
+    assert machine.is_as_before
+    assert machine.sysfs.read("sys/fs/bcache/register_quiet") == "", "it was never registered"
+    assert machine.sysfs.names("sys/block/vdb/holders") == ("dm-9",)
+
+
+def test_who_is_killed_before_a_look_at_others_has_not_registered_it_and_the_next_one_looks(
+    machine: AdoptMachine,
+) -> None:
+    machine.adopter().adopt(machine.plan())
+    machine.power_off()
+
+    def die() -> None:
+        raise PowerCutError
+
+    open_beside(machine, die)
+    with pytest.raises(PowerCutError):
+        machine.run_unit()
+    assert machine.sysfs.exists("sys/block/dm-0")
+    with refused(DeviceBusyError, "composed.held"):
+        machine.run_unit()
+    assert machine.sysfs.names("sys/block/vdb/holders") == ("dm-9",)
     assert not machine.is_composed
 
 
