@@ -23,6 +23,9 @@ A guard does one thing at a time: one that has begun to remove limits acknowledg
 removes a limit that was set after its own order. Nor does one whose holder was killed remove those of the next holder,
 which starts no guard before that one has ended: see `LimitRemovers`.
 
+A guard is locked in memory before the holder goes on: it may have to resume a device on which its own program, or the
+system's swap, lies (`recompose`), and locks are not inherited. Pages that it shares with the holder stay shared.
+
 One guard serves all limits of a boost, because the boost waits for its holder: to start and to end a process for each
 limit takes some hundredths of a second on a small machine. It closes every descriptor that it inherited, the instance
 lock and the pipes of workers too: a new agent need not wait for it.
@@ -45,6 +48,7 @@ from dataclasses import dataclass
 from elastio.errors import HostError
 from elastio.host.apart import close_all_but
 from elastio.host.locks import try_lock
+from elastio.host.machine import stay_in_memory
 from elastio.host.sysfs import wait_for
 
 
@@ -109,6 +113,8 @@ POLL_S = 1.0
 TRIES = 5
 # How long a guard may take to acknowledge an order, or to end: above what it takes to try TRIES times.
 ANSWER_S = TRIES * POLL_S + 3.0
+# How long it may take until it is there, and locked in memory: milliseconds, but where memory is short.
+START_S = 8.0
 BEAT, ORDER = struct.Struct("<d"), struct.Struct("<dd")
 
 Release = Callable[[], object]
@@ -216,9 +222,9 @@ class Guard:
     def _is_acknowledged(self, end: socket.socket, order: _Order) -> bool:
         try:
             end.send(order.packed())
-            return end.recv(1) != b""
         except OSError:
             return False
+        return _is_answered(end)
 
     def _replace(self, make: Callable[[], _Order]) -> None:
         if self._end is not None:
@@ -246,8 +252,20 @@ class Guard:
                 _run_guard(theirs, lock, holder, order, self.pulse, self._release)
         finally:
             theirs.close()
-        ours.settimeout(ANSWER_S)
         self._end = ours
+        ours.settimeout(START_S)
+        if not _is_answered(ours):
+            os.kill(self.process, signal.SIGKILL)
+            self.dismiss()
+            raise HostError("cannot start a guard: it does not answer; no application was held back")
+        ours.settimeout(ANSWER_S)
+
+
+def _is_answered(end: socket.socket) -> bool:
+    try:
+        return end.recv(1) != b""
+    except OSError:
+        return False
 
 
 def _run_guard(end: socket.socket, lock: int, holder: int, order: _Order, pulse: Pulse, release: Release) -> None:
@@ -257,6 +275,8 @@ def _run_guard(end: socket.socket, lock: int, holder: int, order: _Order, pulse:
             signal.signal(number, signal.SIG_IGN)
         close_all_but(end.fileno(), lock)
         try:
+            stay_in_memory()  # if it is not allowed, the daemon has logged so
+            end.send(b"-")
             _watch(end, holder, order, pulse)
         finally:  # also where the holder died before it took an answer: its end is broken then
             _remove_limits(release)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import select
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,6 +21,7 @@ from elastio.errors import HostError
 from elastio.host import guard, throttle
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import Tree
+from tests.values import present
 
 LONG_S = 30.0
 USERS = "sys/fs/cgroup/user.slice/io.max"
@@ -208,6 +212,45 @@ def test_nothing_is_limited_without_a_guard(machine: Tree, watch: guard.Guard, m
     with pytest.raises(HostError), throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
         pytest.fail("it was entered")
     assert machine.kernel.writes == []
+
+
+def test_a_guard_keeps_its_pages_in_memory_where_that_is_allowed_and_shares_them(
+    machine: Tree, watch: guard.Guard, runs_programs: None
+) -> None:
+    program = "from elastio.host.machine import stay_in_memory; print(stay_in_memory())"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    watch.begin_lease()
+    assert (memory_kb(watch.process, "status", "VmLck") > 0) == (told.strip() == "None")
+    own, all_ = (memory_kb(watch.process, "smaps_rollup", name) for name in ("Private_Dirty", "Rss"))
+    assert own < all_ / 4, "what it shared with its holder was copied"
+
+
+def memory_kb(process: int, file: str, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{process}/{file}").read_text(), re.MULTILINE)
+    return int(present(found)[1])
+
+
+def test_nothing_is_limited_before_the_guard_is_locked_in_memory(
+    machine: Tree, watch: guard.Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lock() -> None:
+        time.sleep(0.2)
+        (tmp_path / "locked").touch()
+
+    monkeypatch.setattr(guard, "stay_in_memory", lock)
+    with throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
+        assert (tmp_path / "locked").exists()
+
+
+def test_nothing_is_limited_where_the_guard_does_not_come_up(
+    machine: Tree, watch: guard.Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "START_S", 0.1)
+    monkeypatch.setattr(guard, "stay_in_memory", signal.pause)
+    with pytest.raises(HostError), throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
+        pytest.fail("it was entered")
+    assert machine.kernel.writes == []
+    assert not psutil.pid_exists(watch.process)
 
 
 def test_one_guard_serves_every_limit_of_its_holder(machine: Tree, watch: guard.Guard) -> None:
