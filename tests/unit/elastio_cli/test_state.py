@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from elastio.agent.journal import Journal
-from elastio.config.paths import AT_BOOT, DEFAULT_STATE_DIR, JOURNAL
+from elastio.config.paths import ADOPTED, AT_BOOT, DEFAULT_STATE_DIR, JOURNAL
 from elastio.control.exit_codes import Exit
 from elastio.core.state import AgentState, Phase
+from elastio.host.composed import KEEPING_PREFIX, UUID_PREFIX
 from tests.values import cycle
 
 from .conftest import Golden, Shell
@@ -152,24 +154,43 @@ def test_the_package_is_not_removed_after_any_other_answer(code: Exit, tmp_path:
 
 
 @pytest.mark.runs_programs
-@pytest.mark.parametrize(("environment", "expected"), [({}, 1), ({"ELASTIO_REMOVE": "anyway"}, 0)])
-def test_the_package_is_not_removed_while_a_volume_is_adopted(
-    environment: dict[str, str], expected: int, tmp_path: Path
+@pytest.mark.parametrize("environment", [{}, {"ELASTIO_REMOVE": "anyway"}])
+@pytest.mark.parametrize(
+    ("mapped", "record", "said"),
+    [
+        ("LVM-another", None, ""),
+        ("LVM-another", "6d0c4a57", "device release 6d0c4a57"),
+        (f"{UUID_PREFIX}head", "6d0c4a57", "device release 6d0c4a57"),
+        (f"{UUID_PREFIX}head", None, "device compose --head"),
+        (f"{KEEPING_PREFIX}head", None, "device compose --head"),
+    ],
+)
+def test_the_package_is_not_removed_while_a_volume_has_its_record_or_is_composed(
+    environment: dict[str, str], mapped: str, record: str | None, said: str, tmp_path: Path
 ) -> None:
-    bodies = {"elastio": "exit 0", "ls": "echo 6d0c4a57", "cat": "exec /bin/cat", "touch": "exit 0"}
-    bodies["rm"] = 'echo "$@" >&2'
-    for name, body in bodies.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    script = Path(__file__).parents[3] / "debian/elastio.prerm"
-    lines = script.read_text().replace("[ -d /run/systemd/system ]", "false")
+    """The record may have been removed by hand."""
+    for number, uuid in enumerate(("CRYPT-LUKS2-safe", mapped)):
+        (tmp_path / f"sys/block/dm-{number}/dm").mkdir(parents=True)
+        (tmp_path / f"sys/block/dm-{number}/dm/uuid").write_text(f"{uuid}\n")
+    (tmp_path / AT_BOOT).mkdir(parents=True)
+    if record:
+        (tmp_path / ADOPTED).mkdir()
+        (tmp_path / ADOPTED / record).touch()
+    (tmp_path / "elastio").write_text("#!/bin/sh\n")
+    (tmp_path / "elastio").chmod(0o755)
+    script = (Path(__file__).parents[3] / "debian/elastio.prerm").read_text()
+    for folder in ("/etc/", "/sys/", "/run/", "/var/"):
+        script = script.replace(f" {folder}", f" {tmp_path}{folder}")
+        assert not re.search(rf"(?<!{tmp_path}){folder}", script), "it would change this machine"
     done = subprocess.run(
         ["/bin/sh", "-s", "remove"],
-        input=lines,
-        env={"PATH": str(tmp_path), **environment},
+        input=script,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", **environment},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, "device release 6d0c4a57" in done.stderr) == (expected, expected == 1)
-    assert (f"/{AT_BOOT}" in done.stderr) == (expected == 0), "nothing is adopted that was asked for before"
+    is_refused = said != "" and not environment
+    assert done.returncode == is_refused
+    assert (said in done.stderr) if is_refused else (done.stderr == "")
+    assert (tmp_path / AT_BOOT).exists() == is_refused, "nothing is adopted that was asked for before"
