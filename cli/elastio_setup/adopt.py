@@ -301,10 +301,12 @@ class Adopter:
             self._erase(record, head_device, covered)
         if record.group_uuid:
             head_volume.remove(self.sysfs, record, self.run)
-        records.delete(self.sysfs, record)
-        for device in sorted({*with_uuid(self.sysfs, record.uuid, self.run), *([below] if below else [])}):
-            # What was read of the volume while it was composed may be older than what was written since.
+        shown = sorted({*with_uuid(self.sysfs, record.uuid, self.run), *([below] if below else [])})
+        for device in shown:
+            # What was read of it while it was composed may be older than what was written; who sees it may mount it.
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
+        records.delete(self.sysfs, record)
+        for device in shown:
             self.announce(device)
 
     def _erase(self, record: Record, head_device: str, covered: str) -> None:

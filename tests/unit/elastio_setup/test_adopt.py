@@ -115,9 +115,25 @@ def test_a_released_volume_and_its_head_are_as_before(machine: AdoptMachine) -> 
     machine.adopter().adopt(machine.plan())
     machine.adopter().release(record(machine), None)
     assert machine.is_as_before
-    assert ["blockdev", "--flushbufs", str(machine.sysfs.path("dev/vdb"))] in machine.ran
     with refused(ElastioError, "release.none"):
         machine.adopter().release(Record(machine.plan().head, adopted_record.Step.COMPOSED, "vdh"), None)
+
+
+@pytest.mark.parametrize("is_composed", [True, False], ids=["at once", "by who comes after a kill"])
+def test_nobody_sees_the_volume_before_what_was_read_of_it_is_dropped(machine: AdoptMachine, is_composed: bool) -> None:
+    machine.adopter().adopt(machine.plan())
+    if not is_composed:
+        machine.power_off()
+    hidden, run = list[tuple[str, bool]](), machine.run
+
+    def watched(argv: Sequence[str], *, timeout_s: float) -> str:
+        hidden.extend(
+            [(argv[0], machine.is_hidden)] if str(argv[-1]).endswith("dev/vdb") and argv[0] != "blkid" else []
+        )
+        return run(argv, timeout_s=timeout_s)
+
+    Adopter(machine.sysfs, watched, machine.wait, machine.slept.append).release(record(machine), None)
+    assert hidden == [("blockdev", True), ("udevadm", False)]
 
 
 def test_a_mounted_volume_is_unmounted_and_mounted_again_both_times(machine: AdoptMachine) -> None:
