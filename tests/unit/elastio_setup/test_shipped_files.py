@@ -223,12 +223,16 @@ def test_a_named_timer_is_announced_again_and_again() -> None:
     assert timer["Install"]["WantedBy"] == "timers.target"
 
 
-@pytest.mark.parametrize("name", ["elastiod.service", "elastiod@.service"])
-def test_the_service_may_open_block_devices_and_the_control_node_of_device_mapper(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "access"), [("elastiod.service", "rw"), ("elastiod@.service", "rw"), ("elastio-compose@.service", "rwm")]
+)
+def test_the_service_may_open_block_devices_and_the_control_node_of_device_mapper(name: str, access: str) -> None:
+    """And the unit that composes may make a node before udev does."""
     lines = (SHIPPED / name).read_text().splitlines()
+    assert unit(name)["Service"]["DevicePolicy"] == "closed"
     assert [line for line in lines if line.startswith("DeviceAllow=")] == [
-        "DeviceAllow=block-* rw",
-        "DeviceAllow=char-misc rw",
+        f"DeviceAllow=block-* {access}",
+        f"DeviceAllow=char-misc {access}",
     ]
 
 
