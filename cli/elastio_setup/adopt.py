@@ -59,10 +59,8 @@ class Adopter:
     sleep: Callable[[float], None] = time.sleep
 
     def adopt(self, plan: AdoptPlan) -> str:
-        """Returns `bcacheN`. Raises what the failed step raised; then it was undone, and mounted again.
-
-        The check of the filesystem may take an hour, and boosts of other volumes need the lock: it comes first.
-        """
+        """Returns `bcacheN`. Raises what the failed step raised; then it was undone, and mounted again."""
+        # The check of the filesystem may take an hour, and boosts of other volumes need the lock: it comes first.
         with unmounted(plan.place, self.sysfs, self.run):
             if plan.place is not None:
                 self._require_unused(plan.device)
