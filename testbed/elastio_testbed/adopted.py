@@ -31,7 +31,10 @@ LAYOUTS = {
     "pv": ("pvcreate -qy $D && vgcreate -qy pool $D && lvcreate -qy -Wn -l 100%FREE -n data pool", "$D"),
 }
 # Layout and file system of the volumes that are tried.
-CASES = ("disk/ext4", "disk/xfs", "partition/ext4", "lv/ext4", "luks/ext4", "disk/btrfs", "pv/ext4", "enlarged/ext4")
+CASES = (
+    *("disk/ext4", "disk/xfs", "disk/btrfs", "partition/ext4", "partition/xfs", "lv/ext4", "lv/xfs", "luks/ext4"),
+    *("pv/ext4", "enlarged/ext4"),
+)
 PACKAGES = ("lvm2", "cryptsetup-bin", "btrfs-progs")
 # What has to be closed before the volume is in nobody's hands, and opens it.
 CLOSE = {
@@ -41,6 +44,12 @@ CLOSE = {
 # With nofail, mount(8) succeeds also where it finds no volume.
 MOUNT = f"udevadm settle; mountpoint -q {DATA} || mount {DATA} && mountpoint -q {DATA}"
 OPEN = {"luks": f"systemctl start systemd-cryptsetup@safe && {MOUNT}", "pv": f"vgchange -qqay pool && {MOUNT}"}
+# What a guest that has never had the volume does to see its file system.
+ELSEWHERE = {
+    "luks": f"echo secret > {KEY} && cryptsetup open --key-file {KEY} $D safe",
+    "lv": "vgchange -qqay group",
+    "pv": "vgchange -qqay pool",
+}
 # Layouts whose volume has its tombstone until the release: bytes of it that differ until then.
 KEEPING = {"pv": 4096}
 
@@ -65,6 +74,12 @@ class AdoptedGuest(Guest):
     def backing_device(self) -> str:
         """The kernel's name of the composed device; empty while there is none."""
         return self.check(["sh", "-c", "ls -d /sys/block/dm-*/bcache 2>/dev/null | cut -d/ -f4"])
+
+    @property
+    def mounted_elsewhere(self) -> str:
+        """A script that mounts the disk $D without elastio, in another guest."""
+        opened = OPENED.get(self.layout, LAYOUTS[self.layout][1])
+        return f"{ELSEWHERE.get(self.layout, 'true')} && udevadm settle && mkdir -p {DATA} && mount {opened} {DATA}"
 
     @property
     def is_closed(self) -> bool:

@@ -17,13 +17,14 @@ from elastio_testbed.adopted import CASES, KEEPING, KEY, PACKAGES, AdoptedGuest
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
+from elastio_testbed.hypervisor import define_machine
 from elastio_testbed.image import GuestImage, build_guest_image
-from elastio_testbed.machine import DATA, PROGRAMS
+from elastio_testbed.machine import DATA, NAMED, PROGRAMS, SMALL_MIB
 from elastio_testbed.options import guest_options, json_option, seed_option
 from elastio_testbed.scratch import scratch_folder
 
-# Their tombstones differ in length; the faults strike them in turn.
-CUT_CASES = ("disk/ext4", "luks/ext4", "disk/btrfs")
+# The faults strike them in turn: tombstones of three lengths, and what may lie below.
+CUT_CASES = ("disk/ext4", "luks/ext4", "disk/btrfs", "partition/xfs", "lv/ext4")
 FILES = "/usr/lib/python3 /usr/lib/x86_64-linux-gnu/perl-base"
 SUMS = f"cd {DATA} && find . -type f ! -name new -print0 | sort -z | xargs -0 sha256sum | sha256sum"
 NEW, COPY = f"{DATA}/new", "/var/tmp/new"
@@ -49,13 +50,16 @@ vgs --noheadings --devices $V 2>/dev/null; true"""
 NEW_MIB = 24
 SLOWER = 8
 STEP_S, BOOT_S = 300.0, 240.0
+# Faster than a guest reads.
+UNCAPPED_BYTES_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One volume.
 
-    `sums_equal`: all files were the same after every step, and the composed device showed the volume byte for byte.
+    `sums_equal`: all files were the same after every step and at last in another guest, and the composed device showed
+    the volume byte for byte.
     `cut_dirty`: the power was cut while the cache was dirty. `raw_mounts`: how often the volume alone was recognized
     while it had a cache, or used while it was composed. `outage_s`: seconds without the file system while it was
     adopted and released, its check included.
@@ -146,6 +150,22 @@ class Adoption:
         self.shell(check)
         self._compare()
 
+    def compare_elsewhere(self, image: GuestImage, folder: Path) -> None:
+        """The released volume in a guest that has never had it; the first one ends."""
+        guest, shown = self.guest, f"{SUMS}; sha256sum < {NEW}"
+        before = self.shell(shown)
+        self.shell(guest.close)
+        path = guest.vm.files()[guest.serial]
+        guest.vm.kill()
+        other = define_machine(image, directory=folder, memory_mib=SMALL_MIB)
+        try:
+            other.start(BOOT_S)
+            other.plug(guest.serial, path, bytes_per_second=UNCAPPED_BYTES_S)
+            script = f"udevadm settle; D=/dev/$({NAMED.format(guest.serial)}); {guest.mounted_elsewhere} && {shown}"
+            self.is_equal &= other.agent.check(["sh", "-c", script], timeout_s=STEP_S) == before
+        finally:
+            other.close()
+
     def _compare(self) -> None:
         """The files that were there before the adoption, and what was written while there was a cache."""
         same = f"! test -e {COPY} || cmp {COPY} {NEW}"
@@ -206,6 +226,7 @@ def played(name: str, image: GuestImage, seed: int) -> Case:
         adoption = Adoption(lab.guest)
         lab.prepare()
         adoption.go()
+        adoption.compare_elsewhere(image, Path(folder, "elsewhere"))
     begun, ended = adoption.outages
     return Case(
         lab.guest.layout,

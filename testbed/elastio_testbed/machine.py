@@ -24,6 +24,8 @@ REPORT = "/var/tmp/workload.report"
 CONFIG = "/etc/elastio/elastio.toml"
 RECORD = "/var/tmp/workload.record"
 PROGRAMS = "/opt/testbed"
+# Names of the kernel with this serial.
+NAMED = 'for f in /sys/block/*/serial; do [ "$(cat $f)" = {} ] && basename $(dirname $f); done; true'
 AGENT_SOCKET = "/run/elastio/elastio.sock"
 # How long before the first dump it is announced: longer than the lead of an agent that has measured none. The time
 # before the first dump is no part of a result.
@@ -147,8 +149,7 @@ class Guest:
     def disk_name(self, serial: str | None = None) -> str:
         """The kernel's name of the data disk, or of the disk with this serial."""
         serial = serial or self.serial
-        script = f'for f in /sys/block/*/serial; do [ "$(cat $f)" = {serial} ] && basename $(dirname $f); done; true'
-        names = self.check(["sh", "-c", script]).split()
+        names = self.check(["sh", "-c", NAMED.format(serial)]).split()
         if len(names) != 1:
             raise GuestError(f"{self.name}: {len(names)} disks show the serial {serial}")
         return names[0]
