@@ -6,8 +6,9 @@ writeback rate, so that what is shared among applications and what the governor 
 With a cache, two volumes serve, and what a MB of applications costs each depends on what they do: bcache writes an
 index and a journal beside their data, a read that misses does not use the cache volume unless it is kept there, and
 small requests reach the cache volume's limit of requests long before that of its bandwidth. So the costs are measured,
-and the capacity is what the volume gives that is exhausted first. What little a quiet device does says little of what a
-busy one would: below BUSY of a limit the measured costs count in part, and the usual ones for the rest.
+by what the volumes have done (`_done_mb_s`), and the capacity is what the volume gives that is exhausted first. What
+little a quiet device does says little of what a busy one would: below BUSY of a limit the measured costs count in part,
+and the usual ones for the rest.
 
 It is what cgroups share. Nothing is shared while the agent is faulted, limits all writes so that a flush ends, cannot
 record what it does, or does not know the capacity.
@@ -26,9 +27,12 @@ from elastio.core.policy import LIMITED, Policy
 from elastio.core.polling import NextAction, ask, next_backoff
 from elastio.core.shares import SharePlan
 from elastio.core.state import AgentState, Observation, Phase
+from elastio.units import KIB, MB
 
 # What a MB of applications usually costs the cache volume, in MB, with its index and journal: large writes, Linux 6.1.
 USUAL_COST = 1.066
+# No request of the cache volume carries more of the index and the journal, in MB, in the mean.
+INDEX_MB = 8 * KIB / MB
 # From this share of a limit on, what is measured counts in full.
 BUSY = 0.5
 # What applications keep of it beside any flush: the scheduler of the disk serves both.
@@ -116,7 +120,7 @@ def _cached(
 ) -> Capacity:
     """With a cache: what the volume gives that is exhausted first."""
     recent = (sample.recent or sample) if sample else None
-    moved_mb_s = recent.adaptive.total_mb_s if recent else 0.0
+    moved_mb_s = _done_mb_s(recent)
     bandwidth_mb_s, missed = cycle.provisioned.bandwidth_mb_s, _missed(recent)
     fast_mb_s, iops = _left(LimitedBy.CACHE, bandwidth_mb_s, flush), cycle.provisioned.iops
     found = [_of(LimitedBy.CACHE, fast_mb_s, bandwidth_mb_s, moved_mb_s, USUAL_COST, _on_cache(recent))]
@@ -147,18 +151,20 @@ def _of(
 
 def _on_cache(sample: Sample | None) -> float:
     """MB of the cache volume for a MB of applications, without the flush; 0 where they have moved nothing."""
-    if sample is None or sample.adaptive.total_mb_s <= 0:
-        return 0.0
-    return (sample.cache.total_mb_s - sample.flushed_mb_s) / sample.adaptive.total_mb_s
+    done_mb_s = _done_mb_s(sample)
+    return _cache_mb_s(sample) / done_mb_s if sample and done_mb_s > 0 else 0.0
 
 
 def _requests(sample: Sample) -> tuple[float, float]:
-    """Those of the flush in a second, and those for a MB of applications; its reads are taken to be as large."""
-    reads, writes = sample.cache_iops
-    if sample.adaptive.total_mb_s <= 0:
-        return 0.0, 0.0
-    of_flush = reads * sample.flushed_mb_s / sample.cache.read_mb_s if sample.cache.read_mb_s > 0 else 0.0
-    return of_flush, (reads + writes - of_flush) / sample.adaptive.total_mb_s
+    """Those of the flush in a second, and those for a MB of applications."""
+    of_flush, done_mb_s = _flush_iops(sample), _done_mb_s(sample)
+    return (of_flush, (sum(sample.cache_iops) - of_flush) / done_mb_s) if done_mb_s > 0 else (0.0, 0.0)
+
+
+def _flush_iops(sample: Sample) -> float:
+    """Requests of the flush to the cache volume in a second; its reads are taken to be as large as all."""
+    reads, _ = sample.cache_iops
+    return reads * sample.flushed_mb_s / sample.cache.read_mb_s if sample.cache.read_mb_s > 0 else 0.0
 
 
 def _left(limit: LimitedBy, most: float, flush: float) -> float:
@@ -188,10 +194,35 @@ def _missed(sample: Sample | None) -> float:
 
     These are reads that miss, and writes that a full cache does not absorb.
     """
-    if sample is None or sample.adaptive.total_mb_s <= 0:
+    done_mb_s = _done_mb_s(sample)
+    return min(1.0, _backing_mb_s(sample) / done_mb_s) if sample and done_mb_s > 0 else 0.0
+
+
+def _done_mb_s(sample: Sample | None) -> float:
+    """What the volumes have done of applications' requests.
+
+    The kernel counts a request of the adaptive device when it begins (drivers/md/bcache/request.c: bio_start_io_acct),
+    and one of a volume when it has ended. Buffered writes begin requests of many MB, some hundred MB at once. But what
+    was done has passed at least one volume, and what passed the cache volume, but for index and journal, was done.
+    """
+    if sample is None:
         return 0.0
-    written = max(0.0, sample.backing.write_mb_s - sample.flushed_mb_s)
-    return min(1.0, (sample.backing.read_mb_s + written) / sample.adaptive.total_mb_s)
+    begun_mb_s, cached_mb_s = sample.adaptive.total_mb_s, _cache_mb_s(sample)
+    requests = sum(sample.cache_iops) - _flush_iops(sample)
+    if cached_mb_s <= 0 or requests <= 0:
+        return begun_mb_s
+    least = (cached_mb_s - INDEX_MB * requests) / USUAL_COST
+    return max(least, min(begun_mb_s, cached_mb_s + _backing_mb_s(sample)))
+
+
+def _cache_mb_s(sample: Sample) -> float:
+    """What the cache volume moved, without the flush."""
+    return sample.cache.total_mb_s - sample.flushed_mb_s
+
+
+def _backing_mb_s(sample: Sample) -> float:
+    """What the backing volume moved, without the flush."""
+    return sample.backing.read_mb_s + max(0.0, sample.backing.write_mb_s - sample.flushed_mb_s)
 
 
 # Two changes of what cgroups share are at least so far apart, and so large: each rewrites most limits. With a sample

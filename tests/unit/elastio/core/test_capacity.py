@@ -160,6 +160,40 @@ def test_the_capacity_follows_the_phase_and_the_flush(name: str) -> None:
     assert replace(found, mb_s=expected.mb_s, missed=expected.missed) == expected
 
 
+PIECES = Sample(10.0, 1.0, Rates(), cache=Rates(16.0, 68.2), backing=Rates(0.0, 16.0), cache_iops=(128.0, 140.0))
+
+
+@pytest.mark.parametrize("flush_iops", [128.0, 4096.0])
+@pytest.mark.parametrize("begun_mb_s", [0.5, 2.0, 20.0, 64.0, 80.0, 220.0, 500.0])
+def test_writes_of_many_mb_cost_the_same_before_and_after_they_have_begun(begun_mb_s: float, flush_iops: float) -> None:
+    """The kernel counts them when they begin. The volumes do 64 MB/s of them beside a flush, for some seconds more."""
+    sample = replace(PIECES, adaptive=Rates(0.0, begun_mb_s), cache_iops=(flush_iops, 140.0))
+    found = capacity(OF_3000_IOPS, cached(), sample, POLICY)
+    assert isinstance(found, Capacity)
+    assert found.missed == 0
+    assert 0.9 * 78.4 / USUAL_COST <= found.mb_s <= 78.4
+
+
+@pytest.mark.parametrize(("backing_mb_s", "missed"), [(10.0, 0.26), (60.0, 1.0)])
+@pytest.mark.parametrize("begun_mb_s", [0.5, 20.0])
+def test_what_the_backing_volume_has_done_is_a_part_of_all_that_was_done(
+    begun_mb_s: float, backing_mb_s: float, missed: float
+) -> None:
+    sample = replace(PIECES, adaptive=Rates(0.0, begun_mb_s), backing=Rates(0.0, 16.0 + backing_mb_s))
+    found = capacity(ATTACHED, cached(), replace(sample, cache=Rates(16.0, 42.0)), POLICY)
+    assert isinstance(found, Capacity)
+    assert found.missed == pytest.approx(missed, abs=0.01)
+
+
+@pytest.mark.parametrize("iops", [2000.0, 3000.0, 0.0])
+def test_an_index_that_small_writes_may_have_caused_counts_in_full(iops: float) -> None:
+    """12 MB/s of them in at most 3,000 requests; 0: how many there are is not known."""
+    small = Sample(10.0, 1.0, Rates(0.0, 24.0), cache=Rates(0.0, 40.0), cache_iops=(0.0, iops))
+    found = capacity(ATTACHED, cached(), small, POLICY)
+    assert isinstance(found, Capacity)
+    assert found.mb_s == pytest.approx(78.4 * 24 / 40)
+
+
 @pytest.mark.parametrize(
     ("of", "view", "expected"),
     [
