@@ -113,6 +113,8 @@ FORGOTTEN_AFTER = 8
 LEAST_INSTANTS, LEAST_SEEN = 20, 0.2
 # A raise that saves less than this share of what was promised is taken back, once so many bursts have shown it.
 KEPT_PROMISE, LEAST_BURSTS = 0.5, 2
+# A burst that has moved less shows no time for a MB.
+LEAST_MOVED_MB = 1.0
 # The time that a MB takes differs so much at least from burst to burst, relative: they begin and end within samples.
 VARIES = 0.03
 
@@ -216,7 +218,8 @@ def _is_unseen(known: LearnedBandwidth) -> bool:
 
 def _paces(known: LearnedBandwidth, mb_s: float) -> list[float]:
     """Seconds for a MB in each burst at this bandwidth."""
-    return [each.seconds / each.moved_mb for each in known.lessons if _is_near(each.mb_s, mb_s) and each.moved_mb]
+    shown = (each for each in known.lessons if _is_near(each.mb_s, mb_s) and each.moved_mb >= LEAST_MOVED_MB)
+    return [each.seconds / each.moved_mb for each in shown]
 
 
 def _error(paces: Sequence[float]) -> float:

@@ -241,6 +241,7 @@ def test_an_adoption_that_was_begun_is_not_begun_again(machine: AdoptMachine) ->
     machine.adopter().adopt(found)
     with refused(DeviceBusyError, "adopt.begun"):
         machine.adopter().adopt(found)
+    machine.power_off()  # composed, its volume is in use
     machine.disk("vdj", 96, "head9123456789abcdef", bytes(16 * MIB))
     with refused(NotOursError, "adopt.begun"):
         machine.plan("dev/vdb", "dev/vdj")

@@ -211,6 +211,11 @@ def test_no_raise_is_taken_back_that_has_saved_half_if_bursts_differ_as_is_assum
     assert known.refused_mb_s is None
 
 
+@pytest.mark.parametrize("moved_mb", [0.0, 5e-324, 0.9])
+def test_bursts_that_have_moved_next_to_nothing_do_not_judge_a_raise(moved_mb: float) -> None:
+    assert after_raise(4.125, 4.125, 4.125, moved_mb=moved_mb).refused_mb_s is None
+
+
 def test_raises_in_a_row_are_judged_together_and_taken_back_together() -> None:
     """Each of them alone promises too little to tell from chance."""
     app = App(20.0, 100.0, most_mb_s=32.0)
