@@ -9,8 +9,8 @@ changed, so whatever ends the command, the next boot or the next command knows w
     releasing   stopped, removed, head erased, its logical volume removed    after a crash: released to the end
     no record   the volume is mounted as it always was
 
-Only one command or unit changes anything at a time: a lock below /run. While a volume has a record, udev shows it to nobody, so
-systemd mounts the filesystem by its UUID on the adaptive device or not at all. (mount(8) searches all devices itself.
+Only one command or unit changes anything at a time: a lock below /run. While a volume has a record, udev shows it to
+nobody: systemd mounts the filesystem by its UUID on the adaptive device or not at all. (mount(8) searches all devices.
 The composed device claims the volume; without it the raw volume may be mounted, which loses nothing without a cache.)
 """
 
