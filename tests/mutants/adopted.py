@@ -219,14 +219,14 @@ ADOPTED = (
             "found = in_use(sysfs, volume) if find(sysfs, head) is None else ()",
             "found = ()",
         ),
-        f"{SETUP}test_adopt.py::test_luks_that_was_opened_meanwhile_is_not_composed",
+        f"{SETUP}test_adopt_beside_others.py::test_luks_that_was_opened_meanwhile_is_not_composed",
         WHY,
     ),
     by_test(
         "composed beside what was opened just before",
         "the same",
         Patch("elastio/host/composed.py", "        _require_alone(sysfs, head, volume, run)\n", ""),
-        f"{SETUP}test_adopt.py::test_what_was_opened_just_before_the_claim_is_not_composed_beside_it",
+        f"{SETUP}test_adopt_beside_others.py::test_what_was_opened_just_before_the_claim_is_not_composed_beside_it",
         WHY,
     ),
     by_test(
