@@ -16,6 +16,7 @@ import click
 from elastio_testbed.adopted import CASES, KEEPING, KEY, PACKAGES, AdoptedGuest
 from elastio_testbed.conditions import guests_on
 from elastio_testbed.console import Say, click_errors, conclude, progress
+from elastio_testbed.cuts.reader import UNCAPPED_BYTES_S
 from elastio_testbed.files import write_json
 from elastio_testbed.hypervisor import define_machine
 from elastio_testbed.image import GuestImage, build_guest_image
@@ -50,8 +51,6 @@ vgs --noheadings --devices $V 2>/dev/null; true"""
 NEW_MIB = 24
 SLOWER = 8
 STEP_S, BOOT_S = 300.0, 240.0
-# Faster than a guest reads.
-UNCAPPED_BYTES_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
