@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from elastio_testbed.bars import Bar
@@ -11,7 +12,7 @@ from elastio_testbed.sharing.controls import NONE, SHARES
 from elastio_testbed.tables import Table
 
 DASH = "-"
-# Of each run: what limits need to settle, at the begin.
+# Of each turn: what limits need to settle, at the begin.
 SETTLE_S = 5.0
 # The 95th percentile over that alone, and transactions a second over those alone.
 MOST_TIMES, LEAST_TPS = 3.0, 0.7
@@ -39,14 +40,37 @@ class Transactions:
         return asdict(self)
 
 
-def of_log(lines: Iterable[str], seconds: float, control: str, writer_mb_s: float | None) -> Transactions:
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A part of a run. `took_ms`: of each transaction of the `counted_s` seconds in which limits had settled."""
+
+    control: str
+    writer_mb_s: float | None
+    counted_s: float
+    took_ms: tuple[float, ...]
+
+
+def of_log(lines: Iterable[str], seconds: float, control: str, writer_mb_s: float | None) -> Turn:
     """From the log of pgbench, of `seconds`: a line has client, number, microseconds, script, end in s and in us."""
     logged = [line.split() for line in lines]
     ended = [(float(words[4]) + float(words[5]) / 1e6, float(words[2]) / 1000) for words in logged]
     first = min((end for end, _ in ended), default=0.0)
-    settled = sorted(ms for end, ms in ended if end >= first + SETTLE_S)
-    late = (_late(settled, percent) for percent in (50, 95, 99))
-    return Transactions(control, writer_mb_s, round(len(settled) / (seconds - SETTLE_S), 1), *late)
+    settled = tuple(ms for end, ms in ended if end >= first + SETTLE_S)
+    return Turn(control, writer_mb_s, seconds - SETTLE_S, settled)
+
+
+def runs_of(turns: Sequence[Turn]) -> list[Transactions]:
+    """One run for each control, alone and beside the writer, of all its turns."""
+    kinds = dict.fromkeys((turn.control, turn.writer_mb_s is None) for turn in turns)
+    return [_run([turn for turn in turns if (turn.control, turn.writer_mb_s is None) == kind]) for kind in kinds]
+
+
+def _run(turns: Sequence[Turn]) -> Transactions:
+    written = [turn.writer_mb_s for turn in turns if turn.writer_mb_s is not None]
+    took_ms = sorted(ms for turn in turns for ms in turn.took_ms)
+    tps = len(took_ms) / sum(turn.counted_s for turn in turns)
+    late = (_late(took_ms, percent) for percent in (50, 95, 99))
+    return Transactions(turns[0].control, round(fmean(written), 2) if written else None, round(tps, 1), *late)
 
 
 def _late(settled_ms: Sequence[float], percent: int) -> float | None:
@@ -82,7 +106,7 @@ def transactions(document: Mapping[str, Any]) -> tuple[Table, ...]:
     )
     heads = ("PostgreSQL", "transactions/s", "median ms", "95 % ms", "99 % ms", "writer MB/s")
     note = (
-        f"{document['clients']} clients of pgbench (TPC-B), without the first {SETTLE_S:.0f} s of a run. The end of a "
+        f"{document['clients']} clients of pgbench (TPC-B), without the first {SETTLE_S:.0f} s of a turn. The end of a "
         "transaction is a durable commit. The writer writes 1 MiB at a time through the page cache, as fast as it can."
     )
     return (Table("Transactions", heads, rows, note),)

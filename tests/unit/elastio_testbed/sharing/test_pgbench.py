@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from elastio_testbed.bars_report import section
 from elastio_testbed.sharing.controls import NONE, SHARES
-from elastio_testbed.sharing.pgbench import SETTLE_S, Transactions, bars, of_log
+from elastio_testbed.sharing.pgbench import SETTLE_S, Transactions, bars, of_log, runs_of
 
 BEGUN_S = 1_800_000_000
 
@@ -28,19 +29,30 @@ ALONE = run(NONE, 20.0, 200.0, None)
 
 def test_transactions_count_from_where_limits_have_settled() -> None:
     slow, fast = logged(50, 0.1, 900.0), logged(200, 0.1, 10.0)[50:]
-    found = of_log([*slow, *fast], 20.0, SHARES, 8.0)
+    (found,) = runs_of([of_log([*slow, *fast], 20.0, SHARES, 8.0)])
     assert found.tps == pytest.approx(150 / (20 - SETTLE_S))
     assert (found.p50_ms, found.p99_ms) == (10.0, 10.0)
 
 
 def test_the_late_ones_are_those_that_took_longest_in_any_order() -> None:
     lines = [*logged(60, 0.1, 10.0), *logged(100, 0.1, 70.0)[91:], *logged(191, 0.1, 10.0)[100:]]
-    found = of_log(lines, 20.0, NONE, None)
+    (found,) = runs_of([of_log(lines, 20.0, NONE, None)])
     assert (found.p50_ms, found.p95_ms, found.p99_ms) == (10.0, 70.0, 70.0)
 
 
+def test_turns_of_one_kind_are_one_run_whatever_the_host_did_meanwhile() -> None:
+    """Fast and slow minutes in turn: what is alone and what is beside the writer have the same of both."""
+    minutes = [(logged(150, 0.1, 10.0), 15.0), (logged(200, 0.2, 30.0), 40.0)]
+    turns = [of_log(lines, s, NONE, mb_s) for lines, s in minutes for mb_s in (None, 4.0)]
+    turns[-1] = replace(turns[-1], writer_mb_s=6.0)
+    alone, beside = runs_of(turns)
+    assert (alone.is_alone, beside.writer_mb_s) == (True, 5.0)
+    assert alone.tps == beside.tps == pytest.approx((100 + 175) / (10 + 35), abs=0.1)
+    assert (alone.p50_ms, alone.p99_ms) == (30.0, 30.0)
+
+
 def test_a_run_without_a_transaction_has_no_percentile_and_meets_nothing() -> None:
-    found = of_log([], 20.0, SHARES, 16.0)
+    (found,) = runs_of([of_log([], 20.0, SHARES, 16.0)])
     assert (found.tps, found.p95_ms) == (0.0, None)
     assert not any(bar.is_met for bar in bars([ALONE, found]))
     assert not any(bar.is_met for bar in bars([ALONE, run(NONE, 20.0, 200.0)]))
