@@ -158,7 +158,8 @@ def test_a_copy_made_while_quiesced_is_complete(target: Target, tmp_path: Path) 
     assert target.records_lost() == 0
 
 
-def test_a_lost_cache_is_given_up_only_by_command(target: Target) -> None:
+def lose_cache(target: Target) -> None:
+    """The cache is removed by surprise while it is dirty, its volume is deleted, and the device is unmounted."""
     lab = target.lab
     with target.dirty_and_idle():
         volume = target.tear_off()
@@ -171,6 +172,11 @@ def test_a_lost_cache_is_given_up_only_by_command(target: Target) -> None:
     lab.cloud.guards_dirty = True
     lab.guest.check(["umount", DATA], timeout_s=120)
     target.wait_for(lambda s: s["missing"] and s["missing"]["volume_state"] in ("gone", "deleting"), "the loss")
+
+
+def test_a_lost_cache_is_given_up_only_by_command(target: Target) -> None:
+    lab = target.lab
+    lose_cache(target)
     assert lab.device() == ""
     code, output = target.run("elastio", "recover", "--accept-data-loss", "--yes", "--timeout", "240", timeout_s=300)
     assert code == 0, output
