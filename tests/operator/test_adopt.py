@@ -5,6 +5,8 @@ The filesystem is mounted read-only, so that all of the volume can be compared, 
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -20,6 +22,7 @@ from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import DATA, PROGRAMS, new_disk
 from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
+from tests.unit.pages.blocks import ADOPTION, block
 
 pytestmark = pytest.mark.guest
 
@@ -50,6 +53,9 @@ SHORT = {
 }
 # XFS writes to its log also when it was mounted read-only, unless it leaves the log alone.
 READ_ONLY = {"ext4": "ro", "xfs": "ro,norecovery", "btrfs": "ro"}
+# The names on the page of adoption, and those of this machine.
+NAMES = {"/dev/vdb": "$V", "/dev/vdc": "$H", "VG": "pool", "UUID": "$U", "/home": "/data", "/srv/data": "/data"}
+READERS = re.compile(rf"(?<!\w)(?:{'|'.join(NAMES)})\b")
 COMPOSE = "for r in /etc/elastio/adopted/*; do systemctl start elastio-compose@${r##*/}; done"
 
 
@@ -170,6 +176,11 @@ class Adopted:
 
     def release(self) -> None:
         self.change(f"elastio device release {self.target} --yes")
+
+    def follow(self, first: str, nth: int = 0) -> None:
+        """Run the page's block with this first line, of several the nth; every question is answered with yes."""
+        script = READERS.sub(lambda found: NAMES[found[0]], block(ADOPTION, first, nth))
+        self.shell(f"export V H U; yes | sh -ec {shlex.quote(script)}")
 
     def change(self, command: str) -> None:
         self.shell(f"{self.close} && {command} && {self.open}" if self.is_closed else command)

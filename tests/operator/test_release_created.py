@@ -24,6 +24,8 @@ READ_ONLY = {"ext4": "ro", "xfs": "ro,norecovery", "btrfs": "ro"}
 REGISTER = "udevadm trigger --settle --action=change --name-match=$V"
 FORMAT = {"1 MiB": "elastio device create $V --force --yes", "8 KiB": f"make-bcache -B $V && {REGISTER}"}
 BCACHE = "B=/dev/$(ls /sys/block | grep bcache)"
+# The first line of its block on the page.
+RELEASE = "systemctl disable --now elastiod                         # after `elastio pause` and `elastio flush --wait`"
 KEY = "echo secret | cryptsetup -q --key-file -"
 
 
@@ -92,7 +94,7 @@ def test_the_data_is_on_the_partition_also_after_a_power_cut(guest: Created, fil
     guest.format(offset)
     guest.fill(filesystem, "$B")
     assert guest.run("elastio device release $V --yes")[0] == 1, "it is mounted"
-    guest.shell("elastio device release /data --yes")
+    guest.follow(RELEASE)
     guest.require_data()
     guest.require_released()
     guest.cut()

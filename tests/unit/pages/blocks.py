@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 PAGES = ("README.md", "docs/tutorial/*.md", "docs/how-to/*.md")
 RUN = "<!-- run -->"
+ADOPTION = "docs/how-to/adopt.md"
 ITEM = re.compile(r"\s*(?:\d+\.|[-*]) ")
 
 
@@ -54,6 +55,11 @@ def blocks(page: str, text: str) -> Iterator[Block]:
         body = lines[at + 1 : end - 1] if is_fence else [line[4:] for line in lines[at:end]]
         yield Block(page, at + 1, "\n".join(body) + "\n", _is_marked(lines, at))
         at = end
+
+
+def block(page: str, first: str, nth: int = 0) -> str:
+    """The text of the block with this first line, of several the nth. Raises IndexError."""
+    return [found.text for found in blocks(page, pages()[page]) if found.first == first][nth]
 
 
 def _end_of_fence(lines: list[str], at: int) -> int | None:

@@ -11,9 +11,10 @@ import pytest
 from elastio.registry import price_list
 from elastio.strategy.tariff import HOURS_A_MONTH
 from elastio.units import MB, MIB
+from tests.operator import test_pages_of_adoption, test_release_created
 from tests.sim_agent import SimAgent, sim_agent
 
-from .blocks import ROOT, RUN, blocks, not_run, pages
+from .blocks import ADOPTION, ROOT, RUN, blocks, not_run, pages
 
 ALL = [block for page, text in pages().items() for block in blocks(page, text)]
 REASONS, NOT_RUN = not_run()
@@ -32,6 +33,11 @@ def test_every_block_is_run_or_listed_with_a_reason() -> None:
 def test_the_list_has_no_block_that_is_gone_and_no_reason_of_its_own() -> None:
     assert set(NOT_RUN) - {(block.page, block.first) for block in ALL} == set()
     assert set(NOT_RUN.values()) == set(REASONS)
+
+
+def test_the_blocks_of_adoption_are_run_in_a_guest() -> None:
+    run = {*test_pages_of_adoption.RUN_HERE, test_release_created.RELEASE}
+    assert {(ADOPTION, first) for first in run} == {key for key, why in NOT_RUN.items() if why == "adoption"}
 
 
 def test_a_new_block_is_noticed() -> None:
