@@ -44,7 +44,7 @@ def claim(sysfs: Sysfs, numbers: Collection[str]) -> None:
     if not sysfs.owner or not folder.is_dir():
         return
     path = folder / f"{sysfs.owner}{CLAIMS}"
-    text = "".join(f"{number} {_sequence(sysfs, number)}".rstrip() + "\n" for number in sorted(numbers))
+    text = "".join(f"{number} {sequence(sysfs, number)}".rstrip() + "\n" for number in sorted(numbers))
     if _claimed(sysfs, path.name) == set(numbers):
         return
     try:
@@ -65,10 +65,11 @@ def claimed_by_others(sysfs: Sysfs) -> frozenset[str]:
 def _claimed(sysfs: Sysfs, name: str) -> set[str]:
     """The devices that the file claims and that are still those."""
     lines = (line.split() for line in sysfs.read_or(f"{DIRECTORY}/{name}", "").splitlines())
-    return {words[0] for words in lines if words and words[1:] in ([], [_sequence(sysfs, words[0])])}
+    return {words[0] for words in lines if words and words[1:] in ([], [sequence(sysfs, words[0])])}
 
 
-def _sequence(sysfs: Sysfs, number: str) -> str:
+def sequence(sysfs: Sysfs, number: str) -> str:
+    """The sequence number of the device that has this number now; empty: there is none, or the kernel has no such."""
     return sysfs.read_or(f"sys/dev/block/{number}/diskseq", "")
 
 
@@ -76,6 +77,8 @@ SUFFIX = ".shares"
 LOCK_S = 1.0
 # In kB/s, then the digits that mark it as ours.
 SHARED = re.compile(r"rbps=(\d+)222 wbps=(\d+)222 riops=max wiops=max")
+# Kinds that are still ours where somebody else has set another one meanwhile.
+PART = re.compile(r"\b([rw]bps)=\d+222\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +120,17 @@ def repeat(sysfs: Sysfs, group: str, number: str) -> None:
 
 
 def lift(sysfs: Sysfs, group: str, number: str) -> bool:
-    """Whether the cgroup had a share's limit. One of somebody else stays. Raises HostError."""
-    if not is_share(limits_of(sysfs, group).get(number)):
-        return False
-    _write(sysfs, group, f"{number} {FREE}")
-    return True
+    """Whether the cgroup had a share's limit, or a part of one. One of somebody else stays. Raises HostError."""
+    limits = limits_of(sysfs, group).get(number, "")
+    text = FREE if is_share(limits) else freed_kinds(limits, PART)
+    if text:
+        _write(sysfs, group, f"{number} {text}")
+    return bool(text)
+
+
+def freed_kinds(limits: str, part: re.Pattern[str]) -> str:
+    """What lifts the kinds that `part` finds in a line of `io.max`, and no other; empty: there are none."""
+    return " ".join(f"{kind}=max" for found in part.finditer(limits) for kind in found.groups() if kind)
 
 
 def _write(sysfs: Sysfs, group: str, limit: str) -> None:

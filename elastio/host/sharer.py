@@ -108,7 +108,7 @@ class Sharer:
     ) -> None:
         self._sysfs, self._guard, self._seconds, self._sleep = sysfs, guard, seconds, sleep
         self._plan: SharePlan | None = None
-        self._name = self._number = ""
+        self._name = self._number = self._sequence = ""
         self._groups: tuple[str, ...] = ()
         self._weights: dict[str, float] = {}
         self._moved: dict[str, Moved] = {}
@@ -117,6 +117,7 @@ class Sharer:
         self._looks: list[Look] = []
         self._division = Division()
         self._limited: set[str] = set()  # may have a limit
+        self._refused: set[str] = set()  # cannot be given one
         self._late_turns, self._has_warned = 0, False
         self._listed_at = self._turned_at = self._looked_at = float("-inf")
 
@@ -143,6 +144,7 @@ class Sharer:
             self._moved, self._division, self._turned_at = {}, Division(), self._seconds()
         self._finished, self._looks, self._looked_at = finished(self._sysfs, adaptive), [], self._seconds()
         self._plan, self._name, self._number, self._listed_at = plan, adaptive, numbers[0], float("-inf")
+        self._sequence = share_limits.sequence(self._sysfs, self._number)
 
     def end(self) -> None:
         """Lift all limits. Raises HostError if some may be left; the guard goes on watching those."""
@@ -198,8 +200,7 @@ class Sharer:
     def _turn(self, plan: SharePlan) -> None:
         now = self._seconds()
         if now - self._listed_at >= LIST_S:
-            self._groups, self._listed_at = cgroups.sharers(self._sysfs), now
-            self._weights = cgroups.weights(self._sysfs, self._groups)
+            self._list(now)
         moved, seconds = self._moved_since(now)
         used = {group: each.total_bytes / MB / seconds for group, each in moved.items()}
         shown = {group: limits_of(self._sysfs, group).get(self._number) for group in used}
@@ -210,6 +211,7 @@ class Sharer:
             if (mb_s := share_limits.share_mb_s(limit)) is not None
         }
         foreign = {group for group, limit in shown.items() if limit is not None and group not in in_force}
+        foreign |= self._refused & used.keys()
         looks, self._looks = self._looks, []
         self._division, wanted = self._division.turn(
             used,
@@ -233,6 +235,14 @@ class Sharer:
         # From the next turn on: what is in force was read with the mixes of this one.
         limited = {group: in_force[group] for group in self._division.hungry & in_force.keys()}
         self._mixes = with_use(self._mixes, used, limited, plan.capacity_mb_s)
+
+    def _list(self, now: float) -> None:
+        """The cgroups that may share the device, if that is still the same. Raises HostError."""
+        if share_limits.sequence(self._sysfs, self._number) != self._sequence:
+            raise HostError(f"{self._name} is gone, or another device now")
+        self._groups, self._listed_at = cgroups.sharers(self._sysfs), now
+        self._weights = cgroups.weights(self._sysfs, self._groups)
+        self._refused &= set(self._groups)
 
     def _look(self) -> None:
         """What the device has finished since the last look."""
@@ -288,9 +298,19 @@ class Sharer:
         return self._seconds() <= ends
 
     def _put(self, group: str, mb_s: float, shown: str | None) -> None:
-        """If the cgroup still has the limit that this turn has seen, which a first step has not changed."""
-        if limits_of(self._sysfs, group).get(self._number) == shown:
+        """If the cgroup still has the limit that this turn has seen, which a first step has not changed.
+
+        The files of one that is delegated may be its owner's, and the unit may not write to them.
+        """
+        if limits_of(self._sysfs, group).get(self._number) != shown:
+            return
+        try:
             share_limits.put(self._sysfs, group, self._number, mb_s * self._mixes[group].part)
+        except HostError as error:
+            if not isinstance(error.__cause__, PermissionError):
+                raise
+            self._refused.add(group)
+            _log.warning("%s shares the device without a limit: %s", group, error)
 
     def _lift(self, groups: Iterable[str]) -> None:
         for group in tuple(groups):

@@ -49,18 +49,19 @@ from elastio.errors import DeviceBusyError, HostError
 from elastio.host import cgroups, usage
 from elastio.host.cgroups import CGROUPS, FREE, limits_of
 from elastio.host.guard import Guard
-from elastio.host.share_limits import claim, claimed_by_others, is_share, release_shares
+from elastio.host.share_limits import claim, claimed_by_others, freed_kinds, is_share, release_shares
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.units import MB, SECTOR
 
-# Unusual figures, by which the agent recognizes a limit that it left behind. The kernel accepts none below 2.
-TRICKLE = "riops=11 wiops=11"
-NO_WRITES = "wbps=2"
-STOP = "rbps=2 wbps=2"
-MOMENTARY = frozenset(
-    {f"rbps=max wbps=max {TRICKLE}", f"rbps=max {NO_WRITES} riops=max wiops=max", f"{STOP} riops=max wiops=max"}
-)
+# Unusual figures, by which the agent recognizes a limit that it left behind. The kernel accepts none below 2. All four
+# kinds are named: those that are not stay as they are, such as a share of reads under a limit on writes.
+TRICKLE = "rbps=max wbps=max riops=11 wiops=11"
+NO_WRITES = "rbps=max wbps=2 riops=max wiops=max"
+STOP = "rbps=2 wbps=2 riops=max wiops=max"
+MOMENTARY = frozenset({TRICKLE, NO_WRITES, STOP})
 LASTING = re.compile(r"rbps=max wbps=(\d+)111 riops=max wiops=max")  # kB/s, then the digits that mark it as ours
+# Kinds that are still ours where somebody else has set another one meanwhile.
+PART = re.compile(r"\b([rw]bps)=(?:2|\d+111)\b|\b(riops)=11 (wiops)=11\b")
 MOST_S = 2.0
 # For what was in flight when requests were held back: the disk's queue, and one request of a MiB or more of each
 # application. It costs applications nothing: the slow volume takes that long for these requests in any case.
@@ -280,12 +281,12 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
     Those of another device's agent stay. Takes no lock of bcache. Raises HostError after trying all.
     """
     spared = claimed_by_others(sysfs)
-    shown = ((g, n) for g in _groups(sysfs) for n, limits in limits_of(sysfs, g).items() if is_ours(limits))
-    found = tuple((group, number) for group, number in shown if number not in spared)
+    shown = ((g, n, limits) for g in _groups(sysfs) for n, limits in limits_of(sysfs, g).items() if n not in spared)
+    found = tuple((group, number, text) for group, number, limits in shown if (text := _freed(limits)))
     failed = []
-    for group, number in found:
+    for group, number, text in found:
         try:
-            sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {FREE}")
+            sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {text}")
         except HostError as error:
             failed.append(str(error))
     shared: tuple[str, ...] = ()
@@ -295,7 +296,12 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
         failed.append(str(error))
     if failed:
         raise HostError(f"applications may still be held back: {failed[0]}")
-    return tuple(dict.fromkeys((*(group for group, _ in found), *shared)))
+    return tuple(dict.fromkeys((*(group for group, _, _ in found), *shared)))
+
+
+def _freed(limits: str) -> str:
+    """What ends our limit in this line of io.max, or what is left of it; empty: nothing is ours."""
+    return FREE if is_ours(limits) else freed_kinds(limits, PART)
 
 
 def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
@@ -310,7 +316,7 @@ def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
 
 
 def _lasting(mb_s: float) -> str:
-    return f"wbps={max(1, round(mb_s * MB / 1000))}111"
+    return f"rbps=max wbps={max(1, round(mb_s * MB / 1000))}111 riops=max wiops=max"
 
 
 def write_limit_mb_s(sysfs: Sysfs, disk: str) -> float | None:

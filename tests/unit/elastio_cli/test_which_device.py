@@ -227,7 +227,7 @@ def test_free_leaves_the_limits_of_other_devices(shell: Shell, tmp_path: Path) -
     lay(root, run__elastio__elastio_limits="", **{f"{cgroups.CGROUPS}/user.slice/io.max": ""})
     (root / "run/elastio/data.limits").write_text("250:1\n")
     for named, freed in ((), "250:0"), (("--device", "data"), "250:1"):
-        held = [f"250:{number} {throttle.STOP} riops=max wiops=max" for number in (0, 1)]
+        held = [f"250:{number} {throttle.STOP}" for number in (0, 1)]
         limit.write_text("\n".join(held) + "\n")
         assert shell("free", *named).exit_code == Exit.OK
         assert limit.read_text().startswith(f"{freed} {cgroups.FREE}"), named

@@ -25,7 +25,7 @@ from tests.values import present
 
 LONG_S = 30.0
 USERS = "sys/fs/cgroup/user.slice/io.max"
-HELD = f"251:0 {throttle.STOP} riops=max wiops=max"
+HELD = f"251:0 {throttle.STOP}"
 PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
 
 

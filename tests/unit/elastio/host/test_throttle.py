@@ -23,10 +23,8 @@ NUMBER = "251:0"
 HELD = f"{NUMBER} {throttle.TRICKLE}"
 NO_WRITES = f"{NUMBER} {throttle.NO_WRITES}"
 FREE = f"{NUMBER} {cgroups.FREE}"
-SHOWN = f"{NUMBER} rbps=max wbps=max {throttle.TRICKLE}"
+WRITES = "rbps=max wbps={} riops=max wiops=max"
 STOP = f"{NUMBER} {throttle.STOP}"
-STOP_SHOWN = f"{NUMBER} {throttle.STOP} riops=max wiops=max"
-NO_WRITES_SHOWN = f"{NUMBER} rbps=max {throttle.NO_WRITES} riops=max wiops=max"
 
 
 @pytest.fixture
@@ -71,7 +69,7 @@ def entered(
 def test_limits_are_removed_whether_the_wait_succeeded_or_not(watch: Guard, done: bool, groups: Tree) -> None:
     seen: list[str] = []
     assert throttle.hold_back(watch, groups.kernel, DISK, lambda: done, waiting(groups, seen)) is done
-    assert seen == [SHOWN]
+    assert seen == [HELD]
     assert written(groups) == [
         ("system.slice", HELD),
         ("user.slice", HELD),
@@ -81,7 +79,7 @@ def test_limits_are_removed_whether_the_wait_succeeded_or_not(watch: Guard, done
 
 
 def test_limits_that_a_killed_agent_left_are_removed_and_no_others(groups: Tree) -> None:
-    groups.kernel.lay("sys/fs/cgroup/user.slice/io.max", f"8:0 rbps=5 wbps=max riops=max wiops=max\n{SHOWN}")
+    groups.kernel.lay("sys/fs/cgroup/user.slice/io.max", f"8:0 rbps=5 wbps=max riops=max wiops=max\n{HELD}")
     assert throttle.release(groups.kernel) == ("user.slice",)
     assert written(groups) == [("user.slice", FREE)]
 
@@ -106,7 +104,7 @@ def test_requests_are_held_back_until_those_in_flight_are_done(
 ) -> None:
     groups.kernel.lay("sys/block/bcache0/inflight", f"       {reads}        {writes}")
     seen: list[str] = []
-    shown = {throttle.NO_WRITES: NO_WRITES_SHOWN, throttle.STOP: STOP_SHOWN}[limit]
+    shown = {throttle.NO_WRITES: NO_WRITES, throttle.STOP: STOP}[limit]
     inside = []
     with (
         suppress(DeviceBusyError),
@@ -215,7 +213,7 @@ def encrypted(groups: Tree) -> Tree:
 def limited(tree: Tree) -> list[str]:
     """The devices on which all writes are held back."""
     shown = [line.split() for line in tree.kernel.read("sys/fs/cgroup/user.slice/io.max").splitlines()]
-    return sorted(words[0] for words in shown if words[2] in (throttle.NO_WRITES, "wbps=1111"))
+    return sorted(words[0] for words in shown if words[2] in ("wbps=2", "wbps=1111"))
 
 
 def test_what_the_upper_devices_have_in_flight_passes_those_below(watch: Guard, encrypted: Tree) -> None:
@@ -285,7 +283,8 @@ def test_writes_are_limited_until_the_limit_is_removed(groups: Tree, host: Bcach
     groups.attached("dirty")
     host.limit_writes(8.25)
     assert psutil.Process().children(), "nobody would remove the limit of an agent that dies"
-    assert written(groups) == [("system.slice", f"{NUMBER} wbps=8250111"), ("user.slice", f"{NUMBER} wbps=8250111")]
+    held = f"{NUMBER} {WRITES.format(8250111)}"
+    assert written(groups) == [("system.slice", held), ("user.slice", held)]
     view = present(host.scan(()).backing)
     assert view.write_limit_mb_s == 8.25
     host.limit_writes(None)
@@ -302,9 +301,9 @@ def test_no_write_passes_between_two_limits_or_between_a_limit_and_the_attach(gr
     host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0)
     limits = [value for group, value in written(groups) if group == "system.slice"]
     assert [text.split(" ", 1)[1] for text in limits] == [
-        "wbps=1111",
-        "wbps=8250111",
-        "wbps=1111",
+        WRITES.format("1111"),
+        WRITES.format("8250111"),
+        WRITES.format("1111"),
         throttle.NO_WRITES,
         cgroups.FREE,
     ]
