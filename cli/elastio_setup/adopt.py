@@ -340,10 +340,11 @@ class Adopter:
 
         The head has its first sectors. If its label says that there may be a tombstone, the volume has to be there.
         """
-        found = with_uuid(self.sysfs, record.uuid, self.run)
-        if may_have_piece(self.sysfs, record.head, head_device) and self._volume(record) is None:
+        volume = self._volume(record) if may_have_piece(self.sysfs, record.head, head_device) else ""
+        if volume is None:
             text = f"the head may have the first sectors of the adopted volume {record.uuid}, which is not there"
             raise HostError(f"{text}: attach it", code="volume.missing")
+        found = {*with_uuid(self.sysfs, record.uuid, self.run), volume} - {""}  # it may have appeared since
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
             recompose.require_not_overwritten(self.sysfs, composed.find(self.sysfs, record.head) or "", lambda: False)
             return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +51,31 @@ def put(machine: AdoptMachine, name: str, at: int, data: bytes) -> None:
 
 def codes(machine: AdoptMachine) -> list[str]:
     return [result.code for result in device_checks.adopted(Machine(machine.sysfs, machine.run))]
+
+
+@pytest.mark.parametrize("looks", range(12))
+def test_a_volume_that_appears_while_it_is_released_keeps_its_first_sectors(machine: AdoptMachine, looks: int) -> None:
+    """Its disk was away, and is there after so many looks at other disks: released as a whole, or not begun."""
+    tombstones.write(machine)
+    machine.power_off()
+    disk = machine.sysfs.path("sys/block/vdb")
+    away, head = disk.rename(machine.sysfs.path("sys/away")), machine.head
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        if argv[0] == "blkid" and away.exists() and sum(each[0] == "blkid" for each in machine.ran) >= begun + looks:
+            away.rename(disk)
+        return machine.run(argv, timeout_s=timeout_s)
+
+    begun = sum(each[0] == "blkid" for each in machine.ran)
+    adopter = replace(machine.adopter(), run=run)
+    with suppress(HostError):
+        adopter.release(record(machine), None)
+    if machine.records:
+        assert machine.head == head
+        if away.exists():
+            away.rename(disk)
+        machine.adopter().release(record(machine), None)
+    assert (machine.records, machine.volume) == ([], machine.before)
 
 
 # --- at boot -------------------------------------------------------------------------------------------------
