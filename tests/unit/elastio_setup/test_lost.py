@@ -53,27 +53,34 @@ def codes(machine: AdoptMachine) -> list[str]:
     return [result.code for result in device_checks.adopted(Machine(machine.sysfs, machine.run))]
 
 
+@pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize("looks", range(12))
-def test_a_volume_that_appears_while_it_is_released_keeps_its_first_sectors(machine: AdoptMachine, looks: int) -> None:
-    """Its disk was away, and is there after so many looks at other disks: released as a whole, or not begun."""
+def test_a_volume_that_comes_while_it_is_released_keeps_its_first_sectors(
+    machine: AdoptMachine, looks: int, seen: bool
+) -> None:
+    """Not there, or not there again, until after so many looks at disks: released as a whole, or not begun."""
     tombstones.write(machine)
     machine.power_off()
-    disk = machine.sysfs.path("sys/block/vdb")
-    away, head = disk.rename(machine.sysfs.path("sys/away")), machine.head
+    disk, away, head = machine.sysfs.path("sys/block/vdb"), machine.sysfs.path("sys/away"), machine.head
+    count = 0
 
     def run(argv: Sequence[str], *, timeout_s: float) -> str:
-        if argv[0] == "blkid" and away.exists() and sum(each[0] == "blkid" for each in machine.ran) >= begun + looks:
+        nonlocal count
+        count += argv[0] == "blkid"
+        if away.exists() and count > looks + seen:
             away.rename(disk)
+        elif seen and disk.exists() and count == looks:
+            disk.rename(away)
         return machine.run(argv, timeout_s=timeout_s)
 
-    begun = sum(each[0] == "blkid" for each in machine.ran)
-    adopter = replace(machine.adopter(), run=run)
+    if not seen:
+        disk.rename(away)
     with suppress(HostError):
-        adopter.release(record(machine), None)
+        replace(machine.adopter(), run=run).release(record(machine), None)
+    if away.exists():
+        away.rename(disk)
     if machine.records:
-        assert machine.head == head
-        if away.exists():
-            away.rename(disk)
+        assert machine.head == head or machine.volume == machine.before
         machine.adopter().release(record(machine), None)
     assert (machine.records, machine.volume) == ([], machine.before)
 
