@@ -60,7 +60,11 @@ ADOPTED = (
     by_test(
         "a head is erased beside a copy",
         "the first block of a volume that is not there is kept",
-        Patch(ADOPT, "self._volume(record) is None:", "not found:"),
+        Patch(
+            ADOPT,
+            "volume = self._volume(record) if",
+            "volume = [*with_uuid(self.sysfs, record.uuid, self.run), None][0] if",
+        ),
         f"{SETUP}test_lost.py::test_a_head_that_may_have_the_first_block_of_another_volume_is_not_erased",
         WHY,
     ),
