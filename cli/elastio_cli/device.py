@@ -68,8 +68,9 @@ def adopt(app: App, target: Path, head: Path | None, is_at_boot: bool, cancel: b
 @click.argument("target", metavar="DEVICE|VG/LV|MOUNTPOINT|UUID")
 @click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Release without confirmation.")
+@click.option("--replaced", is_flag=True, help="The adopted volume was formatted, or its UUID changed.")
 @click.pass_obj
-def release(app: App, target: str, dry_run: bool, yes: bool) -> None:
+def release(app: App, target: str, dry_run: bool, yes: bool, replaced: bool) -> None:
     """Use a volume without elastio: undo `elastio device adopt`, or leave a device of `elastio device create`.
 
     Nothing is copied. If anything does not allow it, nothing is changed, and the exit code is 1.
@@ -79,7 +80,7 @@ def release(app: App, target: str, dry_run: bool, yes: bool) -> None:
     if adopted is None:
         _release_created(app, target, dry_run, yes)
         return
-    (record, place), adopter = adopted, Adopter(app.sysfs(), app.run)
+    (record, place), adopter = adopted, Adopter(app.sysfs(), app.run, is_replaced=replaced)
     around = f", unmounting {place} meanwhile" if place else ""
     if dry_run:
         with without_agent(app, record.head.backing_uuid):

@@ -4,7 +4,8 @@ Theory of operation. The volume itself is not written to, but for its first sect
 (`tombstone`), and a head behind its filesystem (`head_behind`). The record of the volume is on disk before anything is
 changed, so whatever ends the command, the next boot or the next command knows what was begun:
 
-    adopting    head made and written, udev hides the volume, composed, registered    after a crash: released
+    adopting    head made and written, udev hides the volume, composed, registered    after a crash: released, or, where
+                the adaptive device is in use by then, composed
     composed    at every boot composed again, when volume and head are there
     releasing   stopped, removed, head erased, its logical volume removed    after a crash: released to the end
     no record   the volume is mounted as it always was
@@ -38,7 +39,7 @@ from elastio_setup import head_behind, head_volume
 from elastio_setup.adopt_contents import require_sound
 from elastio_setup.adopt_plan import AdoptPlan, require_same_head
 from elastio_setup.adopted_record import Record, Step
-from elastio_setup.adopted_volume import find, find_head, may_have_piece, serials, with_uuid
+from elastio_setup.adopted_volume import find, find_head, may_have_piece, replaced, require_one, serials, with_uuid
 from elastio_setup.filesystem import unmounted
 from elastio_setup.physical_volume import require_shown
 
@@ -51,12 +52,13 @@ NAMES_CACHE = "release.cache"
 
 @dataclass(frozen=True, slots=True)
 class Adopter:
-    """Does the steps on the machine below `sysfs`."""
+    """Does the steps on the machine below `sysfs`. `is_replaced`: the volume to release may have another filesystem."""
 
     sysfs: Sysfs
     run: Run
     wait: Wait = wait_for
     sleep: Callable[[float], None] = time.sleep
+    is_replaced: bool = False
 
     def adopt(self, plan: AdoptPlan) -> str:
         """Returns `bcacheN`. Raises what the failed step raised; then it was undone, and mounted again."""
@@ -86,7 +88,7 @@ class Adopter:
             if record.head.keeps_tombstone:
                 require_shown(adaptive, self.sysfs, self.run)
             records.save(self.sysfs, replace(record, step=Step.COMPOSED))
-        except ElastioError:
+        except (ElastioError, KeyboardInterrupt):
             with contextlib.suppress(ElastioError):  # the first error is the one that matters; `release` does it again
                 self._release(record)
             raise
@@ -195,10 +197,16 @@ class Adopter:
             record = records.load(self.sysfs, uuid)
             if record is None:
                 return ""
+            if record.step is Step.ADOPTING and self._is_used(record):  # nothing but this was left to do
+                record = replace(record, step=Step.COMPOSED)
+                records.save(self.sysfs, record)
             if record.step is not Step.COMPOSED:
                 self._release(record)
                 return ""
             return self.compose(record)
+
+    def _is_used(self, record: Record) -> bool:
+        return bool(in_use(self.sysfs, composed.adaptive_of(self.sysfs, record.head) or "none"))
 
     def _running(self, uuid: str) -> str | None:
         """The adaptive device of a volume that is composed, and not suspended."""
@@ -233,7 +241,8 @@ class Adopter:
 
     def _volume(self, record: Record) -> str | None:
         """Raises NotOursError, if it is not composed, for a copy."""
-        return self._below(record) or find(self.sysfs, record.head.volume, self.run)
+        found = self._below(record) or find(self.sysfs, record.head.volume, self.run)
+        return found or (replaced(self.sysfs, record.head.volume, self.run) if self.is_replaced else None)
 
     def _is_there(self, uuid: str) -> bool:
         """Each look reads every disk: not more often than every POLL_S."""
@@ -265,7 +274,9 @@ class Adopter:
 
     def _releasable(self, record: Record, *, is_mounted: bool = False) -> tuple[str | None, str]:
         """The device with the head, and the volume if it has its tombstone."""
-        self._require_one(record)
+        # What a killed lvcreate has not wiped is no copy: it goes.
+        made = head_volume.device_of(self.sysfs, record, self.run) if record.group_uuid else None
+        require_one(self.sysfs, record.uuid, made, self.run)
         head_device = self._head_device(record)
         if is_mounted:
             composed.require_no_cache(self.sysfs, record.head)
@@ -343,7 +354,7 @@ class Adopter:
         volume = self._volume(record) if may_have_piece(self.sysfs, record.head, head_device) else ""
         if volume is None:
             text = f"the head may have the first sectors of the adopted volume {record.uuid}, which is not there"
-            raise HostError(f"{text}: attach it", code="volume.missing")
+            raise HostError(f"{text}: attach it, or see --replaced", code="volume.missing")
         found = {*with_uuid(self.sysfs, record.uuid, self.run), volume} - {""}  # it may have appeared since
         if all(tombstone.read(self.sysfs.path(f"dev/{device}")) is None for device in found):
             recompose.require_not_overwritten(self.sysfs, composed.find(self.sysfs, record.head) or "", lambda: False)
@@ -354,17 +365,6 @@ class Adopter:
             raise HostError(text, code="head.missing")
         with self.pair(record, device, head_device, os.O_RDONLY) as pair:
             return device if pair.has_tombstone() else ""
-
-    def _require_one(self, record: Record) -> None:
-        """Raises NotOursError while a copy of the volume is there: a mount by UUID may take either.
-
-        What a killed lvcreate has not wiped is none: it goes.
-        """
-        made = head_volume.device_of(self.sysfs, record, self.run) if record.group_uuid else None
-        found = sorted(set(with_uuid(self.sysfs, record.uuid, self.run)) - {made})
-        if len(found) > 1:
-            text = f"{', '.join(f'/dev/{d}' for d in found)} have the same filesystem: detach the copy"
-            raise NotOursError(f"{text}; nothing was changed", code="release.copy")
 
     def _head_device(self, record: Record) -> str | None:
         """The device with the head, also before it has its label; None if it is not there, or cannot be read."""

@@ -12,6 +12,7 @@ from elastio.host.blockdev import NO_BACKING, directories, disks_below, serial_o
 from elastio.host.commands import Run
 from elastio.host.composed import is_composed
 from elastio.host.heads import Head, Volume
+from elastio.host.superblock import UNREADABLE
 from elastio.host.sysfs import Sysfs
 
 PROBE_S = 30.0
@@ -60,17 +61,21 @@ def probe(sysfs: Sysfs, device: str, run: Run, length: int = 0) -> dict[str, str
 def describe(sysfs: Sysfs, device: str, run: Run) -> Volume | None:
     """The filesystem on the device, and by what the device is told from a copy; None without a filesystem's UUID.
 
-    A tombstone says it, whatever libblkid finds behind it. Raises NotOursError if that is damaged.
+    A tombstone says it, whatever libblkid finds behind it. Raises HostError, and NotOursError if that is damaged.
     """
+    volume, stone = _named(sysfs, device, run), tombstone.read(sysfs.path(f"dev/{device}"))
+    if stone is not None:
+        return replace(volume, filesystem=stone.filesystem, uuid=stone.volume)
+    return volume if volume.filesystem and volume.uuid else None
+
+
+def _named(sysfs: Sysfs, device: str, run: Run) -> Volume:
+    """As libblkid sees it."""
     found = probe(sysfs, device, run)
-    stone = tombstone.read(sysfs.path(f"dev/{device}"))
-    kind, uuid = (stone.filesystem, stone.volume) if stone else (found.get("TYPE", ""), found.get("UUID", ""))
-    if not kind or not uuid:
-        return None
     return Volume(
-        filesystem=kind,
-        uuid=uuid,
-        size_sectors=int(sysfs.read(f"sys/class/block/{device}/size")),
+        filesystem=found.get("TYPE", ""),
+        uuid=found.get("UUID", ""),
+        size_sectors=int(sysfs.read_or(f"sys/class/block/{device}/size", "0")),
         serial="+".join(serials(sysfs, device)),
         partition=found.get("PART_ENTRY_UUID", ""),
         mapped=sysfs.read_or(f"sys/block/{device}/dm/uuid", ""),
@@ -83,18 +88,32 @@ def serials(sysfs: Sysfs, device: str) -> tuple[str, ...]:
 
 
 def with_uuid(sysfs: Sysfs, uuid: str, run: Run) -> dict[str, Volume]:
-    """Every device with this filesystem. If there is none, a damaged tombstone may be its: raises NotOursError then."""
+    """Every device with this filesystem that can be read.
+
+    If there is none, a damaged tombstone may be its: raises NotOursError then.
+    """
     found, damaged = dict[str, Volume](), list[NotOursError]()
     for device in devices(sysfs):
         try:
             volume = describe(sysfs, device, run)
         except NotOursError as error:
             damaged.append(error)
+        except HostError as error:
+            if error.code != UNREADABLE:
+                raise
         else:
             found |= {device: volume} if volume is not None and volume.uuid == uuid else {}
     if damaged and not found:
         raise damaged[0]
     return found
+
+
+def require_one(sysfs: Sysfs, uuid: str, made: str | None, run: Run) -> None:
+    """Raises NotOursError while a copy of the volume is there, but for `made`: a mount by UUID may take either."""
+    found = sorted(set(with_uuid(sysfs, uuid, run)) - {made})
+    if len(found) > 1:
+        text = f"{', '.join(f'/dev/{d}' for d in found)} have the same filesystem: detach the copy"
+        raise NotOursError(f"{text}; nothing was changed", code="release.copy")
 
 
 def find(sysfs: Sysfs, wanted: Volume, run: Run) -> str | None:
@@ -117,28 +136,38 @@ def find(sysfs: Sysfs, wanted: Volume, run: Run) -> str | None:
     return same[0] if same else None
 
 
+def replaced(sysfs: Sysfs, wanted: Volume, run: Run) -> str | None:
+    """The device that was this volume, and has another filesystem now, or none; None if nothing tells that it was."""
+    if not (wanted.serial or wanted.partition or wanted.mapped):
+        return None
+    same = [device for device in devices(sysfs) if _place(_named(sysfs, device, run)) == _place(wanted)]
+    return same[0] if len(same) == 1 else None
+
+
 def _is_same(found: Volume, wanted: Volume) -> bool:
-    named = (found.filesystem, found.uuid, found.serial, found.partition, found.mapped)
-    return found.size_sectors >= wanted.size_sectors and named == (
-        wanted.filesystem,
-        wanted.uuid,
-        wanted.serial,
-        wanted.partition,
-        wanted.mapped,
-    )
+    is_same = (found.filesystem, found.uuid) == (wanted.filesystem, wanted.uuid)
+    return is_same and _place(found) == _place(wanted) and found.size_sectors >= wanted.size_sectors
+
+
+def _place(volume: Volume) -> tuple[str, str, str]:
+    """By what the device is known, whatever is on it."""
+    return volume.serial, volume.partition, volume.mapped
 
 
 def find_head(sysfs: Sysfs, wanted: Head, volume: str | None) -> str | None:
     """The device with this head, or None. Raises NotOursError if there are several, or it belongs to something else.
 
-    One behind a filesystem is looked for on its `volume` alone: a copy of that has it, too.
+    One behind a filesystem is looked for on its `volume` alone: a copy of that has it, too. Raises HostError if that
+    cannot be read.
     """
     found = []
     own = [volume] if volume else []
     for device in own if wanted.first_sector else devices(sysfs):
         try:
             head = heads.read(sysfs.path(f"dev/{device}"), wanted.first_sector)
-        except NotOursError:  # another volume's, which is damaged
+        except HostError as error:  # another volume's, which is damaged, or a device that cannot be read
+            if error.code == UNREADABLE and wanted.first_sector:
+                raise
             continue
         if head is not None and head.uuid == wanted.uuid:
             found.append((device, head))
@@ -154,7 +183,7 @@ def find_head(sysfs: Sysfs, wanted: Head, volume: str | None) -> str | None:
 def may_have_piece(sysfs: Sysfs, wanted: Head, device: str | None) -> bool:
     """Whether the head on the device may have the volume's first sectors; a label that is damaged does not tell.
 
-    A power cut leaves one when the first label is written, or the last one erased.
+    A power cut leaves one when the first label is written, or the last one erased. Raises HostError.
     """
     try:
         label = heads.read(sysfs.path(f"dev/{device}")) if device and not wanted.first_sector else None

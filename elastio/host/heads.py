@@ -30,7 +30,7 @@ from elastio.codec import decode, encode
 from elastio.errors import HostError, NotOursError
 from elastio.host import superblock
 from elastio.host.mapper import Linear
-from elastio.host.superblock import UNREADABLE, Verify, bytes_of
+from elastio.host.superblock import Verify, bytes_of
 from elastio.units import KIB, MIB, SECTOR
 
 MAGIC = b"elastio head\r\n\x1a\n"
@@ -213,16 +213,11 @@ def _with_checksum(block: bytes) -> bytes:
 
 
 def read(node: Path, first_sector: int = 0) -> Head | None:
-    """The head on a device; None if there is none, or the device cannot be read. Raises NotOursError for a damaged one.
+    """The head on a device, or None. Raises HostError (UNREADABLE), and NotOursError for a damaged one.
 
     Opens read-only, as `superblock.read`.
     """
-    try:
-        return valid([bytes_of(node, slot, BLOCK_BYTES) for slot in slots(first_sector)])
-    except HostError as error:
-        if error.code != UNREADABLE:
-            raise
-        return None
+    return valid([bytes_of(node, slot, BLOCK_BYTES) for slot in slots(first_sector)])
 
 
 def superblock_of(node: Path, head: Head) -> bytes:

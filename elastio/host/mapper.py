@@ -23,7 +23,7 @@ TARGET = struct.Struct("<QQiI16s")
 BUFFER_BYTES = 16384
 # Numbers of the commands. The request is _IOWR(0xfd, number, struct dm_ioctl).
 SUSPEND, LOAD, CLEAR, STATUS = 6, 9, 10, 12
-SUSPEND_FLAG, TABLE_FLAG, SKIP_LOCKFS, BUFFER_FULL = 1 << 1, 1 << 4, 1 << 10, 1 << 8
+SUSPEND_FLAG, TABLE_FLAG, SKIP_LOCKFS, INACTIVE_FLAG, BUFFER_FULL = 1 << 1, 1 << 4, 1 << 10, 1 << 12, 1 << 8
 LINEAR = b"linear"
 
 
@@ -44,9 +44,9 @@ def request_of(number: int) -> int:
     return 3 << 30 | HEADER.size << 16 | 0xFD << 8 | number
 
 
-def table(sysfs: Sysfs, name: str) -> tuple[Linear, ...]:
-    """The live table of the device with this name; empty if it has none. Raises HostError."""
-    buffer = _call(sysfs, STATUS, name, TABLE_FLAG)
+def table(sysfs: Sysfs, name: str, *, is_live: bool = True) -> tuple[Linear, ...]:
+    """The live table of the device with this name, or the loaded one; empty if it has none. Raises HostError."""
+    buffer = _call(sysfs, STATUS, name, TABLE_FLAG | (0 if is_live else INACTIVE_FLAG))
     _, _, _, _, start, count, _, flags, *_ = HEADER.unpack_from(buffer)
     if flags & BUFFER_FULL:
         raise HostError(f"the table of {name} is too long", code="mapper.table")

@@ -17,6 +17,7 @@ suspended device.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from elastio.host.composed import Parts
 from elastio.host.guard import HELD_S, Guard
 from elastio.host.heads import Head
 from elastio.host.sysfs import Sysfs, Wait
-from elastio.host.tombstone import Pair
+from elastio.host.tombstone import SHORT, Pair
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ def require_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
         settle(sysfs, composed.mapped_name(sysfs, device))
         with _opened(sysfs, device) as (_, pair):
             _require_sound(sysfs, device, pair, is_needed=True)
+            pair.require_unrecognized()
             pair.renew()
 
 
@@ -89,9 +91,19 @@ def _require_sound(sysfs: Sysfs, device: str, pair: Pair, *, is_needed: bool) ->
 
 
 def write_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
-    """Write the tombstone of the composed device `dm-N` under whatever uses it. Raises HostError or NotOursError."""
+    """Write the tombstone of the composed device `dm-N` under whatever uses it. Raises HostError or NotOursError.
+
+    One that does not cover the contents is removed again.
+    """
     with _suspended(sysfs, device, wait, has_tombstone=True) as pair:
         pair.write()
+    try:
+        with _opened(sysfs, device, os.O_RDONLY) as (_, pair):
+            pair.require_unrecognized()
+    except NotOursError as error:
+        if error.code == SHORT:
+            remove_tombstone(sysfs, device, wait)
+        raise
 
 
 def remove_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
@@ -137,9 +149,9 @@ def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) ->
 
 
 @contextmanager
-def _opened(sysfs: Sysfs, device: str) -> Iterator[tuple[Parts, Pair]]:
+def _opened(sysfs: Sysfs, device: str, flags: int = os.O_RDWR) -> Iterator[tuple[Parts, Pair]]:
     parts = composed.parts(sysfs, device)
-    with Pair.opened(sysfs, parts.head, parts.volume_device, parts.head_device) as pair:
+    with Pair.opened(sysfs, parts.head, parts.volume_device, parts.head_device, flags) as pair:
         yield parts, pair
 
 
@@ -209,9 +221,14 @@ def _mended_or_cleared(sysfs: Sysfs, name: str) -> None:
 
 
 def _resume(sysfs: Sysfs, parts: Parts, pair: Pair) -> None:
-    """Resume with the table that the first sector asks for; a loaded one that is wrong is replaced."""
-    has_tombstone = pair.completed()
-    mapper.load(sysfs, parts.name, parts.table(has_tombstone=has_tombstone))
+    """Resume with the table that the first sector asks for.
+
+    It is loaded already, but for an interruption. To load one takes memory, and the kernel may have to write to this
+    device to get that.
+    """
+    wanted = parts.table(has_tombstone=pair.completed())
+    if (mapper.table(sysfs, parts.name, is_live=False) or mapper.table(sysfs, parts.name)) != wanted:
+        mapper.load(sysfs, parts.name, wanted)
     mapper.resume(sysfs, parts.name)
 
 

@@ -38,7 +38,7 @@ CHECKSUM = struct.Struct("<Q")
 VERSION = 0  # BCACHE_SB_VERSION_CDEV; the kernel raises it to the newest it knows when it registers the disk
 BACKING_VERSION = 4  # BCACHE_SB_VERSION_BDEV_WITH_OFFSET
 BACKING_BUCKET_SECTORS = 1024  # make-bcache's default; a backing device has no buckets
-STATE_SHIFT = 61  # BDEV_STATE in the flags, two bits: none, clean, dirty, stale
+STATE_SHIFT, STALE = 61, 3  # BDEV_STATE in the flags, two bits: none, clean, dirty, stale
 LEAST_DATA_OFFSET = 16  # BDEV_DATA_START_DEFAULT, where the data of a backing device of version 1 begins
 FIRST_DATA_SECTOR = 24  # after the superblock: 8 sectors at sector 8, and what make-bcache leaves free
 
@@ -147,12 +147,22 @@ def _packed(version: int, device: uuid.UUID, cache_set: uuid.UUID, *geometry: in
 
 
 def is_without_cache(block: bytes) -> bool:
-    """Whether these bytes, read at OFFSET, are the superblock of a backing device that needs no cache (BDEV_STATE)."""
+    """Whether these bytes, read at OFFSET, are the superblock of a backing device that names no cache."""
+    return _state(block) == 0
+
+
+def is_given_up(block: bytes) -> bool:
+    """Whether it names a cache that is not needed: the device was started without it, and a set that comes is empty."""
+    return _state(block) == STALE
+
+
+def _state(block: bytes) -> int | None:
+    """BDEV_STATE; None if these bytes are not the superblock of a backing device."""
     found = parse(block)
     if found is None or found.role is not Role.BACKING:
-        return False
+        return None
     flags: int = LAYOUT.unpack_from(block)[7]
-    return flags >> STATE_SHIFT & 3 == 0
+    return flags >> STATE_SHIFT & 3
 
 
 def data_offset(block: bytes) -> int:

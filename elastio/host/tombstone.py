@@ -37,6 +37,8 @@ from pathlib import Path
 from elastio.errors import HostError, NotOursError
 from elastio.host import heads, superblock
 from elastio.host.heads import BLOCK_BYTES, Head
+from elastio.host.libblkid import recognized
+from elastio.host.superblock import UNREADABLE
 from elastio.host.sysfs import Sysfs
 from elastio.units import KIB, MIB, SECTOR
 
@@ -45,6 +47,13 @@ _ZEROS = bytes(SECTOR)
 BTRFS_SUPERBLOCK, BTRFS_MAGIC_AT, BTRFS_MAGIC = 64 * KIB, 0x40, b"_BHRfS_M"
 SECOND_HEADERS = (*(size * KIB for size in (16, 32, 64, 128, 256, 512)), *(size * MIB for size in (1, 2, 4)))
 SECOND_MAGIC = b"SKUL\xba\xbe"
+SHORT, TOO_SHORT = "tombstone.short", "node.short"
+NOT_COVERED = (
+    "the adopted volume was formatted or converted since, and a tombstone does not cover all of it: release and adopt "
+    "it again; no cache was made"
+)
+# Odd: the label goes to the other slot.
+RENEWED = 3
 # udev reads the second line (59-elastio-adopted.rules).
 INTRODUCTION = "elastio: this volume is adopted, and its newest data may be in a cache. Do not format or mount it."
 _READ = re.compile(
@@ -108,18 +117,22 @@ def of(head: Head) -> Tombstone:
 
 
 def read(node: Path) -> Tombstone | None:
-    """The tombstone on a device; None if there is none, or it cannot be read. Raises NotOursError for a damaged one."""
-    try:
-        with Blocks.opened(node, os.O_RDONLY) as blocks:
+    """The tombstone on a device, or None. Raises HostError (UNREADABLE), and NotOursError for a damaged one."""
+    with Blocks.opened(node, os.O_RDONLY) as blocks:
+        try:
             return parse(blocks.read(0))
-    except HostError as error:
-        if isinstance(error, NotOursError):
-            raise
-        return None
+        except HostError as error:
+            if error.code != TOO_SHORT:
+                raise
+            return None
 
 
 def require_none(node: Path, shown: str, code: str) -> None:
-    """Raises NotOursError if the device is an adopted volume with its tombstone, or has a head, sound or damaged."""
+    """Raises NotOursError if the device is an adopted volume with its tombstone, or has a head, sound or damaged.
+
+    The node may be a link. Raises HostError if it cannot be read.
+    """
+    node = node.resolve()
     for part, look in (("the tombstone", read), ("the head", heads.read)):
         try:
             found = look(node)
@@ -157,7 +170,7 @@ class Blocks:
                     raise
                 descriptor = os.open(node, flags | os.O_DSYNC | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
-            raise HostError(f"{node} cannot be opened: {error.strerror}", code="tombstone.io") from error
+            raise HostError(f"{node} cannot be opened: {error.strerror}", code=UNREADABLE) from error
         try:
             yield cls(descriptor, str(node), length)
         finally:
@@ -175,9 +188,9 @@ class Blocks:
         try:
             done = os.preadv(self.descriptor, [self.piece[:length]], at)
         except OSError as error:
-            raise HostError(f"{self._shown} cannot be read: {error.strerror}", code="tombstone.io") from error
+            raise HostError(f"{self._shown} cannot be read: {error.strerror}", code=UNREADABLE) from error
         if done != length:
-            raise HostError(f"{self._shown} ends within its first {length} bytes", code="tombstone.io")
+            raise HostError(f"{self._shown} ends within its first {length} bytes", code=TOO_SHORT)
         return self.piece[:length]
 
     def flush(self) -> None:
@@ -246,15 +259,21 @@ class Pair:
         return True
 
     def require_covered(self) -> None:
-        """Raises NotOursError if the volume is recognized by what lies behind the saved piece."""
+        """Raises NotOursError if a tombstone would leave what writes the saved piece again, as cryptsetup does.
+
+        Or what needs no other look: `require_unrecognized` asks for all else, when the tombstone is there.
+        """
         end, size = self.head.saved_sectors * SECTOR, self.head.volume.size_sectors * SECTOR
         for at in SECOND_HEADERS:
             block = self.volume.read(at) if end <= at <= size - BLOCK_BYTES else b""
             is_btrfs = at == BTRFS_SUPERBLOCK and block[BTRFS_MAGIC_AT:].startswith(BTRFS_MAGIC)
             if is_btrfs or block.startswith(SECOND_MAGIC):
-                text = "the adopted volume was formatted or converted since, and a tombstone would not cover all of it"
-                text = f"{text}: release and adopt it again; nothing was changed"
-                raise NotOursError(text, code="tombstone.short")
+                raise NotOursError(NOT_COVERED, code=SHORT)
+
+    def require_unrecognized(self) -> None:
+        """Raises NotOursError if anybody would still make something of the volume, which has its tombstone."""
+        if found := recognized(self.volume.descriptor, "the adopted volume"):
+            raise NotOursError(f"{NOT_COVERED} (libblkid finds {found})", code=SHORT)
 
     def write(self) -> None:
         """Put the tombstone in the place of the saved piece; one that is there is completed."""
@@ -274,15 +293,18 @@ class Pair:
             self.volume.write(0, piece)
 
     def renew(self) -> None:
-        """Give a tombstone that stays the next sequence number, unless the head names a cache.
+        """Give a tombstone that stays a higher sequence number, unless a cache may be needed.
 
-        A crash leaves the one before, which is fine without a cache.
+        A crash leaves the one before, which is fine without a cache. After a loss that was accepted no other older one
+        is: the other slot keeps its number, and nothing else leaves a gap of RENEWED.
         """
+        self._require_unchanged(self.volume.read(0))
+        self.write()  # what a crash has left of it
         block, label = self.volume.read(0), self._label()
-        self._require_unchanged(block)
-        if not self._may_be_older(label):
+        step = 1 if self._may_be_older(label) else RENEWED if self._is_given_up(label) else 0
+        if not step:
             return
-        head = replace(label, sequence=label.sequence + 1)
+        head = replace(label, sequence=label.sequence + step)
         self.on_head.write(heads.slot_of(head), heads.serialize(head))
         self.volume.write(0, serialize(of(head)) + block[SECTOR:])
 
@@ -308,6 +330,21 @@ class Pair:
         """One that stays may be that of an earlier cache, as long as the head names none."""
         return label.keeps_tombstone and superblock.is_without_cache(self.on_head.read(label.superblock_at))
 
+    def _is_given_up(self, label: Head) -> bool:
+        return superblock.is_given_up(self.on_head.read(label.superblock_at))
+
+    def _has_its_number(self, found: Tombstone, label: Head) -> bool:
+        """Whether it is as old as the label, or older and may be."""
+        if found.sequence >= label.sequence:
+            return found.sequence == label.sequence
+        return self._may_be_older(label) or (self._is_given_up(label) and self._was_renewed(label, found.sequence))
+
+    def _was_renewed(self, label: Head, before: int) -> bool:
+        """Whether the label with the number `before` is in the other slot, and the one after it is `renew`'s."""
+        renewed = replace(label, sequence=before)
+        is_step = before + RENEWED == label.sequence
+        return is_step and self.on_head.read(heads.slot_of(renewed)) == heads.serialize(renewed)
+
     @property
     def _rest(self) -> range:
         """Where each sector of the saved piece begins but the first."""
@@ -316,8 +353,8 @@ class Pair:
     def _require_unchanged(self, block: bytes) -> memoryview:
         """The saved piece. Raises NotOursError for another head's tombstone, or if the volume was written to."""
         found, label = parse(block), self._label()
-        is_older = found is not None and found.sequence < label.sequence and self._may_be_older(label)
-        if found is None or (replace(found, sequence=label.sequence) if is_older else found) != of(label):
+        is_its_own = found is not None and replace(found, sequence=label.sequence) == of(label)
+        if found is None or not is_its_own or not self._has_its_number(found, label):
             text = "the tombstone is not of this head, or the head is an older copy: nothing was changed"
             raise NotOursError(text, code="tombstone.other")
         saved, own = self.on_head.load(self.head.saved_at), self.volume.load(0)

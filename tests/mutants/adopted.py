@@ -13,6 +13,7 @@ INSTALLED = Patch(INVARIANTS, "if backing.has_tombstone is False:", "if False:")
 TABLE, ADOPT = "elastio/host/partition_table.py", "cli/elastio_setup/adopt.py"
 STONE, PIECE = "elastio/host/tombstone.py", "tests/unit/elastio/host/test_saved_piece.py"
 CONTENTS = "cli/elastio_setup/adopt_contents.py"
+BOOSTED = "tests/unit/elastio/host/test_bcache_adopted.py::"
 BLOCKS = "the simulator's tombstone has no sectors"
 AGAIN, MADE = "cli/elastio_setup/adopted_again.py", "cli/elastio_setup/head_volume.py"
 LATE, BEHIND = "cli/elastio_setup/at_boot.py", "cli/elastio_setup/head_behind.py"
@@ -195,9 +196,41 @@ ADOPTED = (
         WHY,
     ),
     by_test(
+        "what libblkid would still recognize",
+        "the same",
+        Patch(
+            "elastio/host/tombstone.py",
+            'if found := recognized(self.volume.descriptor, "the adopted volume"):',
+            'if found := "":',
+        ),
+        f"{SETUP}test_recognized.py::test_behind_a_tombstone_that_is_there_it_gets_no_cache",
+        BLOCKS,
+    ),
+    by_test(
+        "after an accepted loss the number stays",
+        "a volume that was reverted is told",
+        Patch(STONE, "RENEWED if self._is_given_up(label) else 0", "0"),
+        f"{BOOSTED}test_after_an_accepted_loss_the_next_cache_tells_a_reverted_volume_of_any_boost_before",
+        BLOCKS,
+    ),
+    by_test(
+        "after an accepted loss any older number will do",
+        "the same",
+        Patch(STONE, "is_step = before + RENEWED == label.sequence", "is_step = True"),
+        f"{BOOSTED}test_after_an_accepted_loss_the_next_cache_tells_a_reverted_volume_of_any_boost_before",
+        BLOCKS,
+    ),
+    by_test(
+        "a tombstone that cannot be read is none",
+        "no head is erased that may have the first sectors",
+        Patch(STONE, "if error.code != TOO_SHORT:", "if False:"),
+        f"{SETUP}test_lost.py::test_a_read_that_fails_once_while_it_is_released_loses_no_first_sectors",
+        WHY,
+    ),
+    by_test(
         "what is behind a tombstone hides it",
         "a volume whose cache is needed is composed, and nothing else made of it",
-        Patch("cli/elastio_setup/adopted_volume.py", "if stone else", "if stone and not found else"),
+        Patch("cli/elastio_setup/adopted_volume.py", "if stone is not None:", "if stone and not volume.uuid:"),
         f"{SETUP}test_tombstone.py::test_a_tombstone_says_whose_the_volume_is_whatever_libblkid_finds_behind_it",
         WHY,
     ),

@@ -25,7 +25,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AdoptMachine:
     found = AdoptMachine(tmp_path / "root")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(Sysfs, "control", lambda _, *request: found.sysfs.control(*request))
-    monkeypatch.setattr(steps.Adopter.__init__, "__defaults__", (found.wait, found.slept.append))
+    monkeypatch.setattr(steps.Adopter.__init__, "__defaults__", (found.wait, found.slept.append, False))
     return found
 
 

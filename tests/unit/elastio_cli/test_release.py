@@ -166,7 +166,7 @@ def test_an_adopted_volume_has_a_dry_run_and_the_same_refusal(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     machine = AdoptMachine(tmp_path / "adopted")
     monkeypatch.setattr(Sysfs, "control", lambda _, *request: machine.sysfs.control(*request))
-    monkeypatch.setattr(adopt.Adopter.__init__, "__defaults__", (machine.wait, machine.slept.append))
+    monkeypatch.setattr(adopt.Adopter.__init__, "__defaults__", (machine.wait, machine.slept.append, False))
     shell, state_dir = configured(elastio, machine, tmp_path)
     plan = machine.plan()
     machine.adopter().adopt(plan)

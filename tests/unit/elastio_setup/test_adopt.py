@@ -131,6 +131,35 @@ def test_a_killed_adoption_can_be_released(machine: AdoptMachine, point: int) ->
     assert machine.is_as_before
 
 
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_an_adoption_that_was_killed_before_it_was_recorded_stays_where_it_is_used(
+    machine: AdoptMachine, is_mounted: bool
+) -> None:
+    """Nothing else was left to do. systemd mounts it as soon as it appears."""
+    machine.adopter().adopt(machine.plan())
+    adopted_record.save(machine.sysfs, replace(record(machine), step=adopted_record.Step.ADOPTING))
+    if is_mounted:
+        machine.mount("252:0")
+    machine.run_unit()
+    assert machine.records == (["composed"] if is_mounted else [])
+    assert is_mounted or machine.is_as_before
+
+
+def test_an_adoption_that_is_interrupted_is_undone(machine: AdoptMachine) -> None:
+    interrupts = [KeyboardInterrupt]
+
+    def interrupted(condition: Callable[[], bool], seconds: float) -> bool:
+        is_done = machine.wait(condition, seconds)
+        if machine.is_composed and interrupts:
+            raise interrupts.pop()
+        return is_done
+
+    plan = machine.plan()
+    with pytest.raises(KeyboardInterrupt):
+        Adopter(machine.sysfs, machine.run, interrupted).adopt(plan)
+    assert machine.is_as_before
+
+
 @pytest.mark.parametrize("program", ["dmsetup", "modprobe", "udevadm"])
 def test_an_adoption_that_fails_is_undone(machine: AdoptMachine, program: str) -> None:
     plan = machine.plan()

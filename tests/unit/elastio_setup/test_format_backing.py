@@ -14,6 +14,7 @@ from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host.blockdev import Disk
 from elastio.host.heads import serialize
+from elastio.host.superblock import UNREADABLE
 from elastio.host.sysfs import Sysfs
 from elastio_setup.format_backing import (
     APPEAR_S,
@@ -269,5 +270,5 @@ def test_what_cannot_be_read_is_refused_also_by_force(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "preadv", broken)
-    with refused(HostError, "device.unreadable"):
+    with refused(HostError, UNREADABLE):
         verify(host.node, host.sysfs, host.run, is_forced=is_forced)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -83,6 +85,57 @@ def test_a_volume_that_comes_while_it_is_released_keeps_its_first_sectors(
         assert machine.head == head or machine.volume == machine.before
         machine.adopter().release(record(machine), None)
     assert (machine.records, machine.volume) == ([], machine.before)
+
+
+@pytest.mark.parametrize("name", ["vdb", "vdh"])
+@pytest.mark.parametrize("number", range(16))
+def test_a_read_that_fails_once_while_it_is_released_loses_no_first_sectors(
+    machine: AdoptMachine, number: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tombstones.write(machine)
+    machine.power_off()
+    call = {"vdb": "preadv", "vdh": "pread"}[name]
+    read, left, node = getattr(os, call), number, str(machine.sysfs.path(f"dev/{name}"))
+
+    def failing(descriptor: int, *rest: object) -> object:
+        nonlocal left
+        left -= str(Path(f"/proc/self/fd/{descriptor}").readlink()) == node
+        if left == -1:
+            left -= 1
+            raise OSError(errno.EIO, "no answer")
+        return read(descriptor, *rest)
+
+    with monkeypatch.context() as patched, suppress(HostError):
+        patched.setattr(os, call, failing)
+        machine.adopter().release(record(machine), None)
+    if not machine.records and machine.volume != machine.before:
+        recorded_again(machine.adopter(), machine.sysfs.path("dev/vdh"))
+    if machine.records:
+        machine.adopter().release(record(machine), None)
+    assert (machine.records, machine.volume) == ([], machine.before)
+
+
+def test_a_volume_with_another_filesystem_is_released_by_whoever_says_so(machine: AdoptMachine) -> None:
+    tombstones.write(machine)
+    tombstones.remove(machine)
+    machine.power_off()
+    machine.found["vdb"] = {"TYPE": "xfs", "UUID": UUID[::-1]}
+    with refused(HostError, "volume.missing"):
+        machine.adopter().release(record(machine), None)
+    replace(machine.adopter(), is_replaced=True).release(record(machine), None)
+    assert machine.is_as_before
+
+
+@pytest.mark.parametrize("serial", ["", "another0123456789abc"])
+def test_a_volume_on_another_disk_is_not_the_one_that_was_replaced(machine: AdoptMachine, serial: str) -> None:
+    tombstones.write(machine)
+    machine.power_off()
+    head = machine.head
+    _foreign(machine)
+    machine.lay("sys/block/vdb/serial", serial)
+    with refused(HostError, "volume.missing"):
+        replace(machine.adopter(), is_replaced=True).release(record(machine), None)
+    assert (machine.head, machine.records) == (head, ["composed"])
 
 
 # --- at boot -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -173,11 +174,75 @@ def opened(tree: Tree) -> AbstractContextManager[tombstone.Pair]:
     return tombstone.Pair.opened(tree.kernel, head, "vdb", "vdh")
 
 
-def names_a_cache(tree: Tree) -> None:
+def names_a_cache(tree: Tree, state: int = 2) -> None:
     at = HEAD.content_sector * SECTOR + superblock.OFFSET + superblock.LAYOUT.size - 104
     with tree.kernel.path("dev/vdh").open("r+b") as file:
         file.seek(at)
-        file.write((2 << superblock.STATE_SHIFT).to_bytes(8, "little"))
+        file.write((state << superblock.STATE_SHIFT).to_bytes(8, "little"))
+
+
+def renew(tree: Tree) -> None:
+    recompose.require_tombstone(tree.kernel, "dm-3", lambda condition, _: condition())
+
+
+def is_the_volume(tree: Tree) -> bool:
+    """Whether it is composed, and not taken for a reverted one."""
+    try:
+        with opened(tree) as pair:
+            return pair.has_tombstone()
+    except NotOursError as error:
+        if error.code != "tombstone.other":
+            raise
+        return False
+
+
+def test_after_an_accepted_loss_the_next_cache_tells_a_reverted_volume_of_any_boost_before(
+    tree: Tree, host: BcacheHost
+) -> None:
+    node, copies = tree.kernel.path("dev/vdb"), []
+    for _ in range(2):
+        host.remove_tombstone()
+        host.write_tombstone()
+        copies.append(node.read_bytes())
+    names_a_cache(tree, superblock.STALE)
+    node.write_bytes(copies[0])
+    assert not is_the_volume(tree)
+    node.write_bytes(copies[1])
+    renew(tree)
+    for state, found in ((superblock.STALE, [False, True]), (1, [False, False]), (2, [False, False])):
+        names_a_cache(tree, state)
+        assert is_the_volume(tree)
+        newest = node.read_bytes()
+        for copy, is_it in zip(copies, found, strict=True):
+            node.write_bytes(copy)
+            assert is_the_volume(tree) is is_it, "of the lost boost it has no cache either"
+        node.write_bytes(newest)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_power_cut_while_it_is_renewed_after_a_loss_leaves_the_volume(
+    tree: Tree, host: BcacheHost, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.write_tombstone()
+    names_a_cache(tree, superblock.STALE)
+    pwritev, left = os.pwritev, 0
+
+    def cut(descriptor: int, buffers: list[memoryview], at: int) -> int:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(5, "power cut")
+        return pwritev(descriptor, buffers, at)
+
+    for left in (number, number, number):  # noqa: B007
+        with monkeypatch.context() as patched, refused(HostError, "tombstone.io"):
+            patched.setattr(os, "pwritev", cut)
+            renew(tree)
+        assert is_the_volume(tree)
+    before = sequence(tree)
+    renew(tree)
+    assert sequence(tree) > before
+    assert is_the_volume(tree)
 
 
 @pytest.fixture
@@ -231,7 +296,7 @@ def test_no_cache_is_made_without_what_stays(keeping: Tree, keeper: BcacheHost) 
 def test_what_stays_is_not_renewed_while_the_head_names_a_cache(keeping: Tree) -> None:
     """A crash within it would leave the number before, which is a reverted volume's then."""
     names_a_cache(keeping)
-    recompose.require_tombstone(keeping.kernel, "dm-3", lambda condition, _: condition())
+    renew(keeping)
     assert sequence(keeping) == 2
 
 
