@@ -43,6 +43,11 @@ def replace(
         raise
 
 
+def left_of(path: Path) -> tuple[Path, ...]:
+    """What writers that were killed have left of this file, or are writing. Raises OSError."""
+    return tuple(path.parent.glob(f".{path.name}.*.new"))
+
+
 def is_replaceable(path: Path) -> bool:
     """Whether it is a regular file or none: a rename over a device, pipe or link would remove it. Raises OSError."""
     try:

@@ -19,6 +19,7 @@ from elastio_setup.adopt_plan import plan
 from elastio_setup.adopted_again import recorded_again
 from elastio_setup.adopted_record import Record
 from elastio_setup.adopted_volume import describe, path_of
+from elastio_setup.adopted_volume import replaced as replaced_by
 from elastio_setup.format_backing import format_backing, name_of, verify
 
 
@@ -82,6 +83,8 @@ def release(app: App, target: str, dry_run: bool, yes: bool, replaced: bool) -> 
         return
     (record, place), adopter = adopted, Adopter(app.sysfs(), app.run, is_replaced=replaced)
     around = f", unmounting {place} meanwhile" if place else ""
+    if replaced and (found := replaced_by(app.sysfs(), record.head.volume, app.run)) is not None:
+        around += f"; its head is erased, and /dev/{found} stays as it is"
     if dry_run:
         with without_agent(app, record.head.backing_uuid):
             adopter.require_releasable(record, place)

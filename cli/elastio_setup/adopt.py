@@ -31,7 +31,7 @@ from elastio.config.paths import DEFAULT_STATE_DIR, GUARDS
 from elastio.errors import ConfigError, DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import blockdev, composed, heads, recompose, superblock, tombstone
 from elastio.host.commands import Run
-from elastio.host.heads import DATA_OFFSET_SECTORS, Head
+from elastio.host.heads import DATA_OFFSET_SECTORS, PHYSICAL_VOLUME, Head, Volume
 from elastio.host.sysfs import Sysfs, Wait, wait_for
 from elastio.host.usage import in_use
 from elastio_setup import adopted_record as records
@@ -47,7 +47,6 @@ LOCK_S = 120.0
 APPEAR_S = 180.0
 POLL_S = 2.0
 SETTLE_S = 60.0
-NAMES_CACHE = "release.cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Adopter:
                 made = head_volume.make(self.sysfs, extents, plan.head, self.run)
                 record = replace(record, head_device=made)
             self._write_head(record, plan)
-            self.announce(plan.device)
+            self.announce(plan.device, plan.volume)
             adaptive = self.compose(record)
             if record.head.keeps_tombstone:
                 require_shown(adaptive, self.sysfs, self.run)
@@ -283,7 +282,7 @@ class Adopter:
         else:
             composed.require_free(self.sysfs, record.head)
         if head_device is not None:
-            self._require_no_cache(record, head_device)
+            composed.require_names_none(self.sysfs, record.head, head_device)
         if record.group_uuid:
             head = head_volume.removable(self.sysfs, record, head_device, self.run)
             if head is not None and head_volume.kernel_name(self.sysfs, head) is None:
@@ -301,12 +300,13 @@ class Adopter:
                 records.save(self.sysfs, replace(record, step=Step.RELEASING))
             composed.take_apart(self.sysfs, record.head, self.run, self.wait)
             if head_device is not None:
-                self._require_no_cache(record, head_device)  # nobody can attach one any more
+                composed.require_names_none(self.sysfs, record.head, head_device)  # nobody can attach one any more
         except NotOursError as error:
-            if error.code == NAMES_CACHE:  # it cannot be released, so a boot has to compose it
+            if error.code == composed.NAMES_CACHE:  # it cannot be released, so a boot has to compose it
                 records.save(self.sysfs, replace(record, step=Step.COMPOSED))
             raise
-        if head_device is not None:
+        # Behind another filesystem than the head's own nobody can tell what that has of its place.
+        if head_device is not None and (covered or not (self.is_replaced and record.head.first_sector)):
             self._erase(record, head_device, covered)
         if record.group_uuid:
             head_volume.remove(self.sysfs, record, self.run)
@@ -316,7 +316,7 @@ class Adopter:
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
         records.delete(self.sysfs, record)
         for device in shown:
-            self.announce(device)
+            self.announce(device, record.head.volume)
 
     def _erase(self, record: Record, head_device: str, covered: str) -> None:
         if covered:
@@ -381,19 +381,15 @@ class Adopter:
                     return known
         return found
 
-    def _require_no_cache(self, record: Record, head_device: str) -> None:
-        """Raises NotOursError if bcache's superblock in the head names a cache: the volume may lack what is on it."""
-        block = heads.superblock_of(self.sysfs.path(f"dev/{head_device}"), record.head)
-        if superblock.parse(block) is not None and not superblock.is_without_cache(block):
-            text = f"the adopted volume {record.uuid} has a cache: detach it first; nothing was changed"
-            raise NotOursError(text, code=NAMES_CACHE)
-
     # --- around --------------------------------------------------------------------------------------------
 
-    def announce(self, device: str) -> None:
-        """Have udev see the volume as the record says, and wait for it."""
-        node = str(self.sysfs.path(f"dev/{device}"))
-        self.run(["udevadm", "trigger", "--action=change", f"--name-match={node}"], timeout_s=SETTLE_S)
+    def announce(self, device: str, volume: Volume) -> None:
+        """Have udev see the volume as the record says, and wait for it. LVM acts upon what is added alone."""
+        node, action = (
+            str(self.sysfs.path(f"dev/{device}")),
+            "add" if volume.filesystem == PHYSICAL_VOLUME else "change",
+        )
+        self.run(["udevadm", "trigger", f"--action={action}", f"--name-match={node}"], timeout_s=SETTLE_S)
         self._settle()
 
     def _settle(self) -> None:

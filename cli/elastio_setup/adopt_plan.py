@@ -262,10 +262,6 @@ def _require_tables(device: str, volume: Volume, place: Path | None, group: str,
         if group:
             require_usual(entry, group)
         _require_late(entry.place)
-        if "nofail" not in entry.options:
-            table = CRYPTTAB if entry in crypts else FSTAB
-            text = f"the line for {entry.place} in /{table} lacks nofail, without which the boot waits for the head"
-            raise ConfigError(text, code="fstab.nofail")
         raw = [
             option
             for option in entry.options
@@ -274,6 +270,11 @@ def _require_tables(device: str, volume: Volume, place: Path | None, group: str,
         if raw:
             text = f"the line for {entry.place} has {raw[0]}, which is for the volume itself: nothing was changed"
             raise ConfigError(text, code="adopt.fstab")
+    for entry in (*by_uuid, *crypts, *on_it, *fstab.dependents(found, (*by_uuid, *on_it))):
+        if "nofail" not in entry.options:
+            table = CRYPTTAB if entry in crypts else FSTAB
+            text = f"the line for {entry.place} in /{table} lacks nofail, without which the boot waits for the head"
+            raise ConfigError(text, code="fstab.nofail")
     if place is not None and not any(entry.place == str(place) for entry in by_uuid):
         text = f"/etc/fstab has no line that mounts UUID={volume.uuid} at {place}: add it; nothing was changed"
         raise ConfigError(text, code="adopt.fstab")

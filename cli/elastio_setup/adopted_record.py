@@ -19,7 +19,7 @@ from elastio.config.paths import ADOPTED
 from elastio.errors import ConfigError, HostError
 from elastio.host.heads import Head
 from elastio.host.sysfs import Sysfs
-from elastio.whole_file import sync_directory
+from elastio.whole_file import left_of, sync_directory
 from elastio_setup import fstab
 
 T = TypeVar("T")
@@ -101,9 +101,11 @@ def delete(sysfs: Sysfs, record: Record) -> None:
 
 
 def remove(path: Path) -> None:
-    """Durable when it returns. Raises HostError."""
+    """With what a power cut has left of it. Durable when it returns. Raises HostError."""
     try:
         path.unlink(missing_ok=True)
+        for left in left_of(path):
+            left.unlink(missing_ok=True)
         sync_directory(path.parent)
     except OSError as error:
         raise HostError(f"{path} cannot be removed: {error.strerror}", code="record.unwritable") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elastio.errors import HostError, NotOursError
 from elastio.host import heads, tombstone
-from elastio.host.blockdev import NO_BACKING, directories, disks_below, serial_of
+from elastio.host.blockdev import NO_BACKING, directories, disks_below, is_same_serial, serial_of
 from elastio.host.commands import Run
 from elastio.host.composed import is_composed
 from elastio.host.heads import Head, Volume
@@ -140,18 +140,27 @@ def replaced(sysfs: Sysfs, wanted: Volume, run: Run) -> str | None:
     """The device that was this volume, and has another filesystem now, or none; None if nothing tells that it was."""
     if not (wanted.serial or wanted.partition or wanted.mapped):
         return None
-    same = [device for device in devices(sysfs) if _place(_named(sysfs, device, run)) == _place(wanted)]
+    shown = {device: _named(sysfs, device, run) for device in devices(sysfs)}
+    same = [device for device, volume in shown.items() if _is_same_place(volume, wanted)]
     return same[0] if len(same) == 1 else None
 
 
 def _is_same(found: Volume, wanted: Volume) -> bool:
     is_same = (found.filesystem, found.uuid) == (wanted.filesystem, wanted.uuid)
-    return is_same and _place(found) == _place(wanted) and found.size_sectors >= wanted.size_sectors
+    return is_same and _is_same_place(found, wanted)
 
 
-def _place(volume: Volume) -> tuple[str, str, str]:
-    """By what the device is known, whatever is on it."""
-    return volume.serial, volume.partition, volume.mapped
+def _is_same_place(found: Volume, wanted: Volume) -> bool:
+    """Whether it is the same device, which may have grown, whatever is on it.
+
+    Another driver may show the serial of a disk in another length.
+    """
+    shown, known = found.serial.split("+"), wanted.serial.split("+")
+    is_same_disk = len(shown) == len(known) and all(
+        is_same_serial(*sorted(pair, key=len)) or pair[0] == pair[1] for pair in zip(shown, known, strict=True)
+    )
+    is_same_part = (found.partition, found.mapped) == (wanted.partition, wanted.mapped)
+    return is_same_disk and is_same_part and found.size_sectors >= wanted.size_sectors
 
 
 def find_head(sysfs: Sysfs, wanted: Head, volume: str | None) -> str | None:

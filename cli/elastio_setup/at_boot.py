@@ -68,7 +68,10 @@ def ask(adopter: Adopter, found: AdoptPlan) -> bool:
         text = f"/dev/{found.head_device} cannot be told from other devices after a boot: name a disk with a serial"
         raise NotOursError(f"{text}; nothing was changed", code="at_boot.head")
     with recompose.locked(sysfs, adopter.wait, LOCK_S):
-        if load(sysfs, uuid) is not None:
+        if (pending := load(sysfs, uuid)) is not None:
+            if (pending.place, pending.head) != (str(found.place), head):
+                text = f"{pending.place} was to get another head, or {uuid} was elsewhere: `--cancel` that first"
+                raise ConfigError(f"{text}; nothing was changed", code="at_boot.other")
             return False
         _defer(sysfs, uuid)
         records.write(_path(sysfs, uuid), Pending(found.volume, str(found.place), head))
@@ -156,16 +159,18 @@ def _refuse(adopter: Adopter, uuid: str, error: ElastioError) -> None:
         records.write(_path(sysfs, f"{uuid}{REFUSED}"), replace(pending, refused=str(error)))
         _remove(sysfs, uuid)
     with suppress(ElastioError):
-        for device in with_uuid(sysfs, uuid, adopter.run):
-            adopter.announce(device)
+        for device, volume in with_uuid(sysfs, uuid, adopter.run).items():
+            adopter.announce(device, volume)
     _mount(adopter, uuid)
 
 
 def _mount(adopter: Adopter, uuid: str) -> None:
     """systemd may have waited in vain for the device."""
     with suppress(ElastioError):
-        for entry in fstab.entries(fstab.read(adopter.sysfs.path(FSTAB))):
-            if entry.is_of(uuid, "") and entry.place.startswith("/") and "noauto" not in entry.options:
+        found = fstab.entries(fstab.read(adopter.sysfs.path(FSTAB)))
+        own = [entry for entry in found if entry.is_of(uuid, "")]
+        for entry in (*own, *fstab.dependents(found, own)):
+            if entry.place.startswith("/") and "noauto" not in entry.options:
                 adopter.run(["systemctl", "--no-block", "start", entry.place], timeout_s=START_S)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,15 +39,34 @@ class Entry:
         source = self.source.replace('"', "")
         return source == f"/dev/{adaptive}" or any(source.lower() == f"{by}{uuid}".lower() for by in BY_UUID)
 
+    def needs(self, place: str) -> bool:
+        """Whether it can be mounted only when something is mounted there."""
+        named = [part for option in self.options for part in option.partition("=")[2].split(":")]
+        paths = (path for path in (self.place, self.source, *named) if path.startswith("/"))
+        return any(Path(path).is_relative_to(place) for path in paths)
+
 
 def entries(text: str) -> tuple[Entry, ...]:
-    """Every entry; comments and lines that fstab(5) does not know are left out."""
+    """Every entry; comments, and lines without a place, are left out. As getmntent(3), which systemd reads it with."""
     rows = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
     return tuple(
-        Entry(unescape(row[0]), unescape(row[1]).rstrip("/") or "/", row[2], tuple(row[3].split(",")))
+        Entry(unescape(row[0]), unescape(row[1]).rstrip("/") or "/", kind, tuple(options.split(",")))
         for row in rows
-        if len(row) >= 4
+        if len(row) >= 2
+        for kind, options in [(*row[2:4], "", "")[:2]]
     )
+
+
+def dependents(found: tuple[Entry, ...], first: Collection[Entry]) -> tuple[Entry, ...]:
+    """Of all entries those that systemd mounts only after one of the first (systemd.mount(5)), without these.
+
+    They lie below it, are mounted from a file or directory on it, or have one in their options.
+    """
+    known, places = list(first), {entry.place for entry in first}
+    while more := [entry for entry in found if entry not in known and any(entry.needs(place) for place in places)]:
+        known += more
+        places = {entry.place for entry in more}
+    return tuple(entry for entry in known if entry not in first)
 
 
 def crypt_entries(text: str) -> tuple[Entry, ...]:

@@ -15,7 +15,7 @@ from functools import partial
 
 from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, heads, mapper
+from elastio.host import blockdev, heads, mapper, superblock
 from elastio.host.commands import Run
 from elastio.host.heads import Head
 from elastio.host.locks import try_lock
@@ -32,6 +32,7 @@ KEEPING_PREFIX = f"{UUID_PREFIX}KEEPING-"
 LOCK = "run/elastio/adopt.lock"
 DMSETUP_S = 30.0
 STOP_S = 20.0
+NAMES_CACHE = "release.cache"
 # States of a device that has a cache, or waits for it.
 WITH_CACHE = (CacheState.CLEAN, CacheState.DIRTY)
 
@@ -261,12 +262,25 @@ def require_free(sysfs: Sysfs, head: Head) -> None:
 
 
 def require_no_cache(sysfs: Sysfs, head: Head) -> None:
-    """Raises NotOursError if the adaptive device has or had a cache."""
+    """Raises NotOursError if the adaptive device has or had a cache, but for one whose loss was accepted."""
     composed = find(sysfs, head)
-    state = sysfs.read_or(f"sys/block/{composed}/bcache/state", "no cache")
-    if state != "no cache":
+    state = sysfs.read_or(f"sys/block/{composed}/bcache/state", CacheState.NO_CACHE)
+    is_alone = sysfs.link(f"sys/block/{composed}/bcache/cache") is None
+    if state != CacheState.NO_CACHE and not (state == CacheState.INCONSISTENT and is_alone):
         text = f"/dev/{composed} has a cache (state {state}): detach it first; nothing was changed"
         raise NotOursError(text, code="composed.cache")
+
+
+def require_names_none(sysfs: Sysfs, head: Head, head_device: str) -> None:
+    """Raises NotOursError if bcache's superblock in the head names a cache: the volume may lack what is on it.
+
+    A cache whose loss was accepted is named, and not needed.
+    """
+    block = heads.superblock_of(sysfs.path(f"dev/{head_device}"), head)
+    is_needless = superblock.is_without_cache(block) or superblock.is_given_up(block)
+    if superblock.parse(block) is not None and not is_needless:
+        text = f"the adopted volume {head.volume.uuid} has a cache: detach it first; nothing was changed"
+        raise NotOursError(text, code=NAMES_CACHE)
 
 
 def take_apart(sysfs: Sysfs, head: Head, run: Run, wait: Wait) -> None:

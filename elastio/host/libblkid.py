@@ -44,8 +44,8 @@ def _cached(descriptor: int) -> Iterator[int]:
     try:
         os.posix_fadvise(again, 0, 0, os.POSIX_FADV_DONTNEED)
         yield again
-        os.posix_fadvise(again, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
+        os.posix_fadvise(again, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(again)
 
 

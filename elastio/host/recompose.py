@@ -69,8 +69,8 @@ def require_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
         settle(sysfs, composed.mapped_name(sysfs, device))
         with _opened(sysfs, device) as (_, pair):
             _require_sound(sysfs, device, pair, is_needed=True)
-            pair.require_unrecognized()
             pair.renew()
+            pair.require_unrecognized()
 
 
 def require_not_overwritten(sysfs: Sysfs, device: str, is_there: Callable[[], bool]) -> None:

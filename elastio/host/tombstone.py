@@ -49,8 +49,8 @@ SECOND_HEADERS = (*(size * KIB for size in (16, 32, 64, 128, 256, 512)), *(size 
 SECOND_MAGIC = b"SKUL\xba\xbe"
 SHORT, TOO_SHORT = "tombstone.short", "node.short"
 NOT_COVERED = (
-    "the adopted volume was formatted or converted since, and a tombstone does not cover all of it: release and adopt "
-    "it again; no cache was made"
+    "a tombstone does not cover all that the adopted volume is recognized by: it was formatted or converted since, or "
+    "has remains of something else; release and adopt it again, or remove them (wipefs(8)); no cache was made"
 )
 # Odd: the label goes to the other slot.
 RENEWED = 3
@@ -291,22 +291,22 @@ class Pair:
             for at in self._rest:
                 piece[at : at + SECTOR] = _ZEROS
             self.volume.write(0, piece)
+        self._end_renewal(head)
 
     def renew(self) -> None:
-        """Give a tombstone that stays a higher sequence number, unless a cache may be needed.
+        """Give a tombstone that stays a higher sequence number. The caller has seen that no cache is needed.
 
-        A crash leaves the one before, which is fine without a cache. After a loss that was accepted no other older one
-        is: the other slot keeps its number, and nothing else leaves a gap of RENEWED.
+        The new label goes to one slot, and the other one keeps the number before, which nothing but this leaves RENEWED
+        lower: a crash before the tombstone is told by it. Afterwards both slots have the new label, and an older
+        tombstone is that of a volume that was reverted.
         """
         self._require_unchanged(self.volume.read(0))
         self.write()  # what a crash has left of it
         block, label = self.volume.read(0), self._label()
-        step = 1 if self._may_be_older(label) else RENEWED if self._is_given_up(label) else 0
-        if not step:
-            return
-        head = replace(label, sequence=label.sequence + step)
+        head = replace(label, sequence=label.sequence + RENEWED)
         self.on_head.write(heads.slot_of(head), heads.serialize(head))
         self.volume.write(0, serialize(of(head)) + block[SECTOR:])
+        self._end_renewal(head)
 
     def remove(self) -> None:
         """Put the saved piece back; one that is back stays."""
@@ -330,20 +330,23 @@ class Pair:
         """One that stays may be that of an earlier cache, as long as the head names none."""
         return label.keeps_tombstone and superblock.is_without_cache(self.on_head.read(label.superblock_at))
 
-    def _is_given_up(self, label: Head) -> bool:
-        return superblock.is_given_up(self.on_head.read(label.superblock_at))
-
     def _has_its_number(self, found: Tombstone, label: Head) -> bool:
         """Whether it is as old as the label, or older and may be."""
         if found.sequence >= label.sequence:
             return found.sequence == label.sequence
-        return self._may_be_older(label) or (self._is_given_up(label) and self._was_renewed(label, found.sequence))
+        is_cut_off = found.sequence + RENEWED == label.sequence and self._has_both(label)
+        return is_cut_off or self._may_be_older(label)
 
-    def _was_renewed(self, label: Head, before: int) -> bool:
-        """Whether the label with the number `before` is in the other slot, and the one after it is `renew`'s."""
-        renewed = replace(label, sequence=before)
-        is_step = before + RENEWED == label.sequence
-        return is_step and self.on_head.read(heads.slot_of(renewed)) == heads.serialize(renewed)
+    def _has_both(self, label: Head) -> bool:
+        """Whether the other slot has the label before a renewal."""
+        if label.sequence <= RENEWED:
+            return False
+        before = replace(label, sequence=label.sequence - RENEWED)
+        return self.on_head.read(heads.slot_of(before)) == heads.serialize(before)
+
+    def _end_renewal(self, label: Head) -> None:
+        if self._has_both(label):
+            self.on_head.write(heads.slot_of(replace(label, sequence=label.sequence + 1)), heads.serialize(label))
 
     @property
     def _rest(self) -> range:

@@ -247,8 +247,18 @@ def test_an_adoption_that_was_begun_is_not_begun_again(machine: AdoptMachine) ->
         machine.plan("dev/vdb", "dev/vdj")
 
 
-def test_a_line_of_fstab_without_nofail_is_refused(machine: AdoptMachine) -> None:
-    """The boot would wait for the head, and end in the emergency shell."""
-    machine.lay("etc/fstab", f"UUID={UUID} {machine.place} ext4 defaults 0 2\n")
+@pytest.mark.parametrize(
+    "line", ["UUID={uuid} {place} ext4 defaults 0 2", "UUID={uuid} {place} ext4", "{place}/x /srv none bind"]
+)
+def test_a_line_of_fstab_without_nofail_is_refused(machine: AdoptMachine, line: str) -> None:
+    """The boot would wait for the head, and end in the emergency shell; so it would for what is mounted from there."""
+    own = machine.sysfs.read("etc/fstab")
+    machine.lay("etc/fstab", f"{own}\n{line.format(uuid=UUID, place=machine.place)}\n")
     with refused(ConfigError, "fstab.nofail"):
+        machine.plan()
+
+
+def test_a_line_without_options_that_names_the_device_is_refused(machine: AdoptMachine) -> None:
+    machine.lay("etc/fstab", "/dev/vdb /data ext4\n")
+    with refused(ConfigError, "adopt.fstab"):
         machine.plan()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,33 @@ def test_the_head_is_found_again_whatever_the_kernel_calls_its_disk(machine: Ado
     machine.boot()
     assert machine.is_composed
     assert machine.sysfs.path("dev/vdh").read_bytes() == bytes(len(machine.head)), "the other one is not touched"
+
+
+def test_another_head_is_not_taken_for_the_one_that_was_asked_for(machine: AdoptMachine) -> None:
+    ask(machine)
+    before = machine.sysfs.read(PENDING)
+    assert not ask(machine), "the same is asked for once"
+    machine.disk("vdi", 64, "another0123456789abc", bytes(len(machine.head)))
+    with refused(ConfigError, "at_boot.other"):
+        at_boot.ask(machine.adopter(), planned(machine, head="dev/vdi"))
+    assert machine.sysfs.read(PENDING) == before
+
+
+def test_what_is_mounted_from_it_is_mounted_too(machine: AdoptMachine) -> None:
+    own = machine.sysfs.read("etc/fstab")
+    machine.lay("etc/fstab", f"{own}\n{machine.place}/x /srv none bind,nofail 0 0\n/dev/sdz /opt ext4 nofail 0 0\n")
+    ask(machine)
+    machine.power_off()
+    started = []
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        if argv[0] == "systemctl":
+            started.append(argv[-1])
+            return ""
+        return machine.run(argv, timeout_s=timeout_s)
+
+    at_boot.assemble(replace(machine.adopter(), run=run), UUID)
+    assert started == [str(machine.place), "/srv"]
 
 
 def test_a_head_in_the_group_is_made_at_boot(tmp_path: Path) -> None:

@@ -100,3 +100,25 @@ def test_a_file_that_cannot_be_replaced_is_unchanged(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_empty(tmp_path: Path) -> None:
     assert fstab.read(tmp_path / "fstab") == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("/data/x /srv none bind 0 0", True),
+        ("/srv/y /opt none bind", True),
+        ("/dev/sdz /data/inner ext4", True),
+        ("/data/image /mnt ext4 loop", True),
+        ("overlay /merged overlay lowerdir=/usr:/data/low,upperdir=/up,workdir=/work", True),
+        ("/dev/sdz /late ext4 x-systemd.requires-mounts-for=/data", True),
+        ("/database /srv2 none bind", False),
+        ("/dev/sdz /other ext4 defaults", False),
+        ("/other /data2 none bind", False),
+    ],
+)
+def test_what_is_mounted_only_after_another_one_is_known(line: str, is_one: bool) -> None:
+    first, *others = fstab.entries(f"UUID={UUID} /data ext4\n/data/x /srv none bind 0 0\n{line}\n")
+    assert (first.kind, first.options) == ("ext4", ("",))
+    found = fstab.dependents((first, *others), [first])
+    assert first not in found
+    assert (others[-1] in found) is is_one
