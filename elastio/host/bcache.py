@@ -82,7 +82,7 @@ class BcacheHost:
         self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
         self.guard = Guard(partial(throttle.release, self.sysfs))
         self.sharer = Sharer(self.sysfs, self.guard)
-        self._has_warned = False
+        self._has_warned, self._number = False, 0  # the second: of the tombstone for the next cache
         self._seen, self._unsupported = Seen(depths=Depths(backing_mb_s)), kernel.why_unsupported(self.sysfs)
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
@@ -126,7 +126,7 @@ class BcacheHost:
         backing = self._backing()
         if backing.adaptive is not None:
             throttle.settle(self.guard, self.sysfs, backing.adaptive, self.sharer.leave, self._wait)
-        recompose.write_tombstone(self.sysfs, backing.device, self._wait)
+        self._number = recompose.write_tombstone(self.sysfs, backing.device, self._wait)
 
     def remove_tombstone(self) -> None:
         """As `write_tombstone`, but nothing follows."""
@@ -240,7 +240,8 @@ class BcacheHost:
         self._require_not_the_last_cache(backing, disk)
         if why := self._unsupported or self._seen.why_released(self.sysfs, backing.disk):
             raise NotOursError(f"no cache is attached: {why}", code="cache.unsupported")
-        recompose.require_tombstone(self.sysfs, backing.device, self._wait)
+        recompose.require_tombstone(self.sysfs, backing.device, self._wait, self._number)
+        self._number = 0
         registered = cache_disk.registered_set(self.sysfs, disk)
         if registered is not None:  # a repeated format
             blockdev.require_size(disk, size_bytes)

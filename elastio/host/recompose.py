@@ -52,13 +52,13 @@ def _shows_saved(sysfs: Sysfs, device: str) -> bool:
     return len(mapper.table(sysfs, composed.mapped_name(sysfs, device))) == len(("content", "saved", "volume"))
 
 
-def require_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
+def require_tombstone(sysfs: Sysfs, device: str, wait: Wait, number: int = 0) -> None:
     """Before a cache is made. Raises DeviceBusyError while an adopted volume could be mounted without it.
 
-    A tombstone may be there since an earlier cache, and the device formatted since: it is looked at again. One that
-    stays gets the next sequence number, as one that is written for each cache has: a volume that is reverted in place
-    while it has a cache is told by it. Nothing is suspended: the device shows the saved piece. Raises HostError, or
-    NotOursError as `write_tombstone`.
+    `number`: that of the tombstone that was written for this cache, or 0. One that is there since an earlier cache gets
+    a new one, by which a volume that is reverted in place is told; and as the device may have been formatted since, it
+    is looked at again. Nothing is suspended: the device shows the saved piece. Raises HostError, or NotOursError as
+    `write_tombstone`.
     """
     if has_tombstone(sysfs, device) is False:
         text = f"{device} could be mounted without its cache: it has no tombstone yet"
@@ -69,8 +69,9 @@ def require_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
         settle(sysfs, composed.mapped_name(sysfs, device))
         with _opened(sysfs, device) as (_, pair):
             _require_sound(sysfs, device, pair, is_needed=True)
-            pair.renew()
-            pair.require_unrecognized()
+            if pair.number() != number:
+                pair.renew()
+                pair.require_unrecognized()
 
 
 def require_not_overwritten(sysfs: Sysfs, device: str, is_there: Callable[[], bool]) -> None:
@@ -90,16 +91,17 @@ def _require_sound(sysfs: Sysfs, device: str, pair: Pair, *, is_needed: bool) ->
         pair.require_covered()
 
 
-def write_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> None:
-    """Write the tombstone of the composed device `dm-N` under whatever uses it. Raises HostError or NotOursError.
+def write_tombstone(sysfs: Sysfs, device: str, wait: Wait) -> int:
+    """Write the tombstone of the composed device `dm-N` under whatever uses it. Returns its sequence number.
 
-    One that does not cover the contents is removed again.
+    One that does not cover the contents is removed again. Raises HostError or NotOursError.
     """
     with _suspended(sysfs, device, wait, has_tombstone=True) as pair:
         pair.write()
     try:
         with _opened(sysfs, device, os.O_RDONLY) as (_, pair):
             pair.require_unrecognized()
+            return pair.number()
     except NotOursError as error:
         if error.code == SHORT:
             remove_tombstone(sysfs, device, wait)

@@ -258,6 +258,10 @@ class Pair:
         self._require_unchanged(block)
         return True
 
+    def number(self) -> int:
+        """The sequence number by the label. Raises HostError, or NotOursError if it is another head's."""
+        return self._label().sequence
+
     def require_covered(self) -> None:
         """Raises NotOursError if a tombstone would leave what writes the saved piece again, as cryptsetup does.
 

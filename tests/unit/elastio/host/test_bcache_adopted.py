@@ -218,6 +218,20 @@ def test_each_cache_gets_a_number_by_which_a_reverted_volume_of_any_boost_before
         copies.append(newest)
 
 
+@pytest.mark.parametrize("is_its_own", [True, False])
+def test_only_the_tombstone_that_was_written_for_a_cache_keeps_its_number(
+    tree: Tree, host: BcacheHost, is_its_own: bool
+) -> None:
+    tree.cache_disk()
+    host.write_tombstone()
+    number = sequence(tree)
+    agent = host if is_its_own else BcacheHost(BACKING_UUID, tree.kernel, tree.programs, host._wait)
+    agent.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
+    agent.guard.dismiss()
+    assert (sequence(tree) == number) is is_its_own
+    assert agent._number == 0, "it is not that of the next cache"
+
+
 @pytest.mark.parametrize("after", range(4))
 @pytest.mark.parametrize("number", range(3))
 def test_a_power_cut_while_it_is_renewed_leaves_the_volume_whatever_becomes_of_the_lost_cache(
