@@ -73,9 +73,9 @@ def look(app: App, sysfs: Sysfs, device: Adaptive) -> Seen:
     weights = cgroups.weights(sysfs, tuple(sample.group for sample in samples))
     status = app.client().status()
     capacity = status.capacity or OLD_AGENT
-    uses = [Use(sample.group, sample.used.total_mb_s, sample.waiting) for sample in samples]
-    divided = () if capacity.mb_s is None else divide(uses, weights, SharePlan(capacity.mb_s, capacity.reserve))
     limits = {s.group: share_mb_s(limits_of(sysfs, s.group).get(device.number)) for s in samples}
+    uses = [Use(s.group, s.used.total_mb_s, s.waiting, limits[s.group]) for s in samples]
+    divided = () if capacity.mb_s is None else divide(uses, weights, SharePlan(capacity.mb_s, capacity.reserve))
     weighted = frozenset(sample.group for sample in samples if cgroups.has_weight(sysfs, sample.group))
     by_group = {share.group: share for share in divided}
     rights = BoostRights(status.load.may_boost, status.load.no_boost)

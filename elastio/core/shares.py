@@ -91,12 +91,14 @@ class Use:
     """What a cgroup used of the device lately.
 
     `group` is its path below the root, such as `system.slice/cron.service`, `used_mb_s` what it read and wrote.
-    `waiting`: the share (0 to 1) of the time in which one of its tasks waited in the kernel.
+    `waiting`: the share (0 to 1) of the time in which one of its tasks waited in the kernel. `limit_mb_s`: to what it
+    was limited; None: it was not.
     """
 
     group: str
     used_mb_s: float
     waiting: float = 0.0
+    limit_mb_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def divide(uses: Sequence[Use], weights: Mapping[str, float], plan: SharePlan) -
     active = [use for use in uses if use.used_mb_s >= ACTIVE * capacity]
     part = entitled(weights, [use.group for use in active], plan)
     is_full = sum(use.used_mb_s for use in active) >= FULL * capacity
-    hungry = [is_full and _wants_more(use, part[use.group] * capacity) for use in active]
+    hungry = [_is_held(use) or (is_full and _wants_more(use, part[use.group] * capacity)) for use in active]
     wanted = [math.inf if more else use.used_mb_s for use, more in zip(active, hungry, strict=True)]
     allotted = fill(capacity, wanted, [part[use.group] for use in active])
     return tuple(
@@ -133,6 +135,11 @@ def divide(uses: Sequence[Use], weights: Mapping[str, float], plan: SharePlan) -
 
 def _wants_more(use: Use, entitled_mb_s: float) -> bool:
     return use.used_mb_s >= WANTS_MORE * entitled_mb_s or use.waiting >= WAITS
+
+
+def _is_held(use: Use) -> bool:
+    """By its limit, although the device may not be full: others are given time, or its queue drains."""
+    return use.limit_mb_s is not None and use.used_mb_s >= WANTS_MORE * use.limit_mb_s
 
 
 def fill(capacity_mb_s: float, wanted_mb_s: Sequence[float], parts: Sequence[float]) -> list[float]:

@@ -83,6 +83,16 @@ def test_who_waits_on_a_full_device_wants_its_share(waiting: float, allotted_mb_
     assert divided(Use(DB, 10.0, waiting), Use(ETL, 50.0))[DB].allotted_mb_s == pytest.approx(allotted_mb_s)
 
 
+@pytest.mark.parametrize(("limit_mb_s", "wants_more"), [(20.0, True), (22.0, False), (None, False)])
+def test_who_uses_all_of_its_limit_wants_more_although_the_device_is_not_full(
+    limit_mb_s: float | None, wants_more: bool
+) -> None:
+    """Others are given time, or the queue drains."""
+    found = divided(Use(DB, 5.0), Use(ETL, 20.0, limit_mb_s=limit_mb_s))
+    assert found[ETL].wants_more is shares.is_overloaded(found.values()) is wants_more
+    assert found[ETL].allotted_mb_s == pytest.approx(55.0 if wants_more else 20.0)
+
+
 def test_on_a_device_that_is_not_full_nobody_wants_more() -> None:
     found = divided(Use(DB, 33.0, waiting=1.0), Use(ETL, 20.0, waiting=1.0))
     assert [found[group].allotted_mb_s for group in (DB, ETL)] == [33.0, 20.0]
