@@ -33,7 +33,10 @@ class BlockEvents:
 
 
 def show_to_systemd(sysfs: Sysfs) -> None:
-    """Trigger udev's rules for every adaptive device and its partitions. Takes no lock of bcache; logs failures."""
+    """Trigger udev's rules for every adaptive device and its partitions. Takes no lock of bcache; logs failures.
+
+    As at a boot: LVM activates nothing because of a change (69-lvm.rules).
+    """
     for disk in sysfs.names("sys/block"):
         if not disk.startswith("bcache"):
             continue
@@ -41,6 +44,6 @@ def show_to_systemd(sysfs: Sysfs) -> None:
         parts = [f"{inside}/{n}" for n in sysfs.names(inside) if sysfs.exists(f"{inside}/{n}/partition")]
         for directory in (inside, *parts):
             try:
-                sysfs.write(f"{directory}/uevent", "change")
+                sysfs.write(f"{directory}/uevent", "add")
             except HostError as error:
                 _log.warning("cannot trigger udev for %s: %s", directory, error)

@@ -6,6 +6,7 @@ The power is cut while the cache is dirty.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,39 @@ def test_a_power_cut_while_the_cache_is_dirty_loses_nothing_of_any_layout_nor_do
     assert lab.leaked() == ()
     assert target.records_lost() == 0
     require_left(target, layout)
+
+
+def test_lvm_on_an_older_copy_of_the_volume_is_not_activated_and_on_the_right_one_it_is(target: Target) -> None:
+    """LVM does not ask whether systemd sees a device."""
+    lab = target.lab
+    put(target, LVM)
+    lab.wait_for_rest()
+    image = lab.folder / "vm" / f"{lab.guest.serial}.img"
+    older, right = image.with_suffix(".older"), image.with_suffix(".right")
+    lab.guest.vm.kill()
+    shutil.copyfile(image, older)
+    lab.guest.vm.start(BOOT_S)
+    lab.wait_until(lambda: lab.succeeds("test", "-b", LVM.volume), APPEARS_S, "LVM to activate what is on the device")
+    shell(target, f"mount {LVM.volume} {DATA}")
+    lab.wait_for_agent()
+
+    boost_with_records(target)
+    lab.guest.vm.kill()
+    image.rename(right)
+    older.rename(image)
+    lab.guest.vm.start(BOOT_S)
+    target.wait_for(lambda s: s["phase"] == "faulted", "the agent to detect the copy")
+    shell(target, f"udevadm settle && test ! -e {LVM.volume} && ! ls /run/systemd/transient/lvm-activate-*")
+
+    lab.guest.vm.kill()
+    right.replace(image)
+    lab.guest.vm.start(BOOT_S)
+    lab.wait_until(lambda: lab.succeeds("test", "-b", LVM.volume), APPEARS_S, "LVM to activate what is on the device")
+    shell(target, f"mount {LVM.volume} {DATA}")
+    lab.wait_for_agent()
+    lab.wait_for_rest()
+    assert lab.leaked() == ()
+    assert target.records_lost() == 0
 
 
 def committed(lab: Lab) -> int:

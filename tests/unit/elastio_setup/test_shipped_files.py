@@ -147,6 +147,7 @@ def test_udev_hides_a_device_only_while_the_marker_is_there_and_never_one_that_w
     folder = DEFAULT_STATE_DIR / GUARDS
     assert f'TEST=="{folder}/$attr{{bcache/backing_dev_uuid}}"' in guard()[hiding[0]]
     assert 'ATTRS{bcache/state}=="no cache"' in guard()[hiding[0]], "ATTRS: a partition is hidden by its disk's state"
+    assert 'ENV{ID_FS_TYPE}="elastio_guarded"' in guard()[hiding[0]], "LVM asks for nothing else"
     assert not any("DEVTYPE" in rule and "GOTO" in rule for rule in guard())
 
 

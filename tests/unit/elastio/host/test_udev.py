@@ -32,5 +32,5 @@ def test_a_device_that_cannot_be_triggered_does_not_stop_the_others(
     (tmp_path / "sys/block/bcache0/uevent").unlink()
     (tmp_path / "sys/block/bcache0/uevent").mkdir()
     show_to_systemd(Sysfs(tmp_path))
-    assert (tmp_path / "sys/block/bcache1/uevent").read_text().strip() == "change"
+    assert (tmp_path / "sys/block/bcache1/uevent").read_text().strip() == "add"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
