@@ -29,6 +29,7 @@ from elastio.host import composed, mapper, superblock
 from elastio.host.composed import Parts
 from elastio.host.guard import HELD_S, Guard
 from elastio.host.heads import Head
+from elastio.host.machine import as_io_flusher
 from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.tombstone import SHORT, Pair
 
@@ -139,12 +140,13 @@ def _suspended(sysfs: Sysfs, device: str, wait: Wait, *, has_tombstone: bool) ->
             with _opened(sysfs, device) as (parts, pair):
                 _require_sound(sysfs, device, pair, is_needed=has_tombstone)
                 began = time.monotonic()
-                try:
-                    mapper.load(sysfs, name, parts.table(has_tombstone=has_tombstone))
-                    mapper.suspend(sysfs, name)
-                    yield pair
-                finally:
-                    _resume(sysfs, parts, pair)
+                with as_io_flusher():
+                    try:
+                        mapper.load(sysfs, name, parts.table(has_tombstone=has_tombstone))
+                        mapper.suspend(sysfs, name)
+                        yield pair
+                    finally:
+                        _resume(sysfs, parts, pair)
             _log.info("requests to %s waited %.3f s while its first sectors moved", device, time.monotonic() - began)
     finally:
         guard.close()
@@ -210,7 +212,7 @@ def settle(sysfs: Sysfs, name: str) -> bool:
     device = composed.device_of(sysfs, name)
     if device is None or not _is_suspended(sysfs, name):
         return False
-    with _opened(sysfs, device) as (parts, pair):
+    with as_io_flusher(), _opened(sysfs, device) as (parts, pair):
         _resume(sysfs, parts, pair)
     return True
 

@@ -16,6 +16,7 @@ OPPOSITE = {"write": "remove", "remove": "write"}
 # With it, a write of 4 KiB takes a quarter of a minute.
 SLOW_BYTES_S = 256
 IN_FLIGHT = "awk '{ exit !$2 }' /sys/block/${V#/dev/}/inflight"
+PF_MEMALLOC_NOIO = 1 << 19  # of the flags in proc_pid_stat(5)
 # The first sector decides.
 HAS_TOMBSTONE = "head -c 8 $V | grep -qx elastio: && echo yes; true"
 KILL = "pkill -KILL -f [s]topped_at.py"
@@ -49,6 +50,8 @@ def test_requests_wait_until_that_write_has_ended_and_go_where_it_says(composed:
     if what == "remove":
         composed.shell(f"{TOMBSTONE} write")
     assert composed.stop_before(decides(composed, what), f"tombstone {what}")
+    flags = composed.shell(f"cut -d ' ' -f 9 /proc/$(cat {REACHED})/stat")
+    assert int(flags) & PF_MEMALLOC_NOIO, "it may wait for a request to the device that it has suspended"
     composed.shell("pkill -STOP -f [s]topped_at.py")  # the guard, which does not wait for so long
     composed.vm.set_limit(SMALL, SLOW_BYTES_S)
     composed.shell("dd if=$V of=/dev/null bs=4k count=1 iflag=direct status=none")  # the next request has to wait
