@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -233,11 +234,12 @@ def memory_kb(process: int, file: str, name: str) -> int:
 def test_nothing_is_limited_before_the_guard_is_locked_in_memory(
     machine: Tree, watch: guard.Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lock() -> None:
+    def mlockall(flags: int) -> int:
         time.sleep(0.2)
         (tmp_path / "locked").touch()
+        return 0
 
-    monkeypatch.setattr(guard, "stay_in_memory", lock)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(mlockall=mlockall))
     with throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
         assert (tmp_path / "locked").exists()
 
@@ -246,7 +248,7 @@ def test_nothing_is_limited_where_the_guard_does_not_come_up(
     machine: Tree, watch: guard.Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "START_S", 0.1)
-    monkeypatch.setattr(guard, "stay_in_memory", signal.pause)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(mlockall=lambda _: signal.pause()))
     with pytest.raises(HostError), throttle.limited(watch, machine.kernel, ("bcache0",), throttle.STOP):
         pytest.fail("it was entered")
     assert machine.kernel.writes == []
