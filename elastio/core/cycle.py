@@ -164,6 +164,11 @@ class Cycle:
         """The cloud has deleted its volume, or is deleting it."""
         return self.volume is not None and self.volume.state.is_gone
 
+    def is_unknown(self, host: model.HostView | None) -> bool:
+        """The cloud knows no such volume, whose disk is there, and nobody has deleted it: is it another project's?"""
+        is_there = host is not None and host.disk(self.serial) is not None
+        return is_there and self.volume_state is model.VolumeState.GONE and self.times.deleted is None
+
 
 def verb(action: Action | str) -> str:
     """The key of an action's backoff: its class name."""

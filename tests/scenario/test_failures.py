@@ -90,6 +90,22 @@ def test_a_volume_that_fails_while_it_is_attached_is_released() -> None:
     assert not sim.world.lost()
 
 
+def test_a_volume_that_the_cloud_does_not_know_any_more_is_released_when_it_does_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its disk is there: the agent got the credentials of another project, and nobody else would delete the volume."""
+    sim = machine((Segment(2, 0), Segment(100, 60), QUIET))
+    in_phase(sim, Phase.BOOSTING)
+    with monkeypatch.context() as other:
+        other.setattr(sim.world.provider, "describe", lambda _: None)
+        other.setattr(sim.world.provider, "list_owned", lambda: ())
+        other.setattr(sim.world.provider, "tag", lambda *_: None)
+        sim.run_for(4000)
+        assert (sim.phase, sim.world.volumes_left()) == (Phase.DETACHING, 1)
+    sim.run_for(120)
+    assert_at_rest(sim)
+
+
 @pytest.mark.parametrize("fault", ["lose_reply", "late_success:5", "late_success:30", "hang"])
 def test_a_purchase_without_an_answer_leaves_exactly_one_volume(fault: str) -> None:
     sim = machine((Segment(2, 0), Segment(100, 60), QUIET), f"create#1={fault}")
