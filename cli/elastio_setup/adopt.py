@@ -82,7 +82,7 @@ class Adopter:
                 made = head_volume.make(self.sysfs, extents, plan.head, self.run)
                 record = replace(record, head_device=made)
             self._write_head(record, plan)
-            self.announce(plan.device, plan.volume)
+            self.announce(plan.device)
             adaptive = self.compose(record)
             if record.head.keeps_tombstone:
                 require_shown(adaptive, self.sysfs, self.run)
@@ -200,7 +200,7 @@ class Adopter:
                 record = replace(record, step=Step.COMPOSED)
                 records.save(self.sysfs, record)
             if record.step is not Step.COMPOSED:
-                self._release(record)
+                self._release(record, is_boot=True)
                 return ""
             return self.compose(record)
 
@@ -289,7 +289,7 @@ class Adopter:
                 self._require_unused_head(record)
         return head_device, self._covered(record, head_device)
 
-    def _release(self, record: Record) -> None:
+    def _release(self, record: Record, *, is_boot: bool = False) -> None:
         recompose.settle(self.sysfs, composed.name_of(record.head))
         if record.group_uuid and record.step is not Step.ADOPTING:
             head_volume.activate(self.sysfs, record, self.run)
@@ -316,7 +316,7 @@ class Adopter:
             self.run(["blockdev", "--flushbufs", str(self.sysfs.path(f"dev/{device}"))], timeout_s=SETTLE_S)
         records.delete(self.sysfs, record)
         for device in shown:
-            self.announce(device, record.head.volume)
+            self.announce(device, record.head.volume if is_boot else None)
 
     def _erase(self, record: Record, head_device: str, covered: str) -> None:
         if covered:
@@ -383,12 +383,13 @@ class Adopter:
 
     # --- around --------------------------------------------------------------------------------------------
 
-    def announce(self, device: str, volume: Volume) -> None:
-        """Have udev see the volume as the record says, and wait for it. LVM acts upon what is added alone."""
-        node, action = (
-            str(self.sysfs.path(f"dev/{device}")),
-            "add" if volume.filesystem == PHYSICAL_VOLUME else "change",
-        )
+    def announce(self, device: str, volume: Volume | None = None) -> None:
+        """Have udev see the volume as the record says, and wait for it.
+
+        `volume`: at a boot, when LVM is to activate what is on it: it does so only for what is added (69-lvm.rules).
+        """
+        node, is_added = str(self.sysfs.path(f"dev/{device}")), volume and volume.filesystem == PHYSICAL_VOLUME
+        action = "add" if is_added else "change"
         self.run(["udevadm", "trigger", f"--action={action}", f"--name-match={node}"], timeout_s=SETTLE_S)
         self._settle()
 

@@ -36,7 +36,7 @@ def recorded_again(adopter: Adopter, path: Path) -> str:
         device, _ = adopter.both_there(record)
         _require_usable(adopter, record, device)
         records.save(sysfs, record)
-        adopter.announce(device, head.volume)
+        adopter.announce(device)
         return adopter.compose(record)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,8 @@ from elastio.host.commands import run
 from elastio.host.heads import BLOCK_BYTES
 from elastio.host.tombstone import INTRODUCTION
 from elastio.units import MIB, SECTOR
+from elastio_setup import adopted_record
+from elastio_setup.adopted_record import Step
 from elastio_setup.adopted_volume import probe
 from tests.fixtures.errors import refused
 
@@ -90,6 +92,21 @@ def test_the_tombstone_is_there_from_the_adoption_to_the_release(machine: Physic
     assert is_adopted(machine)
     machine.adopter().release(record(machine), None)
     assert machine.is_as_before
+
+
+@pytest.mark.parametrize(("is_boot", "action"), [(True, "add"), (False, "change")])
+def test_lvm_activates_by_itself_what_a_boot_has_released(machine: PhysicalMachine, is_boot: bool, action: str) -> None:
+    """It acts upon what is added alone. After a command the operator activates the group."""
+    machine.adopter().adopt(machine.plan())
+    machine.ran.clear()
+    if is_boot:
+        adopted_record.save(machine.sysfs, replace(record(machine), step=Step.RELEASING))
+        machine.boot()
+    else:
+        machine.adopter().release(record(machine), None)
+    assert machine.records == []
+    triggers = [argv for argv in machine.ran if argv[:2] == ["udevadm", "trigger"]]
+    assert triggers[-1][2] == f"--action={action}"
 
 
 @pytest.mark.parametrize("point", range(MOST_CHANGES))
