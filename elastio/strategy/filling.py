@@ -27,6 +27,9 @@ is taken from the begin of the load, which may find a cache that was held, or bo
 
 The flush is forced, as one that a cap begins: it is carried out to its end, and only a proven drain detaches the cache.
 Where no larger one pays, none is bought for the same load. By AGBs, and for an operator's boost, a full cache stays.
+
+A cache that was bought in doubt, for a load that leaves bandwidth unused, and that stays empty, is given up after a
+trial (`is_needless`): it costs nothing to give up, and a load that begins to wait gets another one.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from elastio.billing import Billing
 from elastio.core.phase import Phase, Trigger
 from elastio.core.policy import LIMITED, Policy
 from elastio.strategy.hold import release_in_s
@@ -45,6 +49,9 @@ from elastio.units import MB, format_duration
 
 # A cache counts as full until so much of its room is free again: the governor keeps it near the limit.
 FREE_AGAIN = 0.8
+# How long a load may show that it needs the cache that was bought in doubt; longer where more is paid anyway.
+TRIAL_S = 60.0
+NEEDLESS = "the load has left bandwidth of the backing volume unused with its cache, too: it does not need one"
 
 
 def noted(memory: Memory, at: Situation, policy: Policy) -> Memory:
@@ -52,9 +59,9 @@ def noted(memory: Memory, at: Situation, policy: Policy) -> Memory:
     cycle, device = at.cycle, at.device
     # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
     is_releasing = at.phase in (Phase.FLUSHING, Phase.DETACHING)
-    knows_one = memory.has_filled or memory.unended is not None
+    knows_one = memory.has_filled or memory.unended is not None or memory.is_needless
     if knows_one and not is_releasing and is_quiet(memory.load, at.now, policy):
-        memory = replace(memory, has_filled=False, unended=None)
+        memory = replace(memory, has_filled=False, unended=None, is_needless=False)
     if cycle is None or cycle.choice is None or at.phase is not Phase.BOOSTING:
         return _with(memory, None, None)
     filling = None if is_quiet(memory.load, at.now, policy) else memory.filling
@@ -96,6 +103,32 @@ def why_over(memory: Memory, cycle: CycleView, at: Situation, policy: Policy) ->
         return ""
     full = format_duration(at.now - since)
     return f"full for {full} under a load that goes on: keeping the cache costs more than releasing it"
+
+
+def is_needless(memory: Memory, at: Situation, policy: Policy, saturated: float) -> bool:
+    """Whether a load goes on that has had a cache for its trial, and has never used what the backing volume gives.
+
+    A load of which nobody knows whether it waits gets a cache to see that (`money.doubt_s`). It may never end. Where
+    all known bursts waited, this one may be about to. `saturated`: the utilization at which loads wait (0 to 1).
+    """
+    cycle, device, load, advice = at.cycle, at.device, memory.load, at.advice
+    if cycle is None or cycle.choice is None or device is None or at.phase is not Phase.BOOSTING:
+        return False
+    begun = load.above_since  # of the load that the cache was bought for: it has never ended since
+    is_for_it = cycle.trigger is Trigger.LOAD and begun is not None and begun <= cycle.started_at
+    if not is_for_it or (advice is not None and advice.pays and advice.all_waited):
+        return False
+    used = load.peak >= saturated * (1.0 if advice is None else advice.waits_at)
+    is_clean = device.dirty_bytes <= policy.backing_bandwidth_mb_s * MB  # of a second
+    return not used and is_clean and at.now >= _trial_until(cycle, cycle.choice.billing)
+
+
+def _trial_until(cycle: CycleView, billing: Billing) -> float:
+    boosted = cycle.times.boosted
+    if boosted is None:
+        return math.inf
+    age_s = 0.0 if cycle.opened_wall is None else max(0.0, cycle.wall_at(boosted) - cycle.opened_wall)
+    return boosted + max(TRIAL_S, release_in_s(billing, age_s, billing.release_s, TRIAL_S))
 
 
 def unended(memory: Memory, at: Situation, policy: Policy) -> Unended | None:

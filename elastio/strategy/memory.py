@@ -220,7 +220,7 @@ class Memory:
     `filling` is the load of the attached cache (None: there is none), and `full_since` since when it finds that full of
     dirty data; None: it does not. `has_filled`: the load
     went on for so long that its full cache was released, and it is not over yet. `unended`: another one is
-    bought for it; None: none is.
+    bought for it; None: none is. `is_needless`: the load that goes on left bandwidth unused with a cache as well.
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     announced bursts in a row did not come, and `missed_forecasts` bursts that a forecaster expected. `attach_s` are the
@@ -243,6 +243,7 @@ class Memory:
     declined_for: float | None = None
     declined_boosts: int = 0
     has_filled: Kept[bool] = False
+    is_needless: Kept[bool] = False
     unended: Kept[Unended | None] = None
     filling: Kept[Filling | None] = None
     full_since: float | None = None

@@ -39,6 +39,8 @@ def review(memory: Memory, at: Situation) -> tuple[Memory, Wish]:
     memory, choice, note = holding.noted(filling.noted(ahead.update(memory, at, policy), at, policy), at, policy)
     at = at.with_choice(choice)
     why, again = release(memory, at, policy), _again(memory, at, policy)
+    if why is None and filling.is_needless(memory, at, policy, SATURATED):
+        memory, why = replace(memory, is_needless=True), Release(filling.NEEDLESS, is_ordered=True)
     boost = wanted(memory, at, configured) if at.may_buy else None
     unended = outgrown(memory, at, configured) if at.phase is Phase.BOOSTING and why is None else None
     why = why if unended is None else Release(OUTGROWN, is_filled=True)
@@ -243,6 +245,8 @@ def _in_doubt(advice: Advice, market: Market, lasted_s: float, memory: Memory, p
     Loads may wait although the volume seems to have bandwidth left: it gives less than is configured, or is limited by
     requests. Only a cache shows that.
     """
+    if memory.is_needless:
+        return _Bought(declined=filling.NEEDLESS)
     late, plan = money.late_s(memory.attach_s, policy), advice.plan
     if plan is None and advice.bursts:
         plan = money.next_plan(market, policy, Unended(advice.largest_mb, math.inf), late)

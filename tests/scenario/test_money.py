@@ -203,6 +203,23 @@ def test_a_load_that_has_filled_a_cache_gets_no_other_one_after_a_restart() -> N
     assert len(bought(sim)) == 1
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_load_that_never_waits_pays_for_one_trial_and_gets_another_cache_when_it_waits(*, restarts: bool) -> None:
+    """It need not end. Nothing was dirty, and nothing was gained."""
+    below, above = 0.5 * POLICY.backing_bandwidth_mb_s, 3 * POLICY.backing_bandwidth_mb_s
+    sim = priced((Segment(2, 0), Segment(4000, below), Segment(60, above), QUIET), adviser=HindsightAdviser())
+    in_phase(sim, Phase.BOOSTING, 3000.0)
+    bought_at = sim.world.clock.elapsed()
+    in_phase(sim, Phase.IDLE)
+    assert sim.world.clock.elapsed() < bought_at + 180
+    if restarts:
+        sim.start_agent()
+    sim.run_until(lambda: sim.world.clock.elapsed() > 4000, 4000.0)
+    assert len(bought(sim)) == 1
+    in_phase(sim, Phase.BOOSTING, 60.0)
+    assert_at_rest(sim)
+
+
 @pytest.mark.parametrize("ends", [Simulation.start_agent, Simulation.power_cut])
 def test_a_full_cache_that_is_given_up_loses_nothing_when_the_agent_ends(ends: Callable[[Simulation], None]) -> None:
     sim = priced((Segment(2, 0), Segment(1200, 60), QUIET), DEAR_ROOM)
