@@ -41,8 +41,8 @@ CLOSE = {
     "luks": f"umount {DATA} && systemctl stop systemd-cryptsetup@safe; cryptsetup close safe; ! test -b {LUKS}",
     "pv": f"umount {DATA} && vgchange -qqan pool",
 }
-# With nofail, mount(8) succeeds also where it finds no volume.
-MOUNT = f"udevadm settle; mountpoint -q {DATA} || mount {DATA} && mountpoint -q {DATA}"
+# With nofail, mount(8) succeeds also where it finds no volume; and systemd may mount it meanwhile.
+MOUNT = f"udevadm settle; {{ mountpoint -q {DATA} || mount {DATA}; mountpoint -q {DATA}; }}"
 OPEN = {"luks": f"systemctl start systemd-cryptsetup@safe && {MOUNT}", "pv": f"vgchange -qqay pool && {MOUNT}"}
 # What a guest that has never had the volume does to see its file system.
 ELSEWHERE = {
