@@ -14,6 +14,8 @@ from elastio.core.phase import Timestamps as Timestamps  # noqa: PLC0414  re-exp
 from elastio.core.phase import Trigger as Trigger  # noqa: PLC0414  re-exported
 from elastio.strategy.memory import Choice
 
+UNKNOWN_S = 3600.0
+
 # Codes of a DetachCacheSet that was refused before the kernel was asked.
 NOT_DETACHED = frozenset({"cache.not_drained", "set.other"})
 # The ID of a volume whose ID is not known.
@@ -164,10 +166,11 @@ class Cycle:
         """The cloud has deleted its volume, or is deleting it."""
         return self.volume is not None and self.volume.state.is_gone
 
-    def is_unknown(self, host: model.HostView | None) -> bool:
+    def is_unknown(self, host: model.HostView | None, now: float) -> bool:
         """The cloud knows no such volume, whose disk is there, and nobody has deleted it: is it another project's?"""
-        is_there = host is not None and host.disk(self.serial) is not None
-        return is_there and self.volume_state is model.VolumeState.GONE and self.times.deleted is None
+        is_there = host is not None and host.disk(self.serial) is not None and self.times.deleted is None
+        since = self.times.detaching or self.times.created or 0.0  # a disk may linger until a reboot
+        return is_there and self.volume_state is model.VolumeState.GONE and now < since + UNKNOWN_S
 
 
 def verb(action: Action | str) -> str:

@@ -249,7 +249,7 @@ def in_detaching(state: AgentState, obs: Observation, wish: Wish) -> Detection |
         )
     if cycle.volume_state is VolumeState.FOREIGN and not cycle.needs_sync:
         return Detection(Event.RELEASED, f"volume {cycle.volume_id} belongs to another machine and is left alone")
-    if cycle.is_gone and not (cycle.needs_sync and backing is not None) and not cycle.is_unknown(obs.host):
+    if cycle.is_gone and not (cycle.needs_sync and backing is not None) and not cycle.is_unknown(obs.host, obs.now):
         return Detection(Event.RELEASED, f"volume {cycle.volume_id} is deleted")
     return None
 

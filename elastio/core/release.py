@@ -38,7 +38,7 @@ def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         return ask(cycle, action, obs, f"disk {disk.name} to be released")
     if cycle.needs_sync:
         return ask(cycle, actions.MakeDurable(), obs, "the backing device to be durable")
-    if cycle.is_unknown(host):
+    if cycle.is_unknown(host, obs.now):
         return poll_volume(cycle, obs, f"the cloud to know {cycle.volume_id}, whose disk is there: another project?")
     # An account may forbid detaching and deleting what is tagged dirty. If the tag fails, the release goes on.
     tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy) if not cycle.is_gone else NextAction()

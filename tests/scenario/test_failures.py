@@ -100,7 +100,7 @@ def test_a_volume_that_the_cloud_does_not_know_any_more_is_released_when_it_does
         other.setattr(sim.world.provider, "describe", lambda _: None)
         other.setattr(sim.world.provider, "list_owned", lambda: ())
         other.setattr(sim.world.provider, "tag", lambda *_: None)
-        sim.run_for(4000)
+        sim.run_for(3000)
         assert (sim.phase, sim.world.volumes_left()) == (Phase.DETACHING, 1)
     sim.run_for(120)
     assert_at_rest(sim)

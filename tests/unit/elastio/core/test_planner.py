@@ -32,7 +32,7 @@ from elastio.core.actions import (
     Value,
     WakeWriteback,
 )
-from elastio.core.cycle import Backoff, Cycle, Timestamps
+from elastio.core.cycle import UNKNOWN_S, Backoff, Cycle, Timestamps
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Notice, VolumeState, VolumeTag
@@ -328,13 +328,24 @@ def test_a_poll_for_a_notice_is_waited_for_where_there_will_be_one(retry_at: flo
     assert (plan.action, plan.wake_at) == (None, wake_at)
 
 
-def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None:
+@pytest.mark.parametrize(
+    ("stamps", "phase"),
+    [
+        ({"detaching": NOW - 9}, Phase.DETACHING),
+        ({"detaching": NOW - UNKNOWN_S}, Phase.IDLE),
+        ({"detaching": NOW - 9, "deleted": NOW - 1}, Phase.IDLE),
+    ],
+)
+def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up_for_long(
+    stamps: dict[str, float], phase: Phase
+) -> None:
+    """Nobody here has deleted it: it may be another project that the cloud shows."""
     lingers = host(backing(), disk(superblock=SET, held=True))
-    of = state(Phase.DETACHING, replace(boosted(), volume=volume(VolumeState.GONE)).stamped(detaching=NOW - 9))
+    of = state(Phase.DETACHING, replace(boosted(), volume=volume(VolumeState.GONE)).stamped(**stamps))
     first = decide(of, seen(lingers), POLICY)
     assert first.actions == (MakeDurable(),)
     done = Outcome(MakeDurable(), OutcomeKind.DONE)
-    assert decide(first.state, seen(lingers, outcomes=(done,)), POLICY).state.phase is Phase.IDLE
+    assert decide(first.state, seen(lingers, outcomes=(done,)), POLICY).state.phase is phase
 
 
 @pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
