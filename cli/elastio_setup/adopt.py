@@ -205,7 +205,8 @@ class Adopter:
             return self.compose(record)
 
     def _is_used(self, record: Record) -> bool:
-        return bool(in_use(self.sysfs, composed.adaptive_of(self.sysfs, record.head) or "none"))
+        adaptive = composed.adaptive_of(self.sysfs, record.head)
+        return adaptive is not None and bool(in_use(self.sysfs, adaptive))
 
     def _running(self, uuid: str) -> str | None:
         """The adaptive device of a volume that is composed, and not suspended."""

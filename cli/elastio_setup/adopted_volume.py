@@ -157,7 +157,7 @@ def _is_same_place(found: Volume, wanted: Volume) -> bool:
     """
     shown, known = found.serial.split("+"), wanted.serial.split("+")
     is_same_disk = len(shown) == len(known) and all(
-        is_same_serial(*sorted(pair, key=len)) or pair[0] == pair[1] for pair in zip(shown, known, strict=True)
+        is_same_serial(*sorted(pair, key=len)) for pair in zip(shown, known, strict=True)
     )
     is_same_part = (found.partition, found.mapped) == (wanted.partition, wanted.mapped)
     return is_same_disk and is_same_part and found.size_sectors >= wanted.size_sectors

@@ -48,12 +48,10 @@ class Entry:
 
 def entries(text: str) -> tuple[Entry, ...]:
     """Every entry; comments, and lines without a place, are left out. As getmntent(3), which systemd reads it with."""
-    rows = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
+    lines = (line.split() for line in text.splitlines() if not line.lstrip().startswith("#"))
+    rows = ([*words, "", ""] for words in lines if len(words) >= 2)
     return tuple(
-        Entry(unescape(row[0]), unescape(row[1]).rstrip("/") or "/", kind, tuple(options.split(",")))
-        for row in rows
-        if len(row) >= 2
-        for kind, options in [(*row[2:4], "", "")[:2]]
+        Entry(unescape(row[0]), unescape(row[1]).rstrip("/") or "/", row[2], tuple(row[3].split(","))) for row in rows
     )
 
 
