@@ -72,9 +72,17 @@ def with_sample(boost: Boost, cycle: CycleView, load: LoadWatch, sample: Sample,
     if sample.at - sample.seconds < boosted or cycle.times.detached is not None:
         return boost
     moved = boost.moved_bytes + int(sample.adaptive.total_mb_s * sample.seconds * MB)
-    above = max(0.0, utilization(sample, policy) - boost.bare)
-    gained = boost.gained_bytes + int(above * policy.backing_bandwidth_mb_s * sample.seconds * MB)
+    above_mb_s = _above(utilization(sample, policy), boost.bare) * policy.backing_bandwidth_mb_s
+    gained = boost.gained_bytes + int(above_mb_s * sample.seconds * MB)
     return replace(boost, moved_bytes=moved, gained_bytes=gained)
+
+
+def _above(use: float, bare: float) -> float:
+    """By how much a sample exceeds what the device carried without the cache, in utilization.
+
+    Samples of one load differ; what the backing volume cannot carry is gained, however little it is.
+    """
+    return use - bare if use > min(1.0, BEYOND * bare) else 0.0
 
 
 def _lasted_s(load: LoadWatch, at: float) -> float:

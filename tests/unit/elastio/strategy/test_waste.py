@@ -87,6 +87,17 @@ def test_what_was_moved_beyond_the_rate_without_the_cache_was_gained() -> None:
     assert (boost.moved_bytes, boost.gained_bytes) == (15 * MB, 5 * MB)
 
 
+@pytest.mark.parametrize(
+    ("bare", "use", "gained"),
+    [(0.5, 0.6, 0.0), (0.5, 0.65, 0.15), (0.5, 2.0, 1.5), (0.9, 1.0, 0.0), (0.9, 1.05, 0.15), (1.0, 1.05, 0.05)],
+)
+def test_samples_of_one_load_differ_and_that_is_no_gain(bare: float, use: float, gained: float) -> None:
+    of, boost = cycle_view(cycle(times=Timestamps(decided=0.0, boosted=0.5))), Boost(bare=bare)
+    sample = Sample(2.0, 1.0, Rates(write_mb_s=use * POLICY.backing_bandwidth_mb_s))
+    found = waste.with_sample(boost, of, LoadWatch(), sample, POLICY)
+    assert found.gained_bytes == pytest.approx(gained * SECOND, abs=1)
+
+
 def test_a_sample_that_met_the_cache_unseen_does_not_raise_what_the_device_carries_without() -> None:
     assert watched(80).bare == 1.0
 
