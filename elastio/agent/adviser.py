@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from elastio.agent.loop import Agent
@@ -24,12 +25,15 @@ from elastio.core.boosting import cycle_view
 from elastio.core.model import Forecast, Sample, VolumeSpec
 from elastio.core.policy import Ahead, Model, Policy
 from elastio.core.state import AgentState, Phase
+from elastio.errors import LedgerError
 from elastio.strategy import bursts, caps, hindsight, learning, money
+from elastio.strategy.ahead import MOST_MISSED
 from elastio.strategy.bursts import BurstWatch, LoadRun, PastBurst
 from elastio.strategy.forecast import Burst
 from elastio.strategy.hindsight import PastLoad, Pause
-from elastio.strategy.learned import ForecastTerms, Past, next_burst
+from elastio.strategy.learned import ForecastTerms, Past, fits_the_bill, next_burst
 from elastio.strategy.load import as_load
+from elastio.strategy.memory import Memory
 from elastio.strategy.worth import Advice, Plan, Terms
 from elastio.units import MB
 
@@ -43,10 +47,13 @@ _Judged: TypeAlias = tuple[tuple[str, VolumeSpec, float | None] | None, Plan | N
 
 
 class HindsightAdviser:
-    """`ports.Adviser`. `runs`: the history, oldest first; it is taken in by the first call."""
+    """`ports.Adviser`. `runs`: the history, oldest first; it is taken in by the first call.
 
-    def __init__(self, runs: Iterable[LoadRun] = ()) -> None:
-        self._runs = runs
+    `past`: see `LearnedForecaster`. Without it, no bill forbids to buy ahead.
+    """
+
+    def __init__(self, runs: Iterable[LoadRun] = (), past: Callable[[float], Past] | None = None) -> None:
+        self._runs, self._bills = runs, past
         self._watch = BurstWatch()
         self._advice: Advice | None = None
         self._question: _Question | None = None
@@ -71,7 +78,7 @@ class HindsightAdviser:
             return None
         question = (self._watch.bursts, policy, state.memory.attach_s)
         if question != self._question:
-            self._ask(question)
+            self._ask(question, state.memory)
         self._go_on()
         self._judge(state, policy)
         return self._advice
@@ -90,7 +97,7 @@ class HindsightAdviser:
         low, high = policy.release_threshold, policy.utilization_threshold
         self._watch = bursts.with_run(self._watch, run, policy.backing_bandwidth_mb_s, high, low)
 
-    def _ask(self, question: _Question) -> None:
+    def _ask(self, question: _Question, memory: Memory) -> None:
         """Begin again to try plans; with the first guess where no burst is known."""
         ended, policy, attach_s = self._question = question
         market, late = policy.market, money.late_s(attach_s, policy)
@@ -106,11 +113,25 @@ class HindsightAdviser:
         self._past, self._late_s = hindsight.supposed(past), late
         self._waits = bursts.given_mb_s(ended, speeds[0]) / speeds[0], bursts.unwaited_s(ended, speeds[0])
         known = [Burst(b.begun_wall, b.ended_wall, int(b.written_mb * MB)) for b in ended]
-        self._met_ahead = money.met_ahead(market, policy, known, pauses, late)
+        may_buy = partial(self._may_buy_ahead, memory, policy, ended[-1].ended_wall)
+        self._met_ahead = money.met_ahead(market, policy, known, pauses, late, may_buy)
         terms = money.terms_of(market, policy, late, self._met_ahead)
         bounds = money.bounds_of(market, policy)
         self._terms, self._slow_cost = terms, hindsight.slow_cost(terms, self._past)
         self._search = hindsight.plans(terms, market.offer, self._past, bounds, pauses)
+
+    def _may_buy_ahead(self, memory: Memory, policy: Policy, wall: float, burst: Forecast) -> bool:
+        """Whether a cache like the last one would be bought ahead of this burst. Not where the bill cannot be read."""
+        if memory.missed_forecasts >= MOST_MISSED:
+            return False
+        if self._bills is None:
+            return True
+        try:
+            past = self._bills(wall)
+        except LedgerError:
+            return False
+        release_s = caps.release_s(memory, None, policy)
+        return fits_the_bill(burst, past, ForecastTerms(policy, memory.attach_s, 0, release_s=release_s))
 
     def _judge(self, state: AgentState, policy: Policy) -> None:
         """Keep up to date what the past teaches about the owned cache: a replay of the bursts, less than a millisecond.

@@ -211,9 +211,10 @@ def adviser_of(recorder: CostRecorder | NullRecorder, config: Config) -> Adviser
     if config.policy().model is not Model.MONEY:
         return None
     runs = recorder.last_samples(READ_RUNS)
-    return HindsightAdviser(
+    loads = (
         LoadRun(r.begun_wall, r.seconds, r.written_bytes / MB, (r.read_bytes + r.written_bytes) / MB) for r in runs
     )
+    return HindsightAdviser(loads, recorder.past)
 
 
 def price_market(agent: Agent, config: Config, watch: MarketWatch) -> None:

@@ -130,12 +130,13 @@ def met_ahead(
     hold_per_s: float,
     policy: Policy,
     most_s: float = math.inf,
+    may_buy: Callable[[Forecast], bool] = lambda burst: True,
 ) -> float:
     """The share of the wait for a cache that is spared because the next bursts are expected, 0 to 1.
 
-    `late_s` is a. Without a forecast that is sure enough, or if the lead would be above `most_s`, it is 0. What the
-    last forecasts would have cost is taken off, each with the lead that followed from those before it: caches that wait
-    for their burst, and bursts that come earlier.
+    `late_s` is a. Without a forecast that is sure enough, if the lead would be above `most_s`, or if no cache may be
+    bought ahead of the expected burst, it is 0. What the last forecasts would have cost is taken off, each with the
+    lead that followed from those before it: caches that wait for their burst, and bursts that come earlier.
     """
     kept = bursts[-forecasts.KEPT_BURSTS :]
     waiting = late_per_s * late_s
@@ -150,7 +151,8 @@ def met_ahead(
         errors = forecasts.recent_errors(known, LEAST_INTERVALS)
         return best_lead_s([Expectation(late_s, error) for error in errors], late_per_s, hold_per_s)
 
-    if lead_after(kept) > most_s:
+    lead = lead_after(kept)
+    if lead > most_s or not may_buy(replace(expected, lead_s=lead, kept_s=kept_s)):
         return 0.0
     past = forecasts.attempts(kept, LEAST_INTERVALS)[-forecasts.RECORD :]
     costs = [
@@ -177,7 +179,12 @@ def next_burst(past: Past, at: ForecastTerms, wall: float) -> Forecast | None:
     if lead is None:
         return None
     found = replace(expected, lead_s=lead, kept_s=kept_s)
-    return found if is_affordable(past.money or past.agbs, in_vain(found, past, at)) else None
+    return found if fits_the_bill(found, past, at) else None
+
+
+def fits_the_bill(burst: Forecast, past: Past, at: ForecastTerms) -> bool:
+    """The cache for this burst may be bought ahead: were it in vain, not too much of the bill would be wasted."""
+    return is_affordable(past.money or past.agbs, in_vain(burst, past, at))
 
 
 def in_vain(burst: Forecast, past: Past, at: ForecastTerms) -> float:

@@ -17,11 +17,11 @@ The money model needs known prices. Until they are known nothing is bought but w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from elastio.core.model import VolumeSpec
+from elastio.core.model import Forecast, VolumeSpec
 from elastio.core.phase import Trigger
 from elastio.core.policy import NEARLY_FULL, Policy
 from elastio.strategy import learned, speed
@@ -89,7 +89,14 @@ def late_s(attach_s: Sequence[float], policy: Policy) -> float:
     return SEEN_S + median(attach_s) if attach_s else policy.lead_s
 
 
-def met_ahead(market: Market, policy: Policy, past: Sequence[Burst], pauses: Sequence[Pause], late: float) -> float:
+def met_ahead(
+    market: Market,
+    policy: Policy,
+    past: Sequence[Burst],
+    pauses: Sequence[Pause],
+    late: float,
+    may_buy: Callable[[Forecast], bool] = lambda burst: True,
+) -> float:
     """The share of the wait for a cache that the agent spares by its own forecasts: see `learned`.
 
     None where the last gaps are usually too short to release one cache and to buy the next one so early.
@@ -100,7 +107,7 @@ def met_ahead(market: Market, policy: Policy, past: Sequence[Burst], pauses: Seq
         return 0.0
     late_price = late_per_s(terms, policy.cache_bandwidth_mb_s)
     most_s = median(gaps[-KEPT_INTERVALS:]) - (terms.overhead_s - late) - policy.cool_down_s
-    return learned.met_ahead(past, late, late_price, hold_per_s(terms, spec), policy, most_s)
+    return learned.met_ahead(past, late, late_price, hold_per_s(terms, spec), policy, most_s, may_buy)
 
 
 def bounds_of(market: Market, policy: Policy) -> Bounds:

@@ -16,8 +16,9 @@ from elastio.agent.adviser import HindsightAdviser
 from elastio.agent.daemon import adviser_of
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.billing import RELEASE_S
+from elastio.core.cycle import Trigger
 from elastio.core.model import RequestKind, VolumeSpec
-from elastio.core.policy import Model
+from elastio.core.policy import Ahead, Model
 from elastio.core.state import Phase
 from elastio.strategy.bursts import LoadRun
 from elastio.strategy.spending import Caps
@@ -28,7 +29,7 @@ from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment
 from tests.simulated import DEAR_ROOM, KERNEL, MARKET, POLICY, QUIET, assert_at_rest, bought, in_phase, machine, path
 from tests.unit.elastio.agent.test_market import config
-from tests.values import present
+from tests.values import cycle, present, volume
 
 PAUSE_S = 60.0
 BURST = Segment(12, 60)
@@ -243,6 +244,29 @@ def test_a_start_learns_the_bursts_from_the_ledger(tmp_path: Path) -> None:
             found = adviser.advise(None, sim.state, policy, offset_s=0.0)
     assert present(found).bursts == 4
     assert 12 * KERNEL.backing_mb_s < present(found).largest_mb < 12 * 60
+
+
+def test_no_cache_is_let_go_for_one_ahead_that_the_bill_forbids(tmp_path: Path) -> None:
+    """Four equal bursts, as the ledger knows them; then it has another cache, which nothing came for."""
+    by_forecast = replace(POLICY, model=Model.MONEY, market=DEARLY_AWAITED, ahead=Ahead.LEARNED)
+    of = config("sim", device={"bandwidth_mb_s": 20}, cache={"bandwidth_mb_s": 80})
+    with Ledger(tmp_path / "ledger") as ledger:
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        sim = machine((Segment(2, 0), *(BURST, Segment(300, 0)) * 4, QUIET), recorder=recorder)
+        sim.run_for(2 + 4 * 312 + 60)
+        recorder.flush(wall=sim.world.clock.wall())
+
+        def cost() -> float:
+            adviser, found = present(adviser_of(CostRecorder(ledger, KERNEL.backing_uuid), of)), None
+            for _ in range(500):
+                found = adviser.advise(None, sim.state, by_forecast, offset_s=0.0)
+            return present(present(found).plan).cost
+
+        ahead, wall = cost(), sim.world.clock.wall()
+        bill = {"opened_wall": wall - 900, "closed_wall": wall - 100, "started_wall": wall - 901}
+        bought_for = volume(backing_uuid=KERNEL.backing_uuid)
+        ledger.record(cycle(token="in-vain", volume=bought_for, trigger=Trigger.FORECAST, **bill), 0.0)
+        assert cost() > ahead
 
 
 @pytest.mark.parametrize("ends", [None, Simulation.start_agent, Simulation.power_cut])

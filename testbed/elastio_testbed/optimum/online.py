@@ -77,7 +77,7 @@ def _deciding_by_money(world: SimWorld, market: Market, seed: int) -> Iterator[S
             seed=seed,
             recorder=recorder,
             forecaster=forecaster,
-            adviser=HindsightAdviser(),
+            adviser=HindsightAdviser(past=recorder.past),
         )
         yield simulation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,11 @@ from elastio.agent.adviser import REPLAYS_PER_SAMPLE, HindsightAdviser
 from elastio.core.model import Rates, Sample
 from elastio.core.policy import Ahead, Policy
 from elastio.core.state import AgentState, Phase
+from elastio.errors import LedgerError
 from elastio.strategy import bursts, hindsight, money
+from elastio.strategy.ahead import MOST_MISSED
 from elastio.strategy.bursts import LoadRun
+from elastio.strategy.learned import NOTHING_KNOWN, CacheCosts, Past
 from elastio.strategy.memory import Choice, Memory
 from elastio.strategy.worth import Advice
 from elastio.units import GIB
@@ -112,6 +116,29 @@ def served(count: int, mb_s: float) -> tuple[LoadRun, ...]:
 def test_a_load_whose_bursts_are_met_ahead_waits_for_no_cache() -> None:
     late, ahead = (settled(HindsightAdviser(runs(6)), replace(MONEY, ahead=of)) for of in (Ahead.OFF, Ahead.LEARNED))
     assert present(present(ahead).plan).cost < present(present(late).plan).cost
+
+
+def unreadable(wall: float) -> Past:
+    raise LedgerError("the ledger is locked")
+
+
+@pytest.mark.parametrize(
+    ("past", "state"),
+    [
+        (lambda wall: Past(money=CacheCosts(total=100.0, wasted=5.0, per_s=0.001)), STATE),
+        (unreadable, STATE),
+        (lambda wall: NOTHING_KNOWN, AgentState(memory=Memory(missed_forecasts=MOST_MISSED))),
+    ],
+    ids=["too much was wasted", "the ledger cannot be read", "the last forecasts were wrong"],
+)
+def test_a_cache_is_held_for_bursts_that_none_may_be_bought_ahead_of(
+    past: Callable[[float], Past], state: AgentState
+) -> None:
+    late = present(settled(HindsightAdviser(runs(6))))
+    ahead = present(settled(HindsightAdviser(runs(6), lambda wall: NOTHING_KNOWN), BY_FORECAST))
+    found = present(settled(HindsightAdviser(runs(6), past), BY_FORECAST, state=state))
+    assert present(found.plan) == present(late.plan)
+    assert present(found.plan).cost > present(ahead.plan).cost
 
 
 def test_bursts_that_are_over_before_a_cache_is_there_pay_only_if_it_is_bought_ahead() -> None:

@@ -97,6 +97,17 @@ def test_a_load_with_a_rhythm_is_met_ahead_and_any_other_is_not() -> None:
     assert [met(bursts([300.0] * 6), most_s=most_s) for most_s in (10.0, 9.0)] == [1.0, 0.0]
 
 
+def test_what_may_not_be_bought_ahead_is_not_met_ahead() -> None:
+    of, asked = bursts([300.0] * 6), []
+
+    def refused(burst: Forecast) -> bool:
+        asked.append((burst.begins_at - of[-1].ended_at, burst.lead_s, burst.kept_s))
+        return False
+
+    assert met_ahead(of, 10.0, 10.0, 1.0, LEARNS, may_buy=refused) == 0.0
+    assert asked == [(300.0, 10.0, POLICY.inactivity_delay_s)]
+
+
 def test_bursts_that_come_about_when_they_are_expected_are_met_in_part() -> None:
     """One that comes 20 s early waits for all of the ten seconds; the next one's cache has waited for 20 s."""
     assert met(bursts([300.0, 300.0, 280.0])) == pytest.approx(1 - (0 + 10 * 10) / 2 / 100)
