@@ -15,10 +15,12 @@ from elastio.config.schema import Config
 from elastio.control.client import ControlClient
 from elastio.control.protocol import UnreachableError
 from elastio.core.model import VolumeSpec
+from elastio.core.policy import Policy
 from elastio.errors import ElastioError, HostError
 from elastio.host import mounts
 from elastio.host.usage import holds
 from elastio.host.view import find_backing
+from elastio.ports import VolumeProvider
 from elastio.units import format_size
 from elastio_setup.check_result import CheckResult, Machine, fail, ok, warn
 from elastio_setup.kernel_checks import GUARD, RULES
@@ -43,8 +45,28 @@ def cloud(config: Config) -> list[CheckResult]:
     except ElastioError as error:
         return [fail(f"provider {provider.name}", str(error), page)]
     if not found:
-        return [ok(f"provider {provider.name}", "it is installed and has no checks of its own")]
-    return [ok(name, sentence) if passed else fail(name, sentence, page) for name, passed, sentence in found]
+        return [
+            ok(f"provider {provider.name}", "it is installed and has no checks of its own"),
+            *fastest(opened, policy),
+        ]
+    own = [ok(name, sentence) if passed else fail(name, sentence, page) for name, passed, sentence in found]
+    return [*own, *fastest(opened, policy)]
+
+
+def fastest(provider: VolumeProvider, policy: Policy) -> list[CheckResult]:
+    """Whether the cloud sells the fastest cache that may be learned: a refused raise costs a burst its cache."""
+    if policy.bandwidth is None:
+        return []
+    name, size, mb_s = "learned bandwidth", policy.caps.max_size_bytes, policy.bandwidth.most_mb_s
+    remedy = "set cache.max_bandwidth_mb_s lower: what the cloud refuses is tried, and costs a burst its cache"
+    try:
+        sold = provider.quote(VolumeSpec(size, mb_s + policy.drain_bandwidth_mb_s, policy.cache_iops)).spec
+    except ElastioError as error:
+        return [warn(name, f"a cache of {mb_s:.0f} MB/s is not sold: {error}", remedy, "refused")]
+    if sold.size_bytes > size:
+        text = f"a cache of {mb_s:.0f} MB/s has at least {format_size(sold.size_bytes)}, above cache.max_size_gib"
+        return [warn(name, text, remedy, "cache.max_size_gib")]
+    return [ok(name, f"caches of up to {mb_s:.0f} MB/s may be learned, and are sold")]
 
 
 def metadata(machine: Machine, config: Config) -> list[CheckResult]:

@@ -149,6 +149,17 @@ def noted(known: LearnedBandwidth, lesson: BurstLesson) -> LearnedBandwidth:
     return replace(known, lessons=(*known.lessons, lesson)[-REMEMBERED:], is_fresh=True)
 
 
+def with_refusal(known: LearnedBandwidth) -> LearnedBandwidth:
+    """After a purchase that the cloud has refused: for a while nothing above the bandwidth that it has sold last.
+
+    Nothing where that was asked for: then it has refused something else.
+    """
+    sold_mb_s = known.lessons[-1].mb_s if known.lessons else math.inf
+    if known.mb_s <= sold_mb_s * ROUNDING:
+        return known
+    return replace(known, is_fresh=True, trial=None, refused_mb_s=sold_mb_s, refused_for=FORGOTTEN_AFTER + 1)
+
+
 def next_mb_s(known: LearnedBandwidth | None, bounds: SpeedBounds, limit_mb_s: float) -> float:
     """What to buy next for applications. The least bandwidth is bought even if the instance carries less."""
     wanted = bounds.first_mb_s if known is None else known.mb_s
@@ -183,6 +194,9 @@ def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tu
     before = max(known.mb_s, bounds.least_mb_s)  # what is bought, if the bounds were changed
     known = replace(known, mb_s=before, is_fresh=False, refused_for=max(0, known.refused_for - 1))
     known, why = _judged(known)
+    refused_mb_s = _refused_mb_s(known)
+    if known.mb_s > refused_mb_s * ROUNDING:
+        known, why = replace(known, mb_s=refused_mb_s), "the cloud has refused to sell that"
     if known.mb_s > most * ROUNDING:
         known, why = replace(known, mb_s=most, trial=None), _why_less(best, allowed, bounds.stop_gain)
     elif not why and not _is_unseen(known):
@@ -235,8 +249,7 @@ def _is_near(mb_s: float, other_mb_s: float) -> bool:
 def _raised(known: LearnedBandwidth, bounds: SpeedBounds, most_mb_s: float) -> tuple[LearnedBandwidth, str]:
     """One step more, if there is one that pays."""
     mb_s = min(known.mb_s * STEP, most_mb_s)
-    refused_mb_s = known.refused_mb_s if known.refused_for and known.refused_mb_s is not None else math.inf
-    if mb_s <= known.mb_s * ROUNDING or mb_s > refused_mb_s * ROUNDING:
+    if mb_s <= known.mb_s * ROUNDING or mb_s > _refused_mb_s(known) * ROUNDING:
         return known, ""
     last = known.lessons[-KEPT:]
     curve = curve_of(last)
@@ -251,9 +264,14 @@ def _raised(known: LearnedBandwidth, bounds: SpeedBounds, most_mb_s: float) -> t
     return replace(known, mb_s=mb_s, trial=trial), f"{why}bandwidth, and it would save {promised:.0%} of the time"
 
 
+def _refused_mb_s(known: LearnedBandwidth) -> float:
+    """Nothing above it is bought for now; infinite: nothing was refused lately."""
+    return known.refused_mb_s if known.refused_for and known.refused_mb_s is not None else math.inf
+
+
 def _why_less(best_mb_s: float, allowed_mb_s: float, stop_gain: float) -> str:
     if best_mb_s > allowed_mb_s:
-        return f"no more than {_shown(allowed_mb_s)} is allowed (cache.max_bandwidth_mb_s), or carried by the instance"
+        return "no more is allowed (cache.max_bandwidth_mb_s), or carried by the instance"
     return f"from {_shown(best_mb_s)} on, a doubling saves at most {stop_gain:.0%} (policy.stop_gain)"
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from elastio.core.model import Forecast, Request, RequestKind, VolumeSpec
 from elastio.core.phase import FailureKind, Phase, Trigger
 from elastio.core.policy import Ahead, Model, Policy
-from elastio.strategy import ahead, backing_credits, caps, filling, governor, holding, learning, money, waste
+from elastio.strategy import ahead, backing_credits, bandwidth, caps, filling, governor, holding, learning, money, waste
 from elastio.strategy.bursts import SATURATED
 from elastio.strategy.hindsight import PastLoad
 from elastio.strategy.learning import next_size, size_for
@@ -105,7 +105,10 @@ def _again(memory: Memory, at: Situation, policy: Policy) -> str:
 
 
 def _with_attaching(memory: Memory, cycle: CycleView, at: Situation) -> Memory:
-    """The memory once the cache of this cycle is attached, or once a shared cap has forbidden to buy it."""
+    """The memory once the cache of this cycle is attached, or once nothing was bought.
+
+    A shared cap has forbidden it, or the cloud has refused.
+    """
     if at.device is not None and at.device.is_served:
         decided, boosted = cycle.times.decided, cycle.times.boosted
         if decided is not None and boosted is not None:
@@ -113,6 +116,9 @@ def _with_attaching(memory: Memory, cycle: CycleView, at: Situation) -> Memory:
         return replace(memory, cutoff_percent=cycle.use.cutoff_percent or memory.cutoff_percent)
     if cycle.failure is not None and cycle.failure.kind is FailureKind.CAPPED:
         return replace(memory, capped_boosts=memory.capped_boosts + 1)
+    if cycle.failure is not None and cycle.failure.kind is FailureKind.ERROR and not cycle.has_volume:
+        known = memory.bandwidth
+        return memory if known is None else replace(memory, bandwidth=bandwidth.with_refusal(known))
     return memory
 
 

@@ -57,7 +57,7 @@ LEARNS = (
         "a raise that was taken back is repeated",
         "what was taken back is remembered",
         BANDWIDTH,
-        " or mb_s > refused_mb_s * ROUNDING",
+        " or mb_s > _refused_mb_s(known) * ROUNDING",
         "",
         ABOVE,
         TRIAL,

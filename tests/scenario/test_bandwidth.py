@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from elastio.config.sections import ProfileSection
-from elastio.core.model import RequestKind
+from elastio.core.model import Quote, RequestKind, VolumeSpec
 from elastio.core.state import Phase
+from elastio.errors import RefusedError
 from elastio.strategy.bandwidth import STEP
 from elastio.strategy.learning import in_force
 from elastio.strategy.memory import SpeedBounds
@@ -72,6 +73,22 @@ def test_a_raise_that_a_load_at_a_fixed_rate_gains_nothing_by_is_taken_back() ->
     first, second, third, fourth = bought(sim)
     assert first == fourth < second == third
     assert len(reasons(sim)) == 2
+
+
+def test_a_raise_that_the_cloud_refuses_costs_one_burst_its_cache() -> None:
+    parts = [part for _ in range(4) for part in (Segment(20, 90), Segment(400, 0))]
+    sim = learning((Segment(2, 0), *parts, QUIET))
+    quote = sim.world.provider._quote
+
+    def sold(spec: VolumeSpec) -> Quote:
+        if spec.bandwidth_mb_s > 45:
+            raise RefusedError("so many MB/s need more IOPS")
+        return quote(spec)
+
+    sim.world.provider._quote = sold  # type: ignore[method-assign]
+    sim.run_for(2 + 4 * 420)
+    assert bought(sim) == pytest.approx([30, 30 * STEP, 30 * STEP])
+    assert_at_rest(sim)
 
 
 def test_waits_are_compared_with_what_is_left_beside_a_flush_that_may_begin() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,13 @@ import pytest
 from elastio.config.schema import parse
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
-from elastio_setup.agent_checks import NOT_BEFORE_WALL, clock, metadata, nearest
+from elastio.strategy.memory import SpeedBounds
+from elastio.strategy.spending import Caps
+from elastio.units import GIB
+from elastio_setup.agent_checks import NOT_BEFORE_WALL, clock, fastest, metadata, nearest
 from elastio_setup.check_result import Machine, Verdict
+from tests.simulated import machine
+from tests.values import POLICY
 
 
 @pytest.mark.parametrize(
@@ -32,6 +38,21 @@ def test_judges_the_clock(wall: float, answer: str | None, verdict: Verdict, cod
 
     found = clock(Machine(Sysfs(tmp_path), run), wall)
     assert (found.verdict, found.code) == (verdict, code)
+
+
+@pytest.mark.parametrize(
+    ("most_mb_s", "size_bytes", "code"),
+    [(None, GIB, None), (990.0, GIB, ""), (991.0, GIB, "refused"), (80.0, GIB + 1, "cache.max_size_gib")],
+)
+def test_says_whether_the_fastest_cache_that_may_be_learned_is_sold(
+    most_mb_s: float | None, size_bytes: int, code: str | None
+) -> None:
+    """The simulated cloud sells 1000 MB/s and whole GiB, and the flush has 10 MB/s."""
+    bounds = None if most_mb_s is None else SpeedBounds(30.0, 25.0, most_mb_s)
+    policy = replace(POLICY, bandwidth=bounds, drain_bandwidth_mb_s=10.0, caps=Caps(max_size_bytes=size_bytes))
+    found = fastest(machine(()).world.provider, policy)
+    assert [each.code for each in found] == ([] if code is None else [code])
+    assert all((each.verdict is Verdict.OK) == (not code) for each in found)
 
 
 def rule(*expressions: object) -> dict[str, object]:

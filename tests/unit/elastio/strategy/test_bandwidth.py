@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -14,25 +13,17 @@ from hypothesis import strategies as st
 from elastio.core.model import Identity
 from elastio.core.state import AgentState, Observation
 from elastio.strategy import learning
-from elastio.strategy.account import AtCap, Totals, totals_of
 from elastio.strategy.bandwidth import (
     FORGOTTEN_AFTER,
     KEPT,
-    LEAST_INSTANTS,
-    LEAST_SEEN,
-    MOST_UNKNOWN,
     STEP,
     VARIES,
-    best_mb_s,
     learn,
-    lesson_of,
     next_mb_s,
     noted,
+    with_refusal,
 )
 from elastio.strategy.memory import BurstLesson, LearnedBandwidth, Memory, SpeedBounds
-from elastio.strategy.waits import sample_of
-from elastio.units import MB
-from tests.unit.elastio.strategy.wait_runs import Stretch, moments
 from tests.values import POLICY, ask
 
 BOUNDS = SpeedBounds(32.0, 16.0, 256.0)
@@ -241,6 +232,22 @@ def test_a_raise_that_changed_bounds_keep_from_being_bought_is_given_up() -> Non
     assert bought[-1] > 400.0
 
 
+def test_what_the_cloud_has_refused_is_not_asked_for_again_for_a_while() -> None:
+    app = App(2.0, 1000.0)
+    known, bought, _ = run(2, app)
+    known, why = learn(with_refusal(known), BOUNDS, math.inf)
+    assert why
+    assert (known.mb_s, known.trial) == (bought[-1], None)
+    known, again, _ = run(FORGOTTEN_AFTER + 1, app, known)
+    assert again == pytest.approx([bought[-1]] * FORGOTTEN_AFTER + [bought[-1] * STEP])
+
+
+def test_a_refusal_of_what_was_sold_before_is_about_something_else() -> None:
+    lowered, _, _ = run(1, App(100.0, 100.0))
+    for known in (LearnedBandwidth(32.0), lowered):
+        assert with_refusal(known) == known
+
+
 def test_the_same_burst_is_learned_from_once() -> None:
     lesson = App(1.0, 100.0).at(32.0)
     known = noted(LearnedBandwidth(32.0), lesson)
@@ -289,80 +296,6 @@ def test_nothing_is_bought_above_b_star_ever(
         assert is_below or is_needed or mb_s == bounds.least_mb_s
 
 
-# --- from the account ------------------------------------------------------------------------------------------
-
-
-def totals(bandwidth_s: float, seconds: float = 10.0, unknown_s: float = 0.0, instants: int = 100) -> Totals:
-    waited = AtCap(bandwidth_s, bandwidth_s * 20 * MB)
-    return Totals(
-        seconds=seconds,
-        unclear_s=unknown_s,
-        least=waited,
-        likely=waited,
-        most=waited,
-        moved_bytes=int(seconds * 8 * MB),
-        instants=instants,
-    )
-
-
-def taught(seconds: float = 10.0, **groups: Totals) -> BurstLesson | None:
-    return lesson_of(7.0, 64.0, groups, seconds, 80 * MB)
-
-
-def test_a_burst_teaches_what_the_cgroup_shows_that_waited_longest_for_bandwidth() -> None:
-    asleep = totals(0.5)
-    found = taught(logs=asleep, db=totals(4.0), web=totals(1.0))
-    assert found is not None
-    assert (found.at, found.mb_s, found.seconds, found.waited_s) == (7.0, 64.0, 10.0, 4.0)
-    assert [found.waited_mb, found.moved_mb] == pytest.approx([80.0, 80.0])
-
-
-def test_what_is_seen_too_little_of_or_is_unknown_teaches_nothing() -> None:
-    assert taught() is None
-    assert taught(db=totals(4.0, instants=LEAST_INSTANTS - 1)) is None
-    assert taught(db=totals(4.0, instants=LEAST_INSTANTS)) is not None
-    assert taught(db=totals(4.0, unknown_s=10.1 * MOST_UNKNOWN)) is None
-    assert taught(9.9 / LEAST_SEEN, db=totals(4.0)) is not None
-    assert taught(10.1 / LEAST_SEEN, db=totals(4.0)) is None
-    met = replace(totals(4.0), moved_bytes=int(79 * MB * LEAST_SEEN))
-    assert taught(db=met) is None, "looks have met few of the bytes, and so perhaps no wait"
-
-
-# Seconds in which the steps of a workflow copy their files in, compute, and copy them out, at 8 MB/s; and what copying
-# moved in a second. Measured in a guest.
-STEPS = [
-    (0.62, 4.6), (3.29, 0), (1.51, 7.5), (1.37, 8.3), (6.34, 0), (3.76, 0), (0.86, 13.2), (7.05, 0), (1.51, 7.5),
-    (1.38, 8.2), (3.05, 0), (1.04, 8.2),
-]  # fmt: skip
-WORKFLOW = [Stretch(seconds, waiting=int(mb_s > 0), mb_s=mb_s) for seconds, mb_s in STEPS]
-LOOK = 50  # moments
-
-
-def seen_of(pause: int, seed: int) -> BurstLesson | None:
-    """What the workflow teaches, looked at for a second after pauses of up to so many looks."""
-    found = [replace(each, delayed_s=None) for each in moments(WORKFLOW)]
-    chance, counted, since = random.Random(seed), Totals(), 0
-    while (begin := since + chance.randrange(pause * LOOK)) + LOOK < len(found):
-        look, last = sample_of(found[begin : begin + LOOK + 1]), found[begin + LOOK]
-        assert look is not None
-        moved_bytes = last.disk.moved_bytes - found[since].disk.moved_bytes
-        counted = counted.plus(totals_of(look, 7.13).standing_for(last.at - found[since].at, moved_bytes))
-        since = begin + LOOK
-    end = found[-1]
-    return lesson_of(0.0, 8.0, {"db": counted}, end.at, end.disk.moved_bytes)
-
-
-@pytest.mark.parametrize("pause", [1, 2, 4])
-def test_some_looks_at_a_burst_of_half_a_minute_show_its_b_star(pause: int) -> None:
-    """Of the waits they meet between a third and twice as much, and the bytes are known."""
-    waited_s = sum(seconds for seconds, mb_s in STEPS if mb_s)
-    for seed in range(12):
-        lesson = seen_of(pause, seed)
-        assert lesson is not None
-        true = replace(lesson, waited_s=waited_s, waited_mb=lesson.moved_mb)
-        assert best_mb_s([lesson], 0.08) == pytest.approx(best_mb_s([true], 0.08), rel=0.1)
-
-
 # --- what the instance carries ---------------------------------------------------------------------------------
 
 LIMIT_MB_S = 300.0
@@ -381,6 +314,12 @@ def test_what_the_instance_carries_holds_over_a_restart() -> None:
     idle = AgentState(recovered=True, memory=Memory(bandwidth=LearnedBandwidth(600.0)))
     started = replace(known_by(idle), identity=None)
     assert learning.in_force(LEARNS, started.memory).cache_bandwidth_mb_s == LIMIT_MB_S - 2 * 30.0
+
+
+def test_an_instance_that_carries_less_than_the_flush_gets_the_least_and_no_negative_bandwidth() -> None:
+    known, why = learn(noted(LearnedBandwidth(64.0), App(1.0, 1000.0).at(64.0)), BOUNDS, 43.0 - 2 * 60.0)
+    assert known.mb_s == BOUNDS.least_mb_s
+    assert "-" not in why
 
 
 def test_an_instance_without_a_limit_carries_what_was_learned() -> None:
