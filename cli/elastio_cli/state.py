@@ -10,7 +10,7 @@ need their cache. Both are kept until the agent has seen the volume deleted.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,13 @@ class Needed:
 
     volume: str = ""
     guarded: tuple[str, ...] = ()  # UUIDs of backing devices whose cache may hold what the device does not
+    is_faulted: bool = False
+
+    @property
+    def remedy(self) -> str:
+        """What an operator is to do."""
+        release = "run `elastio pause` and `elastio flush --wait`"
+        return "run `elastio recover`, which says why the agent is faulted" if self.is_faulted else release
 
     def __str__(self) -> str:
         """The end of a sentence, for operators."""
@@ -45,12 +52,19 @@ class Needed:
 
 def why_needed(state_dir: Path) -> Needed | None:
     """Why `state_dir` must be kept; None: it may be removed. Raises JournalError if it cannot be read."""
-    cycle = open_cycle(read(state_dir / JOURNAL))
+    records = [*read(state_dir / JOURNAL)]
+    cycle, is_faulted = open_cycle(records), _last(records, "to") == Phase.FAULTED
     guarded = _guarded(state_dir / GUARDS)
-    if cycle is None and not guarded:
+    if cycle is None and not guarded and not is_faulted:
         return None
     volume = cycle.get("volume_id") if isinstance(cycle, Mapping) else None
-    return Needed(str(volume or ""), guarded)
+    return Needed(str(volume or ""), guarded, is_faulted)
+
+
+def given_up(state_dir: Path) -> tuple[str, ...]:
+    """The volumes that an operator has given up: the agent does not delete them. Raises JournalError as `read` does."""
+    listed = _last([*read(state_dir / JOURNAL)], "given_up")
+    return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
 
 def _guarded(folder: Path) -> tuple[str, ...]:
@@ -76,13 +90,14 @@ def require_no_cycle(app: App, uuid: str) -> None:
         if open_cycle(own) is not None or uuid in _guarded(common_dir(folder) / GUARDS):
             text = f"{Needed(guarded=(uuid,))}: run `elastio pause` and `elastio flush --wait`; nothing was changed"
             raise DeviceBusyError(text, code="release.cycle")
-        if _last_phase(own) == Phase.FAULTED:
+        if _last(own, "to") == Phase.FAULTED:
             text = f"the agent of backing device {uuid} is faulted, and `elastio recover` says why; nothing was changed"
             raise DeviceBusyError(text, code="release.faulted")
 
 
-def _last_phase(records: Iterable[Mapping[str, Any]]) -> object:
-    return next((record["to"] for record in reversed([*records]) if "to" in record), None)
+def _last(records: Sequence[Mapping[str, Any]], key: str) -> object:
+    """The value in the last record that has one."""
+    return next((record[key] for record in reversed(records) if key in record), None)
 
 
 @contextmanager
@@ -121,9 +136,10 @@ def state(ctx: click.Context) -> None:
         refused |= needed is not None
         if needed is None:
             click.echo(f"no cycle is open: {folder} is not needed any more")
+            for volume in given_up(folder):
+                click.echo(f"volume {volume} was given up: it is billed until you delete it", err=True)
             continue
-        remedy = "run `elastio pause` and `elastio flush --wait`"
-        click.echo(f"elastio: {needed}; {remedy}, and keep {folder} until then", err=True)
+        click.echo(f"elastio: {needed}; {needed.remedy}, and keep {folder} until then", err=True)
     if refused or unknown:
         ctx.exit(Exit.CONFIG if unknown else Exit.REFUSED)
 

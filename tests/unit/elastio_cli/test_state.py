@@ -13,6 +13,7 @@ import pytest
 from elastio.agent.journal import Journal
 from elastio.config.paths import ADOPTED, AT_BOOT, DEFAULT_STATE_DIR, JOURNAL
 from elastio.control.exit_codes import Exit
+from elastio.core.model import VolumeId
 from elastio.core.state import AgentState, Phase
 from elastio.host.composed import KEEPING_PREFIX, UUID_PREFIX
 from tests.values import cycle
@@ -41,6 +42,18 @@ def test_an_open_cycle_refuses_and_says_what_to_do(elastio: Shell, tmp_path: Pat
     result = elastio("state")
     assert (result.exit_code, result.stdout) == (Exit.REFUSED, "")
     golden("state_open.txt", result.stderr)
+
+
+def test_a_faulted_agent_refuses_and_a_volume_that_was_given_up_is_named(elastio: Shell, tmp_path: Path) -> None:
+    state_dir = configure(tmp_path)
+    write(state_dir, AgentState(phase=Phase.FAULTED))
+    faulted = elastio("state")
+    assert (faulted.exit_code, faulted.stdout) == (Exit.REFUSED, "")
+    assert "elastio recover" in faulted.stderr
+    write(state_dir, AgentState(given_up=(VolumeId("vol-7"),)))
+    left = elastio("state")
+    assert left.exit_code == Exit.OK
+    assert "vol-7" in left.stderr
 
 
 def test_a_journal_that_cannot_be_read_is_a_failure(elastio: Shell, tmp_path: Path) -> None:
@@ -87,11 +100,15 @@ BREAK = (unknown_key, bad_value, no_toml, writable_by_others, directory, link_to
 Break = Callable[[Path], None]
 
 
-def open_boost(state_dir: Path) -> None:
+def write(state_dir: Path, state: AgentState) -> None:
     journal = Journal(state_dir / JOURNAL, "boot")
     journal.open()
-    journal.decision(Phase.IDLE, AgentState(phase=Phase.BOOSTING, cycle=cycle()), "because", now=1.0, wall=1.0)
+    journal.decision(Phase.IDLE, state, "because", now=1.0, wall=1.0)
     journal.close()
+
+
+def open_boost(state_dir: Path) -> None:
+    write(state_dir, AgentState(phase=Phase.BOOSTING, cycle=cycle()))
 
 
 @pytest.fixture

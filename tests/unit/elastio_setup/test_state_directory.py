@@ -10,9 +10,10 @@ import pytest
 from elastio.agent.journal import Journal
 from elastio.agent.mount_guard import MountGuard
 from elastio.config.paths import JOURNAL
+from elastio.core.model import VolumeId
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
-from elastio_cli.state import Needed, why_needed
+from elastio_cli.state import Needed, given_up, why_needed
 from tests.values import cycle
 
 OPEN = AgentState(phase=Phase.BOOSTING, cycle=cycle())
@@ -48,7 +49,21 @@ def test_after_the_last_cycle_was_closed_nothing_is_needed(tmp_path: Path) -> No
 def test_a_device_that_may_need_its_cache_is_named_without_a_cycle(tmp_path: Path) -> None:
     record(tmp_path, replace(OPEN, phase=Phase.FAULTED, cycle=None))
     MountGuard(tmp_path, "uuid-1").put("volume vol-1")
-    assert why_needed(tmp_path) == Needed(guarded=("uuid-1",))
+    assert why_needed(tmp_path) == Needed(guarded=("uuid-1",), is_faulted=True)
+
+
+def test_a_faulted_agent_without_a_cycle_may_have_found_a_volume_of_its_own(tmp_path: Path) -> None:
+    faulted = replace(OPEN, phase=Phase.FAULTED, cycle=None)
+    record(tmp_path, OPEN, faulted)
+    assert why_needed(tmp_path) == Needed(is_faulted=True)
+    record(tmp_path, replace(faulted, phase=Phase.IDLE))
+    assert why_needed(tmp_path) is None
+
+
+def test_volumes_that_were_given_up_are_named_and_keep_nobody(tmp_path: Path) -> None:
+    assert given_up(tmp_path / "none") == ()
+    record(tmp_path, replace(OPEN, phase=Phase.IDLE, cycle=None, given_up=(VolumeId("vol-1"), VolumeId("vol-2"))))
+    assert (why_needed(tmp_path), given_up(tmp_path)) == (None, ("vol-1", "vol-2"))
 
 
 def test_a_cycle_that_no_release_wrote_counts_as_open(tmp_path: Path) -> None:
