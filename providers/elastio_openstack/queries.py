@@ -38,12 +38,14 @@ def list_volumes(cloud: Cloud, metadata: Mapping[str, str], **filters: str) -> I
     # Cinder parses the filter as a Python literal
     query = {"metadata": repr(dict(metadata)), "limit": str(PAGE_SIZE), **filters}
     for _ in range(MAX_PAGES):
-        shown = list_in(cloud.call(CINDER, "GET", f"/volumes/detail?{urlencode(query)}"), "volumes")
+        response = cloud.call(CINDER, "GET", f"/volumes/detail?{urlencode(query)}")
+        shown = list_in(response, "volumes")
         # a cloud may be configured without this filter: then it returns every volume
         with parsing("volumes"):
             found = [row for row in shown if metadata.items() <= (row.get("metadata") or {}).items()]
         yield from found
-        if len(shown) < PAGE_SIZE:
+        # A cloud may be configured for shorter pages than asked for (osapi_max_limit): then it links to the next one.
+        if not shown or (len(shown) < PAGE_SIZE and not response.get("volumes_links")):
             return
         query["marker"] = str(shown[-1].get("id"))
     text = f"The list of volumes did not end within {MAX_PAGES} pages; the call will be repeated."
