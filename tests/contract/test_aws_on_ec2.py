@@ -48,7 +48,18 @@ def test_the_bandwidth_of_a_volume_is_read_by_the_serial_of_its_disk(ec2_cloud: 
     assert ec2_cloud.provider.bandwidth_of("QEMU_HARDDISK_1") is None
 
 
-@pytest.mark.parametrize("action", ["CreateVolume", "AttachVolume", "DetachVolume", "DeleteVolume"])
+def test_a_purchase_is_not_repeated_by_the_sdk_so_no_refusal_hides_it(ec2_cloud: Any) -> None:
+    patient = ec2_cloud.open(max_attempts=3)
+    refusal = Fault(FaultKind.ERROR, "CreateVolume", code="UnauthorizedOperation")
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.DROP_AFTER, "CreateVolume"), refusal])
+    with pytest.raises(TransientError):
+        patient.create("token-1", ec2_cloud.spec, {})
+    assert len(ec2_cloud.endpoint.faults.pending()) == 1, "the refusal has met nobody"
+    ec2_cloud.endpoint.faults.replace([])
+    assert ec2_cloud.billed_volumes() == {patient.create("token-1", ec2_cloud.spec, {}).id}
+
+
+@pytest.mark.parametrize("action", ["AttachVolume", "DetachVolume", "DeleteVolume"])
 def test_lost_response_is_retried_by_the_sdk(ec2_cloud: Any, action: str) -> None:
     patient = ec2_cloud.open(max_attempts=3)
     ec2_cloud.endpoint.faults.replace([Fault(FaultKind.DROP_AFTER, action)])
