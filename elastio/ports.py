@@ -5,7 +5,7 @@ Every adapter limits the time of each method, and raises only errors of `elastio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar, runtime_checkable
 
 from elastio.core import model
@@ -350,8 +350,11 @@ class Recorder(Protocol):
     def learned(self, size_bytes: int) -> None:
         """Store the learned size."""
 
-    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        """The cloud shows only these volumes: every other bill of this device has ended."""
+    def listed(self, names: frozenset[str], *, wall: float, others: Iterable[tuple[Cycle, float]] = ()) -> None:
+        """The cloud shows only volumes of these tokens and IDs: every other bill of this device has ended.
+
+        `others` stand for the volumes that are no cycle's, each with wall clock minus CLOCK_BOOTTIME: they are billed.
+        """
 
     def sampled(self, sample: model.Sample, state: AgentState, *, now: float, wall: float) -> None:
         """Store one sample of throughput and the state after it. Called last, so that it delays no boost."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -86,6 +86,7 @@ class Ledger:
     def record(self, cycle: Cycle, boot_offset_s: float) -> None:
         """Write what is known of the cycle. Writing the same twice changes nothing.
 
+        Of one purchase that was carried out twice, each volume has a bill: the second one's by the volume's ID.
         `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now. It makes new timestamps comparable across reboots.
         """
         volume, quote, known = cycle.volume, cycle.quote, rows.row_of(cycle)
@@ -103,7 +104,8 @@ class Ledger:
         if quote is None:  # what is not known does not replace what is
             row |= dict.fromkeys(("currency", "minimum_s", "step_s"))
         with self.file.write() as db:
-            db.execute(_UPSERT, row)
+            cycle = replace(cycle, token=_name_of(db, cycle))
+            db.execute(_UPSERT, row | {"token": cycle.token})
             self._record_times(db, cycle, boot_offset_s)
 
     def _record_times(self, db: sqlite3.Connection, cycle: Cycle, boot_offset_s: float) -> None:
@@ -124,7 +126,7 @@ class Ledger:
         """End at `wall` the open bills of this device whose token is not in `listed`. Returns their tokens.
 
         The bills of volumes that disappeared while no agent ran would never end otherwise. Call it when the cloud has
-        listed the volumes of this agent, with the tokens of those volumes and of the current cycle.
+        listed the volumes of this agent, with the tokens and IDs of those volumes, and the token of the current cycle.
         """
         with self.file.write() as db:
             query = "SELECT token FROM cycles WHERE device_uuid = ? AND opened_wall NOTNULL AND closed_wall ISNULL"
@@ -162,11 +164,11 @@ class Ledger:
         with self.file.rows() as db:
             return {name: boottime_s + offset_s for name, (boottime_s, offset_s) in self._times(db, token).items()}
 
-    def is_priced(self, token: str) -> bool:
+    def is_priced(self, cycle: Cycle) -> bool:
         """The cycle is in the ledger with a price."""
         with self.file.rows() as db:
             query = "SELECT 1 FROM cycles WHERE token = ? AND price_per_hour NOTNULL"
-            return db.execute(query, (token,)).fetchone() is not None
+            return db.execute(query, (_name_of(db, cycle),)).fetchone() is not None
 
     def spend_since(self, since: float, now_wall: float, unrecorded: Collection[rows.CycleRow] = ()) -> Spend:
         """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong.
@@ -234,6 +236,13 @@ class Ledger:
 
 
 # --- rows ------------------------------------------------------------------------------------------------
+
+
+def _name_of(db: sqlite3.Connection, cycle: Cycle) -> str:
+    """The token of its row; if the row of that is another volume's, the ID of this volume."""
+    row = db.execute("SELECT volume_id FROM cycles WHERE token = ?", (cycle.token,)).fetchone()
+    known = None if row is None else row["volume_id"]
+    return cycle.token if cycle.volume_id is None or known in (None, cycle.volume_id) else cycle.volume_id
 
 
 def _begin_span(db: sqlite3.Connection, figures: tuple[object, ...], prices: rows.DevicePrices | None) -> None:

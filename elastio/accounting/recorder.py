@@ -112,7 +112,7 @@ class CostRecorder:
         if cycle.quote is not None or cycle.volume is None:
             return cycle
         try:
-            is_priced = self._ledger.is_priced(cycle.token)
+            is_priced = self._ledger.is_priced(cycle)
         except LedgerError:
             is_priced = True  # nobody knows, and the price of a purchase is better than that of a list
         return cycle if is_priced else replace(cycle, quote=self.price_of(cycle.provisioned))
@@ -121,10 +121,12 @@ class CostRecorder:
         with _logged("the learned size is not in the ledger"):
             self._ledger.set_learned_size(self._uuid, size_bytes)
 
-    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
+    def listed(self, names: frozenset[str], *, wall: float, others: Iterable[tuple[Cycle, float]] = ()) -> None:
         with _logged("open bills were not checked"):
+            for cycle, offset_s in others:
+                self._unrecorded.setdefault(cycle.token, (cycle, offset_s))
             self._record(wall)  # a bill that was left open must not be opened again later
-            for token in self._ledger.close_unlisted(self._uuid, tokens, wall):
+            for token in self._ledger.close_unlisted(self._uuid, names, wall):
                 _log.warning("cycle %s has no volume any more: its bill is closed", token)
                 self._past = None
 
@@ -235,7 +237,7 @@ class NullRecorder:
     def learned(self, size_bytes: int) -> None:
         """The agent keeps it in memory."""
 
-    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
+    def listed(self, names: frozenset[str], *, wall: float, others: Iterable[tuple[Cycle, float]] = ()) -> None:
         """There are no bills."""
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:

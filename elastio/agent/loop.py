@@ -18,8 +18,9 @@ from elastio.core import update
 from elastio.core.actions import Action, Outcome, OutcomeKind, PollNotice, Worker, is_read, lifts_limit, worker_of
 from elastio.core.cycle import verb
 from elastio.core.machine import decide
-from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial
+from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Volume
 from elastio.core.policy import Policy
+from elastio.core.recovery import cycle_of
 from elastio.core.state import AgentState, Answer, Course, Decision, Fault, FaultKind, Observation, Phase, Transition
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.strategy.load import as_load
@@ -80,9 +81,18 @@ def _refuse_lasting(inbox: Inbox, obs: Observation, trouble: str) -> Observation
     return replace(obs, requests=tuple(request for request, _ in inbox.requests))
 
 
-def _tokens(state: AgentState) -> frozenset[str]:
+def _names(state: AgentState) -> frozenset[str]:
+    """The tokens and IDs of all volumes that there are."""
     current = {state.cycle.token} if state.cycle else set()
-    return frozenset({v.token for v in state.owned or ()} | current)
+    return frozenset(current.union(*({v.token, v.id} for v in state.owned or ())))
+
+
+def _without_cycle(state: AgentState) -> tuple[Volume, ...]:
+    """The volumes that are billed and no cycle's: nobody else would write their bills."""
+    cycle, there = state.cycle, (v for v in state.owned or () if not v.state.is_gone)
+    if cycle is None or cycle.volume_id is None:
+        return tuple(v for v in there if cycle is None or v.token != cycle.token)
+    return tuple(v for v in there if v.id != cycle.volume_id)
 
 
 class Agent:
@@ -340,7 +350,8 @@ class Agent:
             self._recorder.record_cycle(cycle, now=obs.now, wall=obs.wall)
             self._spend_read_at = float("-inf")
         if decision.state.listed is not None and decision.state.listed != before.listed:
-            self._recorder.listed(_tokens(decision.state), wall=obs.wall)
+            others = tuple((cycle_of(v, obs), obs.wall - obs.now) for v in _without_cycle(decision.state))
+            self._recorder.listed(_names(decision.state), wall=obs.wall, others=others)
         learned = decision.state.memory.learned_size_bytes
         if learned is not None and learned != before.memory.learned_size_bytes:
             self._recorder.learned(learned)

@@ -89,8 +89,13 @@ class MemoryRecorder:
     def learned(self, size_bytes: int) -> None:
         self.learned_bytes = size_bytes
 
-    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        """No volume disappears here without an agent."""
+    def listed(self, names: frozenset[str], *, wall: float, others: Iterable[tuple[Cycle, float]] = ()) -> None:
+        """No volume disappears here without an agent. Of a purchase that is known only the end of the bill changes."""
+        for cycle, _ in others:
+            known = self.rows.get(cycle.token, cycle)
+            name = cycle.token if known.volume_id in (None, cycle.volume_id) else str(cycle.volume_id)
+            self.rows[name] = replace(self.rows.get(name, cycle), closed_wall=None)
+            self._month.recorded(self.rows[name])
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
         """No history is kept; see `Simulation.timeline`."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import CostRecorder
 from elastio.core.model import RequestKind, VolumeId, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
 from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment
-from tests.simulated import QUIET, assert_at_rest, in_phase, machine
+from tests.simulated import KERNEL, QUIET, assert_at_rest, in_phase, machine
+from tests.values import cycle
 
 from .test_missing_cache import assert_kept, swap_backing
 
@@ -54,6 +60,25 @@ def test_boosts_go_on_once_the_unknown_volume_was_given_up_by_its_name() -> None
     sim.run_for(60)
     assert not has_fault(sim, FaultKind.MAY_LACK_DATA)
     assert volume_id in {v.id for v in sim.world.provider.existing()}
+
+
+@pytest.mark.parametrize("is_second", [False, True], ids=["alone", "the second one of its purchase"])
+def test_the_unknown_volume_is_billed_for_as_long_as_the_cloud_lists_it(tmp_path: Path, is_second: bool) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        sim, volume_id, _ = without_memory(QUIET)
+        if is_second:
+            token, wall = sim.world.provider.volumes[volume_id].token, sim.world.clock.wall()
+            ledger.record(cycle(token=token, volume_id=VolumeId("first"), opened_wall=wall, closed_wall=wall), 0.0)
+        sim.recorder = CostRecorder(ledger, KERNEL.backing_uuid)  # of the time before the purchase, too
+        sim.start_agent()
+        in_phase(sim, Phase.FAULTED)
+        sim.run_for(1000)
+        assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
+        sim.ask(RequestKind.COLLECT)
+        sim.run_for(1000)
+        volume, wall = sim.world.provider.volumes[volume_id], sim.world.clock.wall()
+        agbs = sim.recorder.spend(wall=wall).agbs
+    assert agbs == pytest.approx(volume.agbs(sim.world.clock.elapsed()), rel=0.01)
 
 
 def test_boosts_go_on_soon_after_the_unknown_volume_was_deleted() -> None:

@@ -19,7 +19,7 @@ from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_record
 from elastio.accounting.report import day_start
 from elastio.accounting.rows import CycleRow
 from elastio.core.cycle import Failure, FailureKind, Trigger
-from elastio.core.model import Quote, Rates, RequestKind, Sample, VolumeSpec, VolumeState
+from elastio.core.model import Quote, Rates, RequestKind, Sample, VolumeId, VolumeSpec, VolumeState
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.errors import LedgerError
@@ -314,6 +314,31 @@ def test_a_volume_that_was_given_up_is_billed_until_it_is_listed_no_more(path: P
     assert row.opened_wall is not None
     assert row.closed_wall is not None
     assert 3600 < row.closed_wall - row.opened_wall < 3800
+
+
+def test_a_bill_that_one_list_has_closed_goes_on_with_a_list_that_shows_the_volume(recorder: CostRecorder) -> None:
+    kept = replace(CYCLE, trigger=Trigger.ORPHAN, quote=None)
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    recorder.listed(frozenset(), wall=WALL + 100)
+    recorder.listed(frozenset({"token-1", "vol-1"}), wall=WALL + 200, others=[(kept, WALL - NOW)])
+    spend = recorder.spend(wall=WALL + 1000)
+    assert (spend.boosts, spend.unpriced) == (1, 0)
+    assert spend.currency == pytest.approx(1000 * 0.001)
+
+
+def test_of_a_purchase_that_was_carried_out_twice_both_volumes_have_a_bill(recorder: CostRecorder, path: Path) -> None:
+    twin = replace(CYCLE, volume_id=VolumeId("vol-2"), trigger=Trigger.ORPHAN, quote=None)
+    recorder.price_of = lambda spec: CYCLE.quote
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    for _ in range(2):
+        recorder.listed(frozenset({"token-1", "vol-1", "vol-2"}), wall=WALL + 50, others=[(twin, WALL - NOW)])
+    recorder.record_cycle(replace(CYCLE, closed_wall=WALL + 100), now=NOW, wall=WALL + 100)
+    recorder.record_cycle(replace(twin, closed_wall=WALL + 300), now=NOW, wall=WALL + 300)
+    spend = recorder.spend(wall=WALL + 1000)
+    assert (spend.boosts, spend.unpriced) == (1, 0)
+    assert spend.currency == pytest.approx((100 + 300) * 0.001)
+    with Ledger(path, read_only=True) as ledger:
+        assert [c.token for c in ledger.cycles(0.0, 2 * WALL)] == ["token-1", "vol-2"]
 
 
 def test_a_load_that_is_written_after_its_cycle_is_a_burst_of_the_past(recorder: CostRecorder) -> None:
