@@ -89,10 +89,8 @@ def _names(state: AgentState) -> frozenset[str]:
 
 def _without_cycle(state: AgentState) -> tuple[Volume, ...]:
     """The volumes that are billed and no cycle's: nobody else would write their bills."""
-    cycle, there = state.cycle, (v for v in state.owned or () if not v.state.is_gone)
-    if cycle is None or cycle.volume_id is None:
-        return tuple(v for v in there if cycle is None or v.token != cycle.token)
-    return tuple(v for v in there if v.id != cycle.volume_id)
+    cycle = state.cycle
+    return tuple(v for v in state.owned or () if not v.state.is_gone and not (cycle is not None and cycle.is_of(v)))
 
 
 class Agent:

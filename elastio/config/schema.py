@@ -99,7 +99,7 @@ class PolicySection:
         0.0,
     )
     reconcile_interval_s: float = _key(
-        Number("interval of the search for orphaned volumes while idle, in seconds", least=10, most=86400), 3600.0
+        Number("interval of the search for orphaned volumes, in seconds", least=10, most=86400), 3600.0
     )
     stop_gain: float = _key(
         Number(

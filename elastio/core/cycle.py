@@ -151,6 +151,10 @@ class Cycle:
             return self.spec
         return model.VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.volume.iops or self.spec.iops)
 
+    def is_of(self, volume: model.Volume) -> bool:
+        """It is the volume of this cycle; of a purchase that was carried out twice, the one that is used."""
+        return volume.token == self.token if self.volume_id is None else volume.id == self.volume_id
+
     @property
     def has_volume(self) -> bool:
         """The cloud has answered the purchase."""

@@ -235,7 +235,7 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, wish: Wis
         case Event.ORPHAN_FOUND:
             return replace(state, cycle=cycle_of(state.orphans[0], obs))
         case Event.BOOST_REFUSED:
-            state = replace(state, cycle=None, failures=state.failures + 1)
+            state = replace(_unlisted(state, obs), cycle=None, failures=state.failures + 1)
             return replace(state, cool_until=obs.now + _cool_down_s(state, wish.policy))
         case Event.RELEASED:
             return _released(state, obs, wish)
@@ -292,13 +292,18 @@ def _released(state: AgentState, obs: Observation, wish: Wish) -> AgentState:
     """The state after the end of a cycle: its lesson, the cool-down, and a new list of the cloud."""
     gone = state.cycle.volume_id if state.cycle else None
     return replace(
-        state,
+        _unlisted(state, obs),
         cycle=None,
         memory=wish.released or state.memory,
         cool_until=obs.now + _cool_down_s(state, wish.policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
-        listed=None,  # only a new list, not the answer to the deletion, proves that nothing is left
-        backoffs={**state.backoffs, "ListVolumes": Backoff(0, obs.now + polling.SETTLE_S)},
+    )
+
+
+def _unlisted(state: AgentState, obs: Observation) -> AgentState:
+    """Only a new list, and neither the answer to a deletion nor a refusal, proves that nothing is left."""
+    return replace(
+        state, listed=None, backoffs={**state.backoffs, "ListVolumes": Backoff(0, obs.now + polling.SETTLE_S)}
     )
 
 

@@ -35,6 +35,8 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     plan = _or_read(plan, _depth_step(state, obs))
     plan = _or_read(*capacity.beside(plan, capacity.share_step(state, obs, policy)))
     plan = _or_read(plan, _list_for_backing(state, obs))
+    # A volume beside the cycle's would be paid for unseen for as long as the cache is there.
+    plan = _or_read(plan, _listed(state, obs)) if state.phase in (Phase.BOOSTING, Phase.FLUSHING) else plan
     asks = plan.action is None and policy.notice_poll_s is not None and _may_concern(state)
     return _or_read(plan, ask(state, actions.PollNotice(), obs, "")) if asks else plan
 
@@ -159,12 +161,16 @@ def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | No
 # --- idle ------------------------------------------------------------------------------------------------
 
 
+def _listed(state: AgentState, obs: Observation) -> NextAction:
+    is_due = state.listed is None or obs.now >= state.listed.again_at
+    return ask(state, actions.ListVolumes(), obs, "the cloud to list this agent's volumes") if is_due else NextAction()
+
+
 def _upkeep(state: AgentState, obs: Observation) -> NextAction:
-    if state.listed is None or obs.now >= state.listed.again_at:
-        return ask(state, actions.ListVolumes(), obs, "the cloud to list this agent's volumes")
-    if state.identity is None:
-        return ask(state, actions.Identify(), obs, "")
-    return NextAction()
+    listed = _listed(state, obs)
+    if listed != NextAction() or state.identity is not None:
+        return listed
+    return ask(state, actions.Identify(), obs, "")
 
 
 def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:

@@ -196,14 +196,14 @@ def _fold_list(state: AgentState, outcome: actions.Outcome, obs: Observation, po
         return state.with_backoff(outcome.action, backoff)
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
+    cycle = state.cycle
+    ours = next((v for v in volumes if cycle is not None and cycle.is_of(v)), None)
     # Jitter separates machines that were started together. What is being deleted, or hinders boosts, is listed soon.
-    is_left = any(v.tag is not model.VolumeTag.CLEAN and v.id not in state.given_up for v in volumes)
+    is_left = any(v.tag is not model.VolumeTag.CLEAN and v.id not in state.given_up for v in volumes if v is not ours)
     is_soon = is_left or any(v.state is model.VolumeState.DELETING for v in volumes)
     every_s = min(policy.reconcile_interval_s, LEAVING_S) if is_soon else policy.reconcile_interval_s
     listed = Listed(obs.now, obs.now + every_s * (0.75 + 0.5 * obs.jitter))
     state = replace(state.with_backoff(outcome.action, backoff), owned=volumes, others=others, listed=listed)
-    cycle = state.cycle
-    ours = next((v for v in volumes if cycle is not None and v.token == cycle.token), None)
     if cycle is None or ours is None:
         return state
     adopted = adopt(cycle, ours, obs) if cycle.volume_id is None else replace(cycle, volume=ours)

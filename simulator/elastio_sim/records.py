@@ -80,8 +80,13 @@ class MemoryRecorder:
         self._month = MonthToDate(lambda since, until: spent_between(since, until, self._known()))
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
-        self.rows[cycle.token] = cycle
+        self.rows[self._name_of(cycle)] = cycle
         self._month.recorded(cycle)
+
+    def _name_of(self, cycle: Cycle) -> str:
+        """Of a purchase that was carried out twice, the second volume has a row by its ID, as in the ledger."""
+        known = self.rows.get(cycle.token, cycle).volume_id
+        return cycle.token if cycle.volume_id is None or known in (None, cycle.volume_id) else cycle.volume_id
 
     def recall(self, bought: Iterable[tuple[Cycle, float]]) -> None:
         """Nothing is ever missing here."""
@@ -92,8 +97,7 @@ class MemoryRecorder:
     def listed(self, names: frozenset[str], *, wall: float, others: Iterable[tuple[Cycle, float]] = ()) -> None:
         """No volume disappears here without an agent. Of a purchase that is known only the end of the bill changes."""
         for cycle, _ in others:
-            known = self.rows.get(cycle.token, cycle)
-            name = cycle.token if known.volume_id in (None, cycle.volume_id) else str(cycle.volume_id)
+            name = self._name_of(cycle)
             self.rows[name] = replace(self.rows.get(name, cycle), closed_wall=None)
             self._month.recorded(self.rows[name])
 

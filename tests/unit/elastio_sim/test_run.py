@@ -132,7 +132,7 @@ def test_a_comparison_follows_from_its_seed() -> None:
 
 def test_faults_strike_the_adaptive_run_only() -> None:
     plain = Experiment(DEMO.scaled(0.3), initial_bytes=2 * GIB)
-    struck = Experiment(DEMO.scaled(0.3), initial_bytes=2 * GIB, faults="attach#1=stuck:30")
+    struck = Experiment(DEMO.scaled(0.3), initial_bytes=2 * GIB, faults="create#1+=expired")
     calm, stormy = compare(plain), compare(struck)
     assert (calm.slow, calm.fast) == (stormy.slow, stormy.fast)
     assert stormy.adaptive.completion_s > calm.adaptive.completion_s
