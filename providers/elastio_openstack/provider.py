@@ -23,6 +23,7 @@ from elastio.core.model import Identity, Quote, Serial, Volume, VolumeId, Volume
 from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
 from elastio_openstack import backing, identity, queries, speeds, takeover, volumes
 from elastio_openstack.catalog import CINDER, Catalog
+from elastio_openstack.purchases import LastPurchase
 from elastio_openstack.queries import NOT_FOUND
 from elastio_openstack.responses import object_in, parsing
 from elastio_openstack.settings import Settings, parse
@@ -48,11 +49,13 @@ class OpenstackProvider:
         backing_uuid: str,
         wall: Callable[[], float] = time.time,
         places: identity.Places | None = None,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`wall` and `places` differ from the defaults only in tests."""
+        """`wall`, `places` and `seconds` differ from the defaults only in tests."""
         self.settings = settings
         self._backing_uuid = backing_uuid
         self._wall, self._places = wall, places
+        self._purchase = LastPurchase(seconds)
         self._detach_timer = DetachTimer(settings.detach_deadline_s)
         self._lock = threading.Lock()
         self._cloud: Cloud | None = None
@@ -100,19 +103,20 @@ class OpenstackProvider:
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
         """A volume named after `token`. Cinder has no client token, so a volume of that name is looked up first.
 
-        Two creates with one token at the same time may buy two volumes. Both have the token, `list_owned` returns both,
-        and later creates return the older one.
+        A purchase without an answer is not repeated at once (`purchases`). Two creates with one token at the same time
+        may buy two volumes. Both have the token, `list_owned` returns both, and later creates return the older one.
         """
         if not (0 < len(token) <= MAX_TOKEN and token.isascii()):
             text = f"A token has 1 to {MAX_TOKEN} ASCII characters; {token!r} does not."
             raise RefusedError(text, code="token.invalid")
         bought = self._find_by_token(token)
-        if bought is not None:
-            return bought
-        response = self.cloud().call(CINDER, "POST", "/volumes", self.create_request(token, spec, tags))
-        created = self._volume(object_in(response, "volume"))
-        self._bought.add(created.id)
-        return created
+        if bought is None:
+            self._purchase.require_over(token)
+            with self._purchase.sending(token):
+                response = self.cloud().call(CINDER, "POST", "/volumes", self.create_request(token, spec, tags))
+                bought = self._volume(object_in(response, "volume"))
+            self._bought.add(bought.id)
+        return bought
 
     def attach(self, volume_id: VolumeId) -> None:
         """Request it from Nova. The device name in its response means nothing: the disk is found by its serial.
