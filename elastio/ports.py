@@ -62,7 +62,7 @@ class VolumeProvider(Protocol):
         """
 
     def describe(self, volume_id: model.VolumeId) -> model.Volume | None:
-        """The volume as the cloud shows it now; None: the cloud does not know it. FOREIGN: another machine's."""
+        """The volume as the cloud shows it now; None: it does not know it. Of others: `foreign.state_of_others`."""
 
     def list_owned(self) -> tuple[model.Volume, ...]:
         """Every volume with this agent's tag for this instance, whatever its state."""
@@ -117,7 +117,7 @@ class ListsForBacking(Protocol):
     def list_for_backing(self) -> tuple[model.Volume, ...]:
         """Every volume whose tag names this provider's backing device, whoever its owner is, as seen from this machine.
 
-        Its state is never FOREIGN.
+        Its state is never FOREIGN or UNLABELED.
         """
 
 

@@ -63,6 +63,13 @@ class Detection:
         return self.capped is not None or self.event is Event.BOOST_CAPPED
 
 
+# Of states in which nothing may be done to a volume, although it is paid for: the fault, and what an operator is to do.
+ELSEWHERE = FaultKind.ATTACHED_ELSEWHERE, "is attached to another instance: find out why, detach it there"
+UNLABELED = FaultKind.UNLABELED, "has lost the label that names its owner: label it again, or delete it"
+LEFT_TO_OPERATOR = {VolumeState.ELSEWHERE: ELSEWHERE, VolumeState.UNLABELED: UNLABELED}
+UNUSABLE = frozenset({VolumeState.ERROR, VolumeState.GONE, VolumeState.FOREIGN, *LEFT_TO_OPERATOR})
+
+
 def endangered(kind: FaultKind, reason: str) -> Detection:
     """ENDANGERED with the kind of fault and its sentence."""
     return Detection(Event.ENDANGERED, reason, fault=kind)
@@ -156,7 +163,7 @@ def in_attaching(state: AgentState, obs: Observation, wish: Wish) -> Detection |
     was_there = cycle.cache_set is not None or cycle.times.installing is not None
     if was_there and obs.host is not None and obs.host.disk(cycle.serial) is None:
         return _abandoned(FailureKind.LOST, f"the disk of volume {cycle.volume_id} disappeared after it was formatted")
-    if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN):
+    if cycle.volume_state in UNUSABLE:
         return _abandoned(FailureKind.LOST, f"volume {cycle.volume_id} is {cycle.volume_state}")
     if obs.now - cycle.started_at > wish.policy.attach_timeout_s:
         waited = format_duration(wish.policy.attach_timeout_s)
@@ -241,12 +248,10 @@ def in_detaching(state: AgentState, obs: Observation, wish: Wish) -> Detection |
         return None  # it is being detached, or the kernel has begun that and ends it by itself
     if cycle.volume_id is None and not _may_still_show(state, cycle, obs):
         return Detection(Event.RELEASED, "no volume was bought")
-    if cycle.volume_state is VolumeState.ELSEWHERE:
-        return endangered(
-            FaultKind.ATTACHED_ELSEWHERE,
-            f"volume {cycle.volume_id} is ours and is attached to another instance: find out why, detach it there, "
-            "then run `elastio resume`",
-        )
+    # What was seen before a fault says nothing after it: an operator may have mended that.
+    if cycle.volume_state in LEFT_TO_OPERATOR and cycle.backoff_of("DescribeVolume").tries:
+        kind, what = LEFT_TO_OPERATOR[cycle.volume_state]
+        return endangered(kind, f"volume {cycle.volume_id} is ours and {what}, then run `elastio resume`")
     if cycle.volume_state is VolumeState.FOREIGN and not cycle.needs_sync:
         return Detection(Event.RELEASED, f"volume {cycle.volume_id} belongs to another machine and is left alone")
     if cycle.is_gone and not (cycle.needs_sync and backing is not None) and not cycle.is_unknown(obs.host, obs.now):

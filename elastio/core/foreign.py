@@ -24,6 +24,17 @@ class OwnerState(StrEnum):
     UNKNOWN = "unknown"  # no owner tag, or not a machine that this credential can be sure about
 
 
+# The states of volumes that are not this machine's.
+OF_OTHERS = frozenset({VolumeState.FOREIGN, VolumeState.UNLABELED})
+
+
+def state_of_others(state: VolumeState, owner: str | None) -> VolumeState:
+    """As a machine sees it whose volume it is not, by the owner that the label names; empty or None: it names none."""
+    if owner:
+        return VolumeState.FOREIGN
+    return state if state.is_gone else VolumeState.UNLABELED
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignVolume:
     """A volume and its owner. `volume.state` is as seen from this machine, whoever owns it (never FOREIGN)."""

@@ -34,6 +34,7 @@ class VolumeState(StrEnum):
     ERROR = "error"
     ELSEWHERE = "elsewhere"  # attached to another instance
     FOREIGN = "foreign"  # its tags name another owner: nothing is done to it
+    UNLABELED = "unlabeled"  # its tags name no owner: nothing is done to it either
 
     @property
     def is_gone(self) -> bool:

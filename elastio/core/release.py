@@ -77,7 +77,7 @@ def _towards_deleted(cycle: Cycle, volume_id: VolumeId, serial: Serial, obs: Obs
             action = actions.DeleteVolume(volume_id, serial)
         case VolumeState.CREATING | VolumeState.DETACHING | VolumeState.DELETING | VolumeState.GONE | None:
             return poll  # it changes by itself
-        case VolumeState.ELSEWHERE | VolumeState.FOREIGN:
+        case VolumeState.ELSEWHERE | VolumeState.FOREIGN | VolumeState.UNLABELED:
             return poll  # nothing may be done to it
         case _:
             assert_never(cycle.volume_state)

@@ -77,6 +77,7 @@ class FaultKind(StrEnum):
     FOREIGN_CACHE = "foreign cache"  # a cache set is attached that this agent did not attach
     DUPLICATE_DEVICE = "duplicate device"  # two devices carry the backing UUID
     ATTACHED_ELSEWHERE = "attached elsewhere"  # the volume is attached to another instance
+    UNLABELED = "volume unlabeled"  # nothing says any more that the volume is this machine's
     MODE_CHANGED = "mode changed"  # somebody sets another cache mode again and again during a release
     RULE_BROKEN = "rule broken"  # a decision would have broken a safety rule: a bug
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from elastio.core.foreign import ForeignVolume
+from elastio.core.foreign import OF_OTHERS, ForeignVolume, state_of_others
 from elastio.core.model import Identity, Notice, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import (
     AuthError,
@@ -112,7 +112,7 @@ class AwsProvider:
                 raise
             return self._find_by_token(token, error)
         bought = self._volume(shown, labels)
-        if bought.state is VolumeState.FOREIGN:
+        if bought.state in OF_OTHERS:
             raise refusals.foreign_token(token)
         self._bought.add(bought.id)
         self._encrypted.created(shown)
@@ -170,7 +170,7 @@ class AwsProvider:
             self._on_refused_delete(volume_id, error)
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
-        """The volume now, or None; FOREIGN if its owner tag does not name this instance.
+        """The volume now, or None; FOREIGN or UNLABELED if its owner tag does not name this instance.
 
         EC2 is eventually consistent: for a while after `create` None also means "not visible yet", and the caller
         decides how long to wait. Raises RefusedError, once, if an encrypted volume failed while it was created.
@@ -219,7 +219,7 @@ class AwsProvider:
         """CreateTags; raises TransientError until DescribeVolumes shows the new owner."""
         takeover.take_over(self.ec2(), volume_id, self.who())
         seen = self._lookup(volume_id)
-        if seen is None or seen.state is VolumeState.FOREIGN:
+        if seen is None or seen.state in OF_OTHERS:
             text = f"EC2 does not show the new owner of {volume_id} yet; the call will be repeated."
             raise TransientError(text, code="volume.unknown")
         return seen
@@ -339,7 +339,7 @@ class AwsProvider:
     def _require_own(self, volume_id: VolumeId) -> Volume | None:
         """The volume as it is now. Raises NotOursError if it does not have this instance's tag."""
         seen = self._lookup(volume_id)
-        if seen is not None and seen.state is VolumeState.FOREIGN:
+        if seen is not None and seen.state in OF_OTHERS:
             raise refusals.foreign_volume(volume_id)
         return seen
 
@@ -350,10 +350,10 @@ class AwsProvider:
     def _find_by_token(self, token: str, error: ProviderError) -> Volume:
         """The volume that the token bought for this instance. Raises `error` if there is none."""
         shown = list(self._list({f"tag:{volumes.CYCLE_TAG}": token}))
-        bought = volumes.first_alive(v for v in shown if v.state is not VolumeState.FOREIGN)
+        bought = volumes.first_alive(v for v in shown if v.state not in OF_OTHERS)
         if bought is not None:
             return bought
-        if error.code == codes.MISMATCH and shown and shown[0].state is VolumeState.FOREIGN:
+        if error.code == codes.MISMATCH and shown and shown[0].state in OF_OTHERS:
             raise refusals.foreign_token(token) from error
         raise error
 
@@ -362,11 +362,12 @@ class AwsProvider:
         volume_id, arn = VolumeId(str(shown.get("VolumeId"))), self.who().arn
         known = labels if labels is not None or volume_id not in self._ours else {volumes.OWNER_TAG: arn}
         seen = volumes.volume_of(shown, self.who().instance_id, self.settings.scale, known)
-        if {**(known or {}), **volumes.tags_of(shown)}.get(volumes.OWNER_TAG) == arn:
+        owner = {**(known or {}), **volumes.tags_of(shown)}.get(volumes.OWNER_TAG)
+        if owner == arn:
             self._ours.add(volume_id)
             return seen
         self._ours.discard(volume_id)
-        return replace(seen, state=VolumeState.FOREIGN)
+        return replace(seen, state=state_of_others(seen.state, owner))
 
     def _list(self, filters: Mapping[str, str]) -> Iterator[Volume]:
         return (self._volume(shown) for shown in self._described(filters))

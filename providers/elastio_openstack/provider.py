@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from urllib.parse import quote as quoted
 
-from elastio.core.foreign import ForeignVolume
+from elastio.core.foreign import ForeignVolume, state_of_others
 from elastio.core.model import Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
 from elastio_openstack import backing, identity, queries, speeds, takeover, volumes
@@ -144,7 +144,7 @@ class OpenstackProvider:
         self._request(volume_id, self._on_refused_delete, CINDER, "DELETE", f"/volumes/{quoted(volume_id)}")
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
-        """The volume now, or None; FOREIGN if its metadata do not name this server."""
+        """The volume now, or None; FOREIGN or UNLABELED if its metadata do not name this server."""
         shown = queries.show_volume(self.cloud(), volume_id)
         return None if shown is None else self._volume(shown)
 
@@ -293,7 +293,8 @@ class OpenstackProvider:
         with parsing("a volume"):
             seen = volumes.volume_of(shown, self.who().server_id, records)
         if not is_own:
-            return replace(seen, state=VolumeState.FOREIGN)
+            owner = (shown.get("metadata") or {}).get(volumes.OWNER_KEY)
+            return replace(seen, state=state_of_others(seen.state, owner))
         # The state that it has for Nova, so that the agent requests the detach again.
         return replace(seen, state=VolumeState.ATTACHED) if self._detach_timer.is_stuck(seen) else seen
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from elastio.core.foreign import state_of_others
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import DeviceBusyError
 from elastio.strategy.tariff import Tariff
@@ -101,7 +102,7 @@ class CloudVolume:
         return Volume(
             id=self.id,
             serial=self.serial,
-            state=self.state if self.owner == owner else VolumeState.FOREIGN,
+            state=self.state if self.owner == owner else state_of_others(self.state, self.owner),
             size_bytes=self.size_bytes,
             bandwidth_mb_s=self.spec.bandwidth_mb_s,
             token=self.token,

@@ -66,7 +66,7 @@ BEYOND = (
     by_test(
         "owner not compared (AWS)",
         "the same",
-        Patch("providers/elastio_aws/provider.py", ".get(volumes.OWNER_TAG) == arn:", ".get(volumes.OWNER_TAG) != 0:"),
+        Patch("providers/elastio_aws/provider.py", "        if owner == arn:", "        if owner != 0:"),
         f"{FOREIGN_LEFT_ALONE}[ec2_cloud-delete]",
         OTHER_CLOUD,
     ),

@@ -151,7 +151,7 @@ def test_missing_owner_tag_is_assumed_where_it_was_seen_before(open_aws: Any, sd
     sdk.delete_tags(Resources=[volume.id], Tags=[{"Key": OWNER_TAG}])
     assert provider.describe(volume.id).state is VolumeState.AVAILABLE
     later = open_aws()
-    assert later.describe(volume.id).state is VolumeState.FOREIGN
+    assert later.describe(volume.id).state is VolumeState.UNLABELED
     sdk.create_tags(Resources=[volume.id], Tags=[{"Key": OWNER_TAG, "Value": "another"}])
     assert provider.describe(volume.id).state is VolumeState.FOREIGN
     with pytest.raises(NotOursError):

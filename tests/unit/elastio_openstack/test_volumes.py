@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.model import VolumeState
-from elastio_openstack.volumes import expires, serial_of, state_of, volume_of
+from elastio_openstack.identity import ServerIdentity
+from elastio_openstack.provider import OpenstackProvider
+from elastio_openstack.settings import parse
+from elastio_openstack.volumes import OWNER_KEY, expires, serial_of, state_of, volume_of
 
 ME = "11111111-1111-1111-1111-111111111111"
 OTHER = "22222222-2222-2222-2222-222222222222"
@@ -61,3 +64,22 @@ def test_volume_without_our_metadata_is_shown_without_token() -> None:
 
 def test_expiry_is_a_full_hour_after_the_lifetime() -> None:
     assert expires(1_800_000_000.0, 3600.0) == "2027-01-15T09:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("owner", "status", "state"),
+    [
+        ("server-1", "available", VolumeState.AVAILABLE),
+        ("server-2", "available", VolumeState.FOREIGN),
+        ("server-2", "deleting", VolumeState.FOREIGN),
+        (None, "available", VolumeState.UNLABELED),
+        ("", "available", VolumeState.UNLABELED),
+        (None, "deleting", VolumeState.DELETING),
+    ],
+)
+def test_whose_volume_it_is_shows_in_its_state(owner: str | None, status: str, state: VolumeState) -> None:
+    opened = OpenstackProvider(parse({}), "uuid")
+    opened._who = ServerIdentity("server-1", "nova")
+    labels = {} if owner is None else {OWNER_KEY: owner}
+    row = {"id": "v-1", "name": "v", "size": 10, "status": status, "metadata": labels, "attachments": []}
+    assert opened._volume(row).state is state

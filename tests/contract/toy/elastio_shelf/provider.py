@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from elastio.core.foreign import OF_OTHERS, state_of_others
 from elastio.core.model import Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.errors import (
     AuthError,
@@ -65,7 +66,7 @@ class ShelfProvider:
             volume = self._volume(self._shelf.make(token, gib, labels, time.time()))
         except ShelfError as error:
             raise _translated("create", error) from error
-        if volume.state is VolumeState.FOREIGN:
+        if volume.state in OF_OTHERS:
             raise RefusedError(f"The token {token} was used to buy a volume for another machine.", code="token.foreign")
         return volume
 
@@ -114,7 +115,7 @@ class ShelfProvider:
         if seen is None:
             text = f"{call}: there is no volume {volume_id} (yet); the call will be repeated."
             raise TransientError(text, code="volume.unknown")
-        if seen.state is VolumeState.FOREIGN:
+        if seen.state in OF_OTHERS:
             text = f"{volume_id} does not have this machine's label {OWNER}; it was not changed."
             raise NotOursError(text, code="volume.foreign")
         if seen.state is VolumeState.ELSEWHERE:
@@ -132,8 +133,9 @@ class ShelfProvider:
         state = _STATES.get(row["state"], VolumeState.ERROR)
         if row["user"] not in ("", self._me):
             state = VolumeState.ELSEWHERE
-        if row["labels"].get(OWNER) != self._me:
-            state = VolumeState.FOREIGN
+        owner = row["labels"].get(OWNER)
+        if owner != self._me:
+            state = state_of_others(state, owner)
         return Volume(
             id=VolumeId(row["name"]),
             serial=serial_of(row["name"]),

@@ -9,7 +9,7 @@ import pytest
 
 from elastio.agent.status_builder import RuntimeInfo, is_safe_to_copy, status_of
 from elastio.core.actions import AttachVolume, EnterPhase1, StartWithoutCache, Worker, is_read
-from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
+from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.core.invariants import check
 from elastio.core.machine import decide
@@ -54,7 +54,11 @@ from tests.values import (
 
 INCONSISTENT = host(backing(state=CacheState.INCONSISTENT))
 BOOSTING = state(Phase.BOOSTING, cycle(times=BOOSTED))
-ELSEWHERE = state(Phase.DETACHING, cycle(times=RELEASED, volume=volume(VolumeState.ELSEWHERE)))
+POLLED = {"DescribeVolume": Backoff(1)}
+ELSEWHERE, UNLABELED = (
+    state(Phase.DETACHING, cycle(times=RELEASED, volume=volume(of), backoffs=POLLED))
+    for of in (VolumeState.ELSEWHERE, VolumeState.UNLABELED)
+)
 FOREIGN = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, superblock=OTHER_SET))
 DUPLICATES = replace(host(None), duplicates=("vdb", "vdd"))
 
@@ -66,6 +70,7 @@ DANGERS: dict[str, tuple[AgentState, HostView, FaultKind, bool]] = {
     "inconsistent, and a volume is left": (BOOSTING, INCONSISTENT, FaultKind.INCONSISTENT, True),
     "a cache of somebody else": (state(Phase.IDLE), FOREIGN, FaultKind.FOREIGN_CACHE, True),
     "a volume on another machine": (ELSEWHERE, host(backing()), FaultKind.ATTACHED_ELSEWHERE, False),
+    "a volume without its label": (UNLABELED, host(backing()), FaultKind.UNLABELED, False),
     "two devices with one UUID": (BOOSTING, DUPLICATES, FaultKind.DUPLICATE_DEVICE, True),
     "a device that the kernel dropped": (BOOSTING, host(None), FaultKind.CACHE_FAILED, True),
 }
