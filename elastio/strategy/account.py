@@ -110,7 +110,7 @@ class Totals:
 
     `least`, `likely` and `most` are waiting for bandwidth by the three measures, the rest is by the likely one.
     `unplaced_s`: waiting while no disk did anything. `unclear_s`: sleep that may be waiting. `counted_bytes`: what the
-    disk moved in all of the time that samples stand for; 0: not counted.
+    disk moved in all of the time that samples stand for; 0: not counted. `latency_bytes`: during `latency_s`.
     """
 
     seconds: float = 0.0
@@ -131,6 +131,7 @@ class Totals:
     instants: int = 0
     counted_bytes: int = 0
     times: Times = NO_TIMES
+    latency_bytes: float = 0.0
 
     def added(self, sample: WaitSample, cap_mb_s: float | None) -> Totals:
         """With one sample more; `cap_mb_s` is the limit that was in force in it, None: not known."""
@@ -162,7 +163,8 @@ def totals_of(sample: WaitSample, cap_mb_s: float | None) -> Totals:
     waited_s = spent.likely + (spent.unclear if at_cap else 0.0)
     its_class = min(CLASSES - 1, int(CLASSES * waited_s / sample.seconds + 1e-9))
     is_unclear = not at_cap and sample.moved_bytes > 0
-    rate = rate_of(sample, cap_mb_s) if at_cap else 0.0
+    rate = rate_of(sample, cap_mb_s)
+    latency_s = 0.0 if at_cap else found_s
 
     def for_bandwidth(waits_s: float) -> AtCap:
         seconds = waits_s * (share or 0.0) + spent.unclear
@@ -171,7 +173,7 @@ def totals_of(sample: WaitSample, cap_mb_s: float | None) -> Totals:
     return Totals(
         seconds=sample.seconds,
         asleep_s=spent.asleep + (0.0 if at_cap or is_unclear else spent.unclear),
-        latency_s=0.0 if at_cap else found_s,
+        latency_s=latency_s,
         other_s=0.0 if share is None else spent.likely * (1 - share),
         unplaced_s=spent.likely if share is None else 0.0,
         unclear_s=spent.unclear if is_unclear else 0.0,
@@ -187,6 +189,7 @@ def totals_of(sample: WaitSample, cap_mb_s: float | None) -> Totals:
         instants=sample.instants,
         counted_bytes=sample.moved_bytes,
         times=sample.times,
+        latency_bytes=rate * latency_s,
     )
 
 
@@ -322,6 +325,7 @@ def _parts(totals: Totals, at_cap: float, waits: float, sleeps: float) -> Totals
         asleep_s=totals.asleep_s * sleeps,
         unclear_s=totals.unclear_s * sleeps,
         latency_s=totals.latency_s * waits,
+        latency_bytes=totals.latency_bytes * waits,
         other_s=totals.other_s * waits,
         unplaced_s=totals.unplaced_s * waits,
         least=_within(totals.least, at_cap, totals.seconds),

@@ -12,9 +12,6 @@ the time that a MB takes, which differs from burst to burst. Less than half of t
 for: they are taken back, and there is none for FORGOTTEN_AFTER bursts. Less than half of the stop gain is no promise:
 B* differs a little from burst to burst, and is not followed up.
 
-What a burst moves, less than that no bandwidth may be: the curve is flat below the bandwidth at which it was measured
-only as far down as the load still fits. So B* is never below the mean throughput.
-
 The curve. Of a run of T seconds, W were waiting for a volume at its limit, which moved V meanwhile. At another
 bandwidth B the rest takes as long as before, and V takes V/B:
 
@@ -29,6 +26,16 @@ several tasks W is between two bounds, and so are the curve and B* (`account`).
 
 A curve is not believed farther than FARTHEST times the bandwidth at which it was measured: T - W is then small beside
 its own error, or other limits come first.
+
+Below the limit. A load that asks for no more than X while it waits does so below the limit of a cache faster than
+X / AT_CAP: W2 seconds, in which V2 = X W2 moves. From X on these take as long as before and belong to T - W; below X
+they would be waiting for bandwidth too. So B* is
+
+    max(B* of V in W, with W2 in the rest, and at most what the load asks for;  min(X, B* of V + V2 in W + W2))
+
+What it asks for is the largest X of the remembered bursts that waited mostly below the limit, unless one has moved more
+at the limit. Without this a cache faster than X would be followed by one of the mean throughput, which has to climb
+back to X. B* is never below that mean: with less, what did not wait would begin to.
 """
 
 from __future__ import annotations
@@ -39,7 +46,7 @@ from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import NamedTuple
 
-from elastio.strategy.account import ROUNDING, SIGMAS, AtCap, Totals, account, refine
+from elastio.strategy.account import AT_CAP, ROUNDING, SIGMAS, AtCap, Totals, account, refine
 from elastio.strategy.memory import STOP_GAIN, BurstLesson, LearnedBandwidth, Raise, SpeedBounds
 from elastio.units import MB, format_duration
 
@@ -138,8 +145,9 @@ def lesson_of(
     longest = max(known, key=lambda name: (known[name].bandwidth_s, known[name].seconds), default=None)
     if longest is None or known[longest].unknown_s > MOST_UNKNOWN * seconds:
         return None
-    curve = curves_of(whole[longest]).likely
-    return BurstLesson(at, mb_s, seconds, curve.waited_s, curve.moved_mb, moved_bytes / MB)
+    curve, (refined, _) = curves_of(whole[longest]).likely, refine(whole[longest])
+    waits = curve.waited_s, curve.moved_mb, moved_bytes / MB, refined.latency_s, refined.latency_bytes / MB
+    return BurstLesson(at, mb_s, seconds, *waits)
 
 
 def noted(known: LearnedBandwidth, lesson: BurstLesson) -> LearnedBandwidth:
@@ -167,21 +175,33 @@ def next_mb_s(known: LearnedBandwidth | None, bounds: SpeedBounds, limit_mb_s: f
 
 
 def curve_of(lessons: Sequence[BurstLesson]) -> Curve:
-    """T(B) of these bursts together."""
+    """T(B) of these bursts together, where the cache has no less than they ask for."""
     waited_s = sum(lesson.waited_s for lesson in lessons)
     rest_s = sum(lesson.seconds for lesson in lessons) - waited_s
     return Curve(rest_s, waited_s, sum(lesson.waited_mb for lesson in lessons))
 
 
-def best_mb_s(lessons: Sequence[BurstLesson], stop_gain: float) -> float:
-    """B* of these bursts together, as far as their curve is believed."""
+def best_mb_s(lessons: Sequence[BurstLesson], stop_gain: float, asked_mb_s: float = math.inf) -> float:
+    """B* of these bursts together, as far as their curve is believed, and the load asks for it."""
     seconds = sum(lesson.seconds for lesson in lessons)
-    rate_mb_s = sum(lesson.moved_mb for lesson in lessons) / seconds
+    best = sum(lesson.moved_mb for lesson in lessons) / seconds
     curve = curve_of(lessons)
     measured = curve.measured_mb_s
-    if measured is None or curve.waited_s < LEAST_SHARE * seconds:
-        return rate_mb_s
-    return max(rate_mb_s, min(curve.inflection_mb_s(stop_gain), FARTHEST * measured))
+    if measured is not None and curve.waited_s >= LEAST_SHARE * seconds:
+        best = max(best, min(curve.inflection_mb_s(stop_gain), FARTHEST * measured, asked_mb_s))
+    below_s, below_mb = sum(each.latency_s for each in lessons), sum(each.latency_mb for each in lessons)
+    if below_s <= 0:
+        return best
+    slower = Curve(curve.rest_s - below_s, curve.waited_s + below_s, curve.moved_mb + below_mb, below_mb / below_s)
+    return max(best, slower.inflection_mb_s(stop_gain))
+
+
+def asked_mb_s(lessons: Sequence[BurstLesson]) -> float:
+    """What the load asks for while it waits, as bursts show that waited mostly below the limit; infinite: none does."""
+    below = [each for each in lessons if each.latency_s > max(each.waited_s, LEAST_SHARE * each.seconds)]
+    asked = max((each.latency_mb / each.latency_s for each in below), default=math.inf)
+    at_cap = (each for each in lessons if each.waited_s >= max(each.latency_s, LEAST_SHARE * each.seconds))
+    return math.inf if any(AT_CAP * each.waited_mb > asked * each.waited_s for each in at_cap) else asked
 
 
 def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tuple[LearnedBandwidth, str]:
@@ -189,7 +209,8 @@ def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tu
 
     There must be a lesson.
     """
-    best, allowed = best_mb_s(known.lessons[-KEPT:], bounds.stop_gain), min(bounds.most_mb_s, limit_mb_s)
+    best = best_mb_s(known.lessons[-KEPT:], bounds.stop_gain, asked_mb_s(known.lessons))
+    allowed = min(bounds.most_mb_s, limit_mb_s)
     most = max(bounds.least_mb_s, min(best, allowed))
     before = max(known.mb_s, bounds.least_mb_s)  # what is bought, if the bounds were changed
     known = replace(known, mb_s=before, is_fresh=False, refused_for=max(0, known.refused_for - 1))

@@ -102,7 +102,8 @@ class BurstLesson:
     """What one boosted burst showed, of the cgroup that waited longest for bandwidth.
 
     `at`: its begin in seconds since the epoch. `mb_s`: what its cache offered to applications. For `waited_s` of the
-    `seconds` it waited for bandwidth, while the device moved `waited_mb` of the `moved_mb`.
+    `seconds` it waited for bandwidth, while the device moved `waited_mb` of the `moved_mb`; for `latency_s` it waited
+    for the device below its limit, which moved `latency_mb` then.
     """
 
     at: float
@@ -111,6 +112,8 @@ class BurstLesson:
     waited_s: float
     waited_mb: float
     moved_mb: float
+    latency_s: float = 0.0
+    latency_mb: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

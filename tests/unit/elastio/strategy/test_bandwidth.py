@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 from elastio.core.model import Identity
 from elastio.core.state import AgentState, Observation
 from elastio.strategy import learning
+from elastio.strategy.account import AT_CAP
 from elastio.strategy.bandwidth import (
     FORGOTTEN_AFTER,
     KEPT,
+    REMEMBERED,
     STEP,
     VARIES,
+    asked_mb_s,
+    best_mb_s,
     learn,
     next_mb_s,
     noted,
@@ -54,6 +58,16 @@ class App:
         """What its account shows: it waits, as far as can be seen, for bandwidth."""
         waited_s = self.moved_mb / min(mb_s, self.most_mb_s)
         return BurstLesson(next(NUMBERS), mb_s, self.rest_s + waited_s, waited_s, self.moved_mb, self.moved_mb)
+
+
+class Asking(App):
+    """It asks for no more than `most_mb_s`, so below the limit of a faster cache its waits are for latency."""
+
+    def at(self, mb_s: float) -> BurstLesson:
+        found = App.at(self, mb_s)
+        if self.most_mb_s >= AT_CAP * mb_s:
+            return found
+        return replace(found, waited_s=0.0, waited_mb=0.0, latency_s=found.waited_s, latency_mb=found.waited_mb)
 
 
 def run(
@@ -113,6 +127,41 @@ def test_it_is_lowered_at_once_when_the_load_is_low_and_not_below_what_the_load_
     steps = [run(number, low, known)[0].mb_s for number in range(1, KEPT + 2)]
     assert steps == sorted(steps, reverse=True)
     assert 300 / 10.6 / STEP <= steps[-1] < 300 / 10.6 * 9.1
+
+
+@pytest.mark.parametrize("first", [64.0, 100.0, 128.0, 256.0])
+def test_a_load_gets_what_it_asks_for_and_not_the_mean_that_it_moves(first: float) -> None:
+    """What it moves in a second of its time is half of that: it computes between."""
+    app, bounds = Asking(10.0, 1000.0, most_mb_s=100.0), SpeedBounds(first, 16.0, 512.0)
+    known, bought, _ = run(5, app, bounds=bounds)
+    assert bought[-2:] == [100.0, 100.0] if first >= 100.0 else [128.0, 100.0]
+    assert min(bought) >= min(first, 100.0)
+    _, bought, _ = run(40, app, known, bounds)
+    assert set(bought) == {100.0, 100.0 * STEP}
+    assert bought.count(100.0 * STEP) <= 40 / REMEMBERED, "one try after all is forgotten"
+
+
+def test_a_load_that_has_moved_more_at_the_limit_asks_for_more() -> None:
+    small, large = Asking(10.0, 200.0, most_mb_s=20.0), Asking(10.0, 1000.0)
+    known, _, _ = run(1, large)
+    for _ in range(KEPT):
+        known, _ = learn(noted(known, small.at(known.mb_s)), BOUNDS, math.inf)
+    assert known.mb_s == 20.0
+    known, _, _ = run(1, large, known)
+    assert known.mb_s == pytest.approx(20.0 * STEP)
+    hardly = BurstLesson(next(NUMBERS), 99.0, 100.0, 0.5, 49.5, 4000.0)
+    below = replace(hardly, waited_s=10.0, waited_mb=990.0, latency_s=20.0, latency_mb=200.0)
+    rarely = replace(hardly, waited_s=0.0, waited_mb=0.0, latency_s=0.5, latency_mb=40.0)
+    assert [asked_mb_s((small.at(99.0), each)) for each in (hardly, below, rarely)] == [20.0] * 3
+
+
+def test_b_star_of_waits_at_the_limit_and_below_it_is_that_of_both_up_to_what_the_latter_ask_for() -> None:
+    both = BurstLesson(next(NUMBERS), 64.0, 100.0, 5.0, 320.0, 1000.0, latency_s=20.0, latency_mb=600.0)
+    assert best_mb_s([both], 0.1) == 30.0
+    assert best_mb_s([both], 0.2) == pytest.approx(App(75.0, 920.0).best_mb_s(0.2), rel=1e-6)
+    assert best_mb_s([replace(both, waited_mb=1000.0)], 0.1) == pytest.approx(
+        App(95.0, 1000.0).best_mb_s(0.1), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(("waited_s", "waited_mb"), [(0.0, 0.0), (0.5, 20.0), (2.0, 40.0)])
@@ -258,15 +307,32 @@ def test_the_same_burst_is_learned_from_once() -> None:
 
 SECONDS = st.floats(0.5, 1e5)
 LESSONS = st.builds(
-    lambda seconds, share, mb_s, beside, bought: BurstLesson(
-        next(NUMBERS), bought, seconds, share * seconds, share * seconds * mb_s, (share * mb_s + beside) * seconds
+    lambda seconds, share, mb_s, below, asked, beside, bought: BurstLesson(
+        next(NUMBERS), bought, seconds, share * seconds, share * seconds * mb_s,
+        (share * mb_s + below * (1 - share) * asked + beside) * seconds,
+        below * (1 - share) * seconds, below * (1 - share) * seconds * asked,
     ),
     SECONDS,
     st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)),
     st.floats(0.01, 5000),
+    st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)),
+    st.floats(0.01, 5000),
     st.floats(0, 500),
     st.sampled_from([16.0, 32.0, 32 * STEP, 64.0, 256.0]),
-)
+)  # fmt: skip
+
+
+def is_worth(mb_s: float, stop_gain: float, lessons: list[BurstLesson]) -> bool:
+    """From there on a doubling saves more than the gain, of what waited for bandwidth or would begin to.
+
+    Nothing waits that would not below `mb_s`: neither what has asked for less below the limit, nor what never did.
+    """
+    seconds = sum(each.seconds for each in lessons)
+    at_cap_s, below_s = sum(each.waited_s for each in lessons), sum(each.latency_s for each in lessons)
+    at_cap_mb, below_mb = sum(each.waited_mb for each in lessons), sum(each.latency_mb for each in lessons)
+    both = mb_s * below_s <= below_mb * (1 + 1e-6)
+    rest_s, moved_mb = seconds - at_cap_s - both * below_s, at_cap_mb + both * below_mb
+    return moved_mb / mb_s / 2 >= stop_gain * (rest_s + moved_mb / mb_s) * (1 - 1e-6)
 
 
 @settings(deadline=None)
@@ -288,12 +354,9 @@ def test_nothing_is_bought_above_b_star_ever(
         mb_s = next_mb_s(known, bounds, limit)
         assert bounds.least_mb_s <= mb_s <= max(bounds.least_mb_s, min(bounds.most_mb_s, limit))
         last = lessons[max(0, number - KEPT) : number]
-        rest_s = sum(each.seconds - each.waited_s for each in last)
-        waited_mb, moved_mb = sum(each.waited_mb for each in last), sum(each.moved_mb for each in last)
-        saved_s, time_s = waited_mb / mb_s / 2, rest_s + waited_mb / mb_s
-        is_below = saved_s >= stop_gain * time_s * (1 - 1e-6)
+        moved_mb = sum(each.moved_mb for each in last)
         is_needed = mb_s <= moved_mb / sum(each.seconds for each in last) * (1 + 1e-6)
-        assert is_below or is_needed or mb_s == bounds.least_mb_s
+        assert is_worth(mb_s, stop_gain, last) or is_needed or mb_s == bounds.least_mb_s
 
 
 # --- what the instance carries ---------------------------------------------------------------------------------

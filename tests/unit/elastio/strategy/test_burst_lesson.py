@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from elastio.codec import decode, encode
 from elastio.strategy.account import AtCap, Totals, totals_of
 from elastio.strategy.bandwidth import LEAST_INSTANTS, LEAST_SEEN, MOST_UNKNOWN, best_mb_s, lesson_of
 from elastio.strategy.memory import BurstLesson
@@ -38,6 +39,21 @@ def test_a_burst_teaches_what_the_cgroup_shows_that_waited_longest_for_bandwidth
     assert found is not None
     assert (found.at, found.mb_s, found.seconds, found.waited_s) == (7.0, 64.0, 10.0, 4.0)
     assert [found.waited_mb, found.moved_mb] == pytest.approx([80.0, 80.0])
+
+
+def test_waiting_below_the_limit_is_told_apart_with_what_moves_meanwhile() -> None:
+    below = replace(totals(1.0), latency_s=2.0, latency_bytes=30.0 * MB)
+    found = taught(db=below)
+    assert found is not None
+    assert [found.waited_s, found.waited_mb] == pytest.approx([1.0, 20.0])
+    assert [found.latency_s, found.latency_mb] == pytest.approx([2.0, 30.0])
+
+
+def test_a_lesson_of_an_earlier_release_has_no_waiting_below_the_limit() -> None:
+    lesson = BurstLesson(7.0, 64.0, 10.0, 4.0, 80.0, 90.0)
+    kept = encode(lesson)
+    del kept["latency_s"], kept["latency_mb"]
+    assert decode(BurstLesson, kept) == lesson
 
 
 def test_what_is_seen_too_little_of_or_is_unknown_teaches_nothing() -> None:

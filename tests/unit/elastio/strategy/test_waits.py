@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from elastio.strategy.account import CLASSES, Account, Limit, Totals, account, cap_in
+from elastio.strategy.account import CLASSES, Account, Limit, Totals, account, cap_in, refine
 from elastio.strategy.bandwidth import Curve, curves_of
 from elastio.strategy.waits import NO_TIMES, Instant, ThreadTimes, Times, sample_of
 from elastio.units import KIB, MB
@@ -138,7 +138,12 @@ def test_what_moves_in_the_background_is_not_what_is_waited_for(
 ) -> None:
     """Rare waits beside a disk that others keep busy at half its limit."""
     found = alternating(period_s, 0.2, 10.0, rate=rate, background=background)
-    assert getattr(account(totals(found, 10.0)), part) == pytest.approx(0.2 * found[-1].at, rel=0.2)
+    made = totals(found, 10.0)
+    assert getattr(account(made), part) == pytest.approx(0.2 * found[-1].at, rel=0.2)
+    refined, _ = refine(made)
+    assert (refined.likely.moved_bytes + refined.latency_bytes) / MB == pytest.approx(
+        10 * rate * 0.2 * found[-1].at, rel=0.2
+    )
 
 
 # --- requests of libaio and io_uring -----------------------------------------------------------------------
@@ -233,6 +238,7 @@ def test_waits_that_reading_cuts_short_are_as_long_as_the_scheduler_knows() -> N
     made = account(totals(found, 100.0))
     assert made.computing_s == pytest.approx(4.3, abs=0.2)
     assert made.latency_s == pytest.approx(5.7, abs=0.2)
+    assert refine(totals(found, 100.0))[0].latency_bytes / MB == pytest.approx(5.7, abs=0.2)
 
 
 def test_a_parent_that_sleeps_meanwhile_changes_nothing() -> None:
