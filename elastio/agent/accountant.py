@@ -14,12 +14,13 @@ from elastio.accounting.burst_accounts import AccountRow, Moves
 from elastio.agent.loop import Agent
 from elastio.config.sections import ProfileSection
 from elastio.core.capacity import Capacity, capacity
+from elastio.core.cycle import Cycle
 from elastio.core.moved import Moved
 from elastio.core.phase import Phase
 from elastio.core.policy import Policy
 from elastio.ports import WorkerPort
 from elastio.strategy import learning, money
-from elastio.strategy.bandwidth import lesson_of
+from elastio.strategy.bandwidth import Before, lesson_of
 from elastio.strategy.load import utilization
 from elastio.strategy.watched_bursts import UNSEEN_S, Load, Seen, Thresholds, Watch, WatchedBurst, with_load
 from elastio.units import MB
@@ -48,11 +49,12 @@ class Accountant:
         self.settings = settings
         self._worker, self._keep = worker, keep
         self._burst: WatchedBurst | None = None
+        self._cached: WatchedBurst | None = None  # the same since its cache is there: only that part teaches
         self._token: str | None = None
         # What the cache of this burst offers to applications; 0: there was none; None: it left before the burst's end.
         self._boosted_mb_s: float | None = 0.0
         self._is_released = False  # that cache, or it was
-        self._sampled_at = self._written_at = self._looks_from = float("-inf")
+        self._sampled_at = self._written_at = self._looks_from = self._asked_at = float("-inf")
         self._offset_s = 0.0  # wall clock minus CLOCK_BOOTTIME when the burst began: it names the rows
         self._moves: dict[tuple[str, str], Moved] = {}  # what is not written yet
         self._asked: Watch | None = None  # the last look
@@ -93,7 +95,7 @@ class Accountant:
         if sample is None or sample.at <= self._sampled_at:
             if self._burst is not None and now - self._sampled_at > UNSEEN_S:  # the device is gone
                 self._write(agent, self._burst, is_over=True)
-                self._burst, self._token, self._boosted_mb_s = None, None, 0.0
+                self._burst, self._cached, self._token, self._boosted_mb_s = None, None, None, 0.0
             return
         self._sampled_at = sample.at
         policy = learning.in_force(agent.policy, agent.state.memory)
@@ -106,11 +108,13 @@ class Accountant:
         if ended is not None:
             self._write(agent, ended, is_over=True)
             self._teach(agent, ended)
-            self._token, self._boosted_mb_s = None, 0.0
+            self._cached, self._token, self._boosted_mb_s = None, None, 0.0
         if self._burst is None:
             self._count(agent, now)
             return
-        if self._burst.begun_at != (before.begun_at if before else None):
+        is_first = self._burst.begun_at != (before.begun_at if before else None)
+        self._cached = self._with_cache(agent.state.cycle, load, policy, self._burst if is_first else None)
+        if is_first:
             self._written_at, self._offset_s = now, offset_s
         elif now - self._written_at >= WRITE_EVERY_S:
             self._written_at = now
@@ -125,6 +129,8 @@ class Accountant:
                 _log.warning("account of bursts: %s", remark)
         if self._burst is not None and self._burst.begun_at == seen.begun_at:
             self._burst = self._burst.plus(seen.groups)
+            if self._cached is not None and self._asked_at >= self._cached.begun_at:
+                self._cached = self._cached.plus(seen.groups)
         if seen.token is not None:
             for cgroup, moved in seen.moved.items():
                 key = seen.token, cgroup
@@ -152,7 +158,7 @@ class Accountant:
         self._ask(Watch(burst.begun_at, backing.adaptive_name, cap_mb_s, self.settings.cgroups, token))
 
     def _ask(self, watch: Watch) -> None:
-        self._asked = watch
+        self._asked, self._asked_at = watch, self._sampled_at
         self._worker.submit(watch, LOOK_TIMEOUT_S)
 
     def _count(self, agent: Agent, now: float) -> None:
@@ -179,10 +185,22 @@ class Accountant:
         is_releasing = agent.state.phase in (Phase.FLUSHING, Phase.DETACHING)
         return self._token is not None and (is_releasing or _token(agent) != self._token)
 
+    def _with_cache(
+        self, cycle: Cycle | None, load: Load, policy: Policy, begun: WatchedBurst | None
+    ) -> WatchedBurst | None:
+        """The part of the burst that had its cache, with this load: all of one that has just begun with it."""
+        if self._cached is not None:
+            return with_load(self._cached, load, _thresholds(policy)).current
+        if cycle is None or cycle.times.boosted is None:
+            return None
+        return begun or WatchedBurst(load.at, load.at, load.at)
+
     def _teach(self, agent: Agent, burst: WatchedBurst) -> None:
-        if self._boosted_mb_s:
-            begin, seconds = burst.begun_at + self._offset_s, burst.loaded_until - burst.begun_at
-            found = lesson_of(begin, self._boosted_mb_s, burst.counted, seconds, burst.loaded_bytes)
+        cached = self._cached
+        if self._boosted_mb_s and cached is not None:
+            begin, seconds = burst.begun_at + self._offset_s, cached.loaded_until - cached.begun_at
+            before = Before(burst.loaded_until - burst.begun_at - seconds, burst.loaded_bytes - cached.loaded_bytes)
+            found = lesson_of(begin, self._boosted_mb_s, cached.counted, seconds, cached.loaded_bytes, before)
             agent.burst = found or agent.burst
 
     def _write(self, agent: Agent, burst: WatchedBurst | None, *, is_over: bool) -> None:

@@ -126,13 +126,28 @@ LEAST_MOVED_MB = 1.0
 VARIES = 0.03
 
 
+class Before(NamedTuple):
+    """Of a burst, its seconds and bytes until it had its cache."""
+
+    seconds: float = 0.0
+    moved_bytes: int = 0
+
+
+AT_ONCE = Before()
+
+
 def lesson_of(
-    at: float, mb_s: float, groups: Mapping[str, Totals], seconds: float, moved_bytes: int
+    at: float,
+    mb_s: float,
+    groups: Mapping[str, Totals],
+    seconds: float,
+    moved_bytes: int,
+    before: Before = AT_ONCE,
 ) -> BurstLesson | None:
-    """What the account of a burst, by cgroup, teaches; None: too little of it was seen, or is known.
+    """What the account of a burst with its cache, by cgroup, teaches; None: too little of it was seen, or is known.
 
     It is that of the cgroup which waited longest for bandwidth, in as much time and for as many bytes as the burst had:
-    looks have seen a part.
+    looks have seen a part. What was `before` is as long with any cache, whatever it waited for.
     """
     whole = {
         name: totals.standing_for(seconds, moved_bytes)
@@ -146,8 +161,9 @@ def lesson_of(
     if longest is None or known[longest].unknown_s > MOST_UNKNOWN * seconds:
         return None
     curve, (refined, _) = curves_of(whole[longest]).likely, refine(whole[longest])
-    waits = curve.waited_s, curve.moved_mb, moved_bytes / MB, refined.latency_s, refined.latency_bytes / MB
-    return BurstLesson(at, mb_s, seconds, *waits)
+    moved_mb = (before.moved_bytes + moved_bytes) / MB
+    waits = curve.waited_s, curve.moved_mb, moved_mb, refined.latency_s, refined.latency_bytes / MB
+    return BurstLesson(at, mb_s, before.seconds + seconds, *waits)
 
 
 def noted(known: LearnedBandwidth, lesson: BurstLesson) -> LearnedBandwidth:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from elastio.strategy.bandwidth import STEP
 from elastio.strategy.learning import in_force
 from elastio.strategy.memory import SpeedBounds
 from elastio.strategy.spending import Caps
-from elastio.strategy.watched_bursts import Watch
+from elastio.strategy.watched_bursts import Seen, Watch
 from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment
 from tests.crash.watches import SpeedWatch
 from tests.simulated import QUIET, assert_at_rest, machine
+from tests.values import present
 
 BOUNDS = SpeedBounds(30.0, 25.0, 80.0)
 
@@ -106,6 +108,55 @@ def test_waits_are_compared_with_what_is_left_beside_a_flush_that_may_begin() ->
     # Between what is left where a MB costs the usual, and the bandwidth of applications: as some bytes miss the cache.
     assert asked
     assert all(cap is not None and 0.9 * 30.0 <= cap <= 1.03 * 30.0 for cap in asked), asked
+
+
+def test_only_what_a_burst_waited_for_with_its_cache_is_cured_by_a_faster_one() -> None:
+    """Half of it had none. Of that it has the seconds and bytes, and nothing that a cache could shorten."""
+    sim = learning((Segment(2, 0), Segment(40, 90), QUIET), trigger_delay_s=20.0)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
+    begun_at = sim.world.clock.elapsed()
+    to_its_end(sim, 1)
+    (lesson,) = present(sim.state.memory.bandwidth).lessons
+    assert 22 < begun_at < 35
+    assert lesson.seconds == pytest.approx(40, abs=2)
+    assert lesson.waited_s == pytest.approx(42 - begun_at, abs=1.5)
+    assert lesson.waited_mb == pytest.approx(30 * lesson.waited_s, rel=0.1)
+    assert lesson.moved_mb == pytest.approx(20 * (begun_at - 2) + 30 * (42 - begun_at), rel=0.1)
+
+
+def test_a_look_that_was_asked_for_before_the_cache_was_there_is_not_of_it() -> None:
+    sim = learning((Segment(2, 0), Segment(40, 90), QUIET), trigger_delay_s=20.0)
+    submit, poll, asked, late = sim.looks.submit, sim.looks.poll, list[Phase](), list[Seen]()
+
+    def ask(job: Watch, timeout_s: float) -> None:
+        asked.append(sim.phase)
+        submit(job, timeout_s)
+
+    def answer() -> Seen | None:
+        if sim.phase is not Phase.BOOSTING or asked[-1] is Phase.BOOSTING:
+            return poll()
+        boosted_s = sim.world.clock.now() - present(present(sim.state.cycle).times.boosted)
+        seen = poll() if boosted_s > 2.0 else None
+        if seen is None:
+            return None
+        unknown = {name: replace(each.standing_for(900.0), unclear_s=900.0) for name, each in seen.groups.items()}
+        late.append(replace(seen, groups=unknown))
+        return late[-1]
+
+    sim.looks.submit, sim.looks.poll = ask, answer  # type: ignore[method-assign]
+    to_its_end(sim, 1)
+    assert late[0].groups
+    assert len(present(sim.state.memory.bandwidth).lessons) == 1, "nothing of it is unknown"
+
+
+def test_a_burst_that_begins_with_its_cache_has_it_from_its_first_sample() -> None:
+    sim = learning((Segment(16, 0), Segment(20, 90), QUIET), inactivity_delay_s=20.0)
+    sim.run_for(3)
+    assert sim.ask(RequestKind.BOOST).accepted
+    to_its_end(sim, 1)
+    (lesson,) = present(sim.state.memory.bandwidth).lessons
+    assert lesson.seconds == pytest.approx(20, abs=2)
+    assert lesson.waited_s == pytest.approx(lesson.seconds, abs=0.6)
 
 
 def test_what_is_fixed_stays() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from elastio.codec import decode, encode
 from elastio.strategy.account import AtCap, Totals, totals_of
-from elastio.strategy.bandwidth import LEAST_INSTANTS, LEAST_SEEN, MOST_UNKNOWN, best_mb_s, lesson_of
+from elastio.strategy.bandwidth import LEAST_INSTANTS, LEAST_SEEN, MOST_UNKNOWN, Before, best_mb_s, lesson_of
 from elastio.strategy.memory import BurstLesson
 from elastio.strategy.waits import sample_of
 from elastio.units import MB
@@ -54,6 +54,11 @@ def test_a_lesson_of_an_earlier_release_has_no_waiting_below_the_limit() -> None
     kept = encode(lesson)
     del kept["latency_s"], kept["latency_mb"]
     assert decode(BurstLesson, kept) == lesson
+
+
+def test_what_a_burst_did_before_it_had_its_cache_is_in_the_rest_of_it() -> None:
+    found = lesson_of(7.0, 64.0, {"db": totals(4.0)}, 10.0, 80 * MB, Before(90.0, 300 * MB))
+    assert found == BurstLesson(7.0, 64.0, 100.0, 4.0, 80.0, 380.0)
 
 
 def test_what_is_seen_too_little_of_or_is_unknown_teaches_nothing() -> None:
