@@ -74,7 +74,7 @@ def advise(totals: Totals, curve: Curve, stop_gain: float = STOP_GAIN, lost: int
     unknown = _not_known(totals, found, lost)
     if unknown is not None:
         return BandwidthAdvice(None, unknown)
-    if measured is None or found.bandwidth_s < LEAST_SHARE * found.seconds:
+    if measured is None or curve.waited_s < LEAST_SHARE * found.seconds:
         return BandwidthAdvice(None, Why.NOT_BANDWIDTH)
     bounds = (
         (curve.inflection_mb_s(stop_gain), Why.INFLECTION),

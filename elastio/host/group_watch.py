@@ -281,7 +281,10 @@ class GroupWatch:
         counted = None if group.since_bytes is None else max(0, moved_bytes - group.since_bytes)
         still_s = self._still_until - group.since
         seconds, group.since, group.since_bytes = until - group.since, until, moved_bytes
-        seen = totals_of(sample, cap_in(sample, watch.cap_mb_s, limits))
+        cap_mb_s = cap_in(sample, watch.cap_mb_s, limits)
+        seen = totals_of(sample, cap_mb_s)
+        if cap_mb_s is not None and cap_mb_s < (watch.cap_mb_s or math.inf):
+            seen = replace(seen, limited=seen.likely)
         still, group.still = group.still, None if sample.moved_bytes else seen
         if still is None or still_s <= 0:
             return seen.standing_for(seconds, counted)

@@ -111,6 +111,7 @@ class Totals:
     `least`, `likely` and `most` are waiting for bandwidth by the three measures, the rest is by the likely one.
     `unplaced_s`: waiting while no disk did anything. `unclear_s`: sleep that may be waiting. `counted_bytes`: what the
     disk moved in all of the time that samples stand for; 0: not counted. `latency_bytes`: during `latency_s`.
+    `limited`: of `likely`, what was at a limit of the cgroup itself.
     """
 
     seconds: float = 0.0
@@ -132,6 +133,7 @@ class Totals:
     counted_bytes: int = 0
     times: Times = NO_TIMES
     latency_bytes: float = 0.0
+    limited: AtCap = NEVER
 
     def added(self, sample: WaitSample, cap_mb_s: float | None) -> Totals:
         """With one sample more; `cap_mb_s` is the limit that was in force in it, None: not known."""
@@ -330,6 +332,7 @@ def _parts(totals: Totals, at_cap: float, waits: float, sleeps: float) -> Totals
         unplaced_s=totals.unplaced_s * waits,
         least=_within(totals.least, at_cap, totals.seconds),
         likely=_within(totals.likely, at_cap, totals.seconds),
+        limited=_within(totals.limited, at_cap, totals.seconds),
         most=_within(totals.most, at_cap, totals.seconds),
     )
 

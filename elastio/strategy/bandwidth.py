@@ -34,8 +34,9 @@ they would be waiting for bandwidth too. So B* is
     max(B* of V in W, with W2 in the rest, and at most what the load asks for;  min(X, B* of V + V2 in W + W2))
 
 What it asks for is the largest X of the remembered bursts that waited mostly below the limit, unless one has moved more
-at the limit. Without this a cache faster than X would be followed by one of the mean throughput, which has to climb
-back to X. B* is never below that mean: with less, what did not wait would begin to.
+at the limit. A limit of the cgroup itself (`io.max`) is such an X. Without this a cache faster than X would be followed
+by one of the mean throughput, which has to climb back to X. B* is never below that mean: with less, what did not wait
+would begin to.
 """
 
 from __future__ import annotations
@@ -103,12 +104,14 @@ class Curves(NamedTuple):
 
 
 def curves_of(totals: Totals, demand_mb_s: float = math.inf) -> Curves:
-    """The curves of a run."""
+    """The curves of a run. Waiting at a limit of the cgroup itself is in the rest: no volume shortens it."""
     refined, _ = refine(totals)
+    free_s, free = (1 - part / of if of > 0 else 1.0 for part, of in zip(refined.limited, refined.likely, strict=True))
 
     def curve(at_cap: AtCap) -> Curve:
-        rest_s = max(0.0, refined.seconds - at_cap.seconds)
-        return Curve(rest_s, at_cap.seconds, at_cap.moved_bytes / MB, demand_mb_s)
+        waited_s = free_s * at_cap.seconds
+        rest_s = max(0.0, refined.seconds - waited_s)
+        return Curve(rest_s, waited_s, free * at_cap.moved_bytes / MB, demand_mb_s)
 
     return Curves(curve(refined.least), curve(refined.likely), curve(refined.most))
 
@@ -157,12 +160,14 @@ def lesson_of(
         and totals.moved_bytes >= LEAST_SEEN * moved_bytes
     }
     known = {name: account(totals) for name, totals in whole.items()}
-    longest = max(known, key=lambda name: (known[name].bandwidth_s, known[name].seconds), default=None)
+    curves = {name: curves_of(totals).likely for name, totals in whole.items()}
+    longest = max(known, key=lambda name: (curves[name].waited_s, known[name].bandwidth_s), default=None)
     if longest is None or known[longest].unknown_s > MOST_UNKNOWN * seconds:
         return None
-    curve, (refined, _) = curves_of(whole[longest]).likely, refine(whole[longest])
+    curve, (refined, _) = curves[longest], refine(whole[longest])
     moved_mb = (before.moved_bytes + moved_bytes) / MB
-    waits = curve.waited_s, curve.moved_mb, moved_mb, refined.latency_s, refined.latency_bytes / MB
+    below_s, below_mb = refined.latency_s + refined.limited.seconds, refined.latency_bytes + refined.limited.moved_bytes
+    waits = curve.waited_s, curve.moved_mb, moved_mb, below_s, below_mb / MB
     return BurstLesson(at, mb_s, before.seconds + seconds, *waits)
 
 

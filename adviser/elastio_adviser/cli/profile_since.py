@@ -18,6 +18,7 @@ from elastio.strategy.bandwidth import curves_of
 from elastio_adviser.bandwidth_advice import advise
 from elastio_adviser.cli.profile_view import (
     FEW_READINGS,
+    REMARK,
     Profile,
     answer,
     curve_table,
@@ -96,9 +97,14 @@ def notes(found: BurstAccounts) -> list[str]:
     few = [group.cgroup for group in found.groups if group.totals.instants < FEW_READINGS]
     rough = f"Only a rough account, of fewer than {FEW_READINGS} readings: {', '.join(few[:MOST_CURVES])}"
     more = f" and {len(few) - MOST_CURVES} more" if len(few) > MOST_CURVES else ""
+    limited = [group for group in found.groups if group.totals.limited.seconds > REMARK * group.totals.seconds]
     return [
         ASLEEP,
         QUIET,
+        *(
+            f"{group.cgroup} waits at a limit of the cgroup itself (io.max), which no faster volume lifts."
+            for group in limited[:MOST_CURVES]
+        ),
         *([f"{rough}{more}."] if few else []),
         *([NO_DELAYS] if found.all.totals.delayed_s is None else []),
     ]

@@ -170,7 +170,9 @@ def inflection(profile: Profile) -> str:
     """The inflection, and what it means."""
     least, likely, most = (curve.inflection_mb_s(profile.stop_gain) for curve in profile.curves)
     if likely <= 0:
-        return "Inflection: none, because nothing waited for bandwidth."
+        limited = "all that waited for bandwidth was at a limit of the cgroup"
+        why = limited if profile.measured.totals.limited.seconds > 0 else "nothing waited for bandwidth"
+        return f"Inflection: none, because {why}."
     stop = f"from there a doubling saves at most {_share(profile.stop_gain)} (--stop-gain)"
     if math.isinf(likely):
         return "Inflection: not found, because all of the run waits for bandwidth."
@@ -202,7 +204,7 @@ def _not_bandwidth(found: Account) -> str:
     return {
         "computing": "the processor is the limit",
         "queue": "the number of processors is the limit",
-        "bandwidth": "almost nothing waits",
+        "bandwidth": "a limit of the cgroup is the limit",
         "latency": "requests wait for the disk's answer, which a faster volume of the same kind gives no sooner",
         "elsewhere": "the wait is not for this disk",
         "unknown": "almost nothing is known to wait",

@@ -223,15 +223,6 @@ def test_a_cgroup_that_comes_late_has_not_waited_before(machine: Machine) -> Non
     assert machine.look().groups[CRON].seconds < 3 * LIST_S
 
 
-@pytest.mark.parametrize(("limit", "bandwidth"), [("max", 0.0), ("10000000", 1.0)])
-def test_a_limit_of_the_cgroup_is_the_limit_in_force(machine: Machine, limit: str, bandwidth: float) -> None:
-    machine.kernel.lay(f"{CGROUPS}/{DB}/io.max", f"{NUMBER} rbps=max wbps={limit} riops=max wiops=max")
-    machine.look()
-    machine.use(DB, 500)
-    seen = machine.look(cap_mb_s=100.0).groups[DB]
-    assert account(seen).bandwidth_s == pytest.approx(bandwidth * seen.seconds)
-
-
 def test_a_cgroup_that_is_gone_is_a_remark(machine: Machine) -> None:
     machine.look()
     machine.use(DB, 500)
@@ -251,12 +242,6 @@ def test_a_device_that_is_gone_and_a_kernel_that_counts_nothing_are_remarks(mach
     machine.kernel.lay(f"{CGROUPS}/cgroup.subtree_control", "cpu")
     for seen in (gone, machine.look(begun_at=9.0)):
         assert (seen.groups, len(seen.remarks)) == ({}, 1)
-
-
-def test_more_cgroups_than_are_looked_at_are_a_remark(machine: Machine) -> None:
-    for number in range(MOST_GROUPS):
-        machine.group(f"system.slice/many{number}.service")
-    assert len(machine.look().remarks) == 1
 
 
 def test_of_many_threads_some_are_looked_at_at_a_time(machine: Machine) -> None:

@@ -49,6 +49,20 @@ def test_waiting_below_the_limit_is_told_apart_with_what_moves_meanwhile() -> No
     assert [found.latency_s, found.latency_mb] == pytest.approx([2.0, 30.0])
 
 
+def test_waiting_at_a_limit_of_the_cgroup_itself_is_below_that_of_the_cache() -> None:
+    held = replace(totals(6.0), limited=AtCap(5.0, 50.0 * MB))
+    found = taught(20.0, db=held, web=totals(0.5))
+    assert found is not None
+    assert [found.waited_s, found.waited_mb] == pytest.approx([1.0, 70.0])
+    assert [found.latency_s, found.latency_mb] == pytest.approx([5.0, 50.0])
+    other = taught(db=held, web=totals(3.0))
+    assert other is not None
+    assert other.waited_s == pytest.approx(3.0), "it waited longer for the cache"
+    alone = taught(logs=totals(0.0), db=replace(held, limited=held.likely))
+    assert alone is not None
+    assert [alone.waited_s, alone.latency_s] == pytest.approx([0.0, 6.0])
+
+
 def test_a_lesson_of_an_earlier_release_has_no_waiting_below_the_limit() -> None:
     lesson = BurstLesson(7.0, 64.0, 10.0, 4.0, 80.0, 90.0)
     kept = encode(lesson)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from elastio.accounting.burst_accounts import AccountRow
 from elastio.accounting.history_store import write_accounts
 from elastio.accounting.ledger import Ledger
 from elastio.control.exit_codes import Exit
-from elastio.strategy.account import Totals
+from elastio.strategy.account import AtCap, Totals
 from tests.unit.elastio.strategy.wait_runs import Stretch, moments, totals
 from tests.unit.elastio_cli.conftest import Golden, Shell
 from tests.unit.elastio_cli.machine import UUID
@@ -75,6 +76,22 @@ def test_a_higher_stop_gain_moves_the_inflection(elastio: Shell) -> None:
         return json.loads(elastio("profile", "--since", "2020-01-01", "--json", *words).stdout)["all"]
 
     assert found("--stop-gain", "0.2")["inflection_mb_s"]["likely"] < found()["inflection_mb_s"]["likely"]
+
+
+def test_for_a_cgroup_at_a_limit_of_its_own_no_faster_cache_is_advised(elastio: Shell, tmp_path: Path) -> None:
+    held = replace(STORAGE, limited=STORAGE.likely)
+    nearly = replace(held, limited=AtCap(held.likely.seconds - 0.05, held.likely.moved_bytes - 5e6))
+    put(tmp_path, (WALL, DB, held, None), (WALL, CRON, STORAGE, None), (WALL, "nearly", nearly, None))
+    document = json.loads(elastio("profile", "--since", "2020-01-01", "--json").stdout)
+    found = {each["cgroup"]: each for each in document["groups"]}
+    assert found[DB]["account"] == found[CRON]["account"]
+    whys = [found[name]["next_cache"]["why"] for name in (DB, CRON, "nearly")]
+    assert whys == ["not_bandwidth", "farthest", "not_bandwidth"]
+    assert [DB in note for note in document["notes"]].count(True) == 1
+    assert not any(CRON in note for note in document["notes"])
+    text = elastio("profile", "--since", "2020-01-01", "--cgroup", DB).stdout
+    assert "Inflection: none, because all that waited" in text
+    assert "Next cache: none; a limit of the cgroup" in text
 
 
 @pytest.mark.usefixtures("bursts")
