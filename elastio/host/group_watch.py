@@ -1,12 +1,12 @@
 """Where the time of cgroups goes while the adaptive device is loaded: a look of about a second at some of them.
 
 Theory of operation. A cgroup that moves nothing on the device does not wait for it, and is not looked at; which ones do
-is read from `io.stat` every LIST_S, or more rarely. A burst may be over before that shows, so its first look is at
-those that have moved most since the list before it, and one that moves nothing meanwhile was not seen. Each look reads
-the tasks of some cgroups READINGS times, those first that were not looked at for longest, which counts for more the
-more they move: who moves a hundredth is looked at a tenth as often. A look stands for the time since the one before
-(`strategy.watched_bursts`). While the device moves nothing, nobody waits for it: the last look stands for that too, for
-LIST_S at most.
+is read from `io.stat` every LIST_S, or more rarely. The MOST_GROUPS that have moved most since the list before it are
+followed. A burst may be over before that shows, so its first look is at the first of these, and one that moves nothing
+meanwhile was not seen. Each look reads the tasks of some cgroups READINGS times, those first that were not looked at
+for longest, which counts for more the more they move: who moves a hundredth is looked at a tenth as often. A look
+stands for the time since the one before (`strategy.watched_bursts`). While the device moves nothing, nobody waits for
+it: the last look stands for that too, for LIST_S at most.
 
 How many are looked at is a matter of processor time: what a look costs is taken from a credit that grows by SHARE of
 the time up to CREDIT_S, so that a machine with many tasks is looked at more rarely. In any T seconds looks cost at most
@@ -104,8 +104,8 @@ class GroupWatch:
         self._token: str | None = None
         self._groups: dict[str, _Group] = {}
         self._steps: dict[str, Moved] = {}
-        self._named = frozenset[str]()
-        self._listed: dict[str, Moved | None] = {}
+        self._counted: dict[str, Moved | None] = {}
+        self._listed: dict[str, Moved | None] = {}  # of these, those that are followed
         self._credit_s, self._credited_at, self._listed_at = CREDIT_S, clock.now(), float("-inf")
         self._disk: DiskActivity | None = None
         self._number = ""
@@ -131,7 +131,7 @@ class GroupWatch:
 
     def _list(self, watch: Watch, now: float) -> tuple[str, ...]:
         """Which cgroups there are, and which of them use the device. Raises HostError where none is counted."""
-        is_first, before = self._burst != (watch.begun_at, watch.device), self._listed
+        is_first, before = self._burst != (watch.begun_at, watch.device), self._counted
         is_same_boost = self._is_same_boost(watch)
         if is_first:
             cgroups.check_counted(self._sysfs)
@@ -143,18 +143,29 @@ class GroupWatch:
         self._number = self._sysfs.read(f"sys/block/{watch.device}/dev")
         named = cgroups.chosen(self._sysfs, watch.patterns)
         gone = [name for name in self._groups if name not in named]
-        self._groups = {name: self._groups[name] for name in named[:MOST_GROUPS] if name in self._groups}
-        self._listed = {name: cgroups.moved(self._sysfs, name, self._number) for name in named[:MOST_GROUPS]}
+        self._counted = {name: cgroups.moved(self._sysfs, name, self._number) for name in named}
+        self._listed = {name: self._counted[name] for name in self._foremost(before)}
+        self._groups = {name: self._groups[name] for name in self._listed if name in self._groups}
         if is_first:
             self._begin(before, now, max(watch.begun_at, now - LIST_S))
             self._steps = self._since(before) if is_same_boost else {}
             self._listed_at = float("-inf")  # who uses it in this burst shows in the second list
         else:
-            self._count(now)
-        self._named = frozenset(named)
-        over = len(named) - MOST_GROUPS
-        many = f"{over} cgroups more than {MOST_GROUPS} fit profile.cgroups, and have no account"
-        return (*([many] if over > 0 else []), *(f"the cgroup {name} is gone: its account ends there" for name in gone))
+            self._count(before, now)
+        many = f"more than {MOST_GROUPS} cgroups fit profile.cgroups: those have an account that move most"
+        return (
+            *([many] if len(named) > MOST_GROUPS else []),
+            *(f"the cgroup {name} is gone: its account ends there" for name in gone),
+        )
+
+    def _foremost(self, before: Mapping[str, Moved | None]) -> list[str]:
+        """Those that have moved most since the list before it, and of equals those that were listed then."""
+
+        def rank(name: str) -> tuple[int, bool, str]:
+            moved = (self._counted[name] or Moved()).since(before.get(name) or Moved())
+            return -moved.total_bytes, name not in self._listed, name
+
+        return sorted(self._counted, key=rank)[:MOST_GROUPS]
 
     def _is_same_boost(self, watch: Watch) -> bool:
         """What was moved since the list before, of an earlier burst, is of the boost that is there now."""
@@ -184,10 +195,10 @@ class GroupWatch:
             self._groups[name] = _Group(self._sysfs, begun_at if name in likely else now, moved)
             self._groups[name].used_bytes = used[name] if name in likely else 0
 
-    def _count(self, now: float) -> None:
+    def _count(self, before: Mapping[str, Moved | None], now: float) -> None:
         for name, moved in self._listed.items():
-            is_new = name not in self._named
-            known = self._groups.setdefault(name, _Group(self._sysfs, now, moved))
+            is_new = name not in before
+            known = self._groups.setdefault(name, _Group(self._sysfs, now, before.get(name, moved)))
             known.moved, step = moved or known.moved, (moved or known.moved).since(known.moved)
             known.used_bytes = step.total_bytes + (known.used_bytes if known.has_used else 0)
             known.has_used = known.used_bytes != 0

@@ -11,7 +11,7 @@ import pytest
 from elastio.agent.daemon import REST_S
 from elastio.core.moved import Moved
 from elastio.host.cgroups import CGROUPS
-from elastio.host.group_watch import CREDIT_S, FIRST_GROUPS, LIST_S, MOST_GROUPS, MOST_THREADS, SHARE, GroupWatch
+from elastio.host.group_watch import CREDIT_S, FIRST_GROUPS, LIST_S, MOST_THREADS, SHARE, GroupWatch
 from elastio.strategy.account import account
 from elastio.strategy.watched_bursts import Seen, Watch
 from tests.fixtures.sysfs_tree import Kernel
@@ -178,15 +178,12 @@ def test_between_two_bursts_of_one_boost_nothing_is_lost(machine: Machine) -> No
 
 
 def test_a_cgroup_that_was_not_in_the_last_list_of_a_boost_is_known_from_then_on(machine: Machine) -> None:
-    names = sorted(busy(machine, MOST_GROUPS + 1))
-    machine.users = ()
+    new = "system.slice/new.service"
     machine.look(begun_at=1.0, token="a")
-    machine.use(names[-1], 900_000_000)
-    for name in names[:9]:
-        machine.remove(name)
-    assert names[-1] not in machine.look(begun_at=2.0, token="a").moved
-    machine.use(names[-1], 900_000_500)
-    assert machine.look(begun_at=3.0, token="a").moved[names[-1]] == Moved(0, 500)
+    machine.group(new, used=900_000_000)
+    assert new not in machine.look(begun_at=2.0, token="a").moved
+    machine.use(new, 900_000_500)
+    assert machine.look(begun_at=3.0, token="a").moved[new] == Moved(0, 500)
 
 
 def test_a_look_stands_for_the_time_since_the_last_and_for_what_was_moved(machine: Machine) -> None:
