@@ -6,8 +6,9 @@ write per minute, a load one row per sample. The history is limited by days and 
 
 An account has a row for each cgroup in each burst, with the sums over what was seen, from which `strategy.account`
 makes an account: sums of several rows can be added, accounts cannot. Rows are kept as long as samples. For counters,
-which never go down, the seconds of bursts that are over are added up beside them, for ever. With it, what cgroups have
-moved in boosts, kept with these: `group_costs` divides their bills by it.
+which never go down, the seconds of bursts that are over are added up beside them, for ever; those of one that a kill
+has cut off, when the next agent starts. With it, what cgroups have moved in boosts, kept with these: `group_costs`
+divides their bills by it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS, AccountRow, Moves, Parts, parts_of
 from elastio.accounting.database import LedgerFile
@@ -186,6 +187,14 @@ def write_accounts(file: LedgerFile, rows: Collection[AccountRow], moves: Moves,
         figures = [(*key, moved.read_bytes, moved.written_bytes) for key, moved in moves.items()]
         db.executemany(_ADD_MOVED, figures)
         db.execute(_DELETE, (oldest_wall, MOST_ACCOUNTS_DELETED))
+
+
+def close_accounts(file: LedgerFile, device_uuid: str) -> None:
+    """Take all bursts of the device for over: no agent runs, so those that are not were cut off by a kill."""
+    query = "SELECT * FROM accounts WHERE device_uuid = ? AND NOT is_over ORDER BY begun_wall, cgroup"
+    with file.write() as db:
+        for row in db.execute(query, (device_uuid,)).fetchall():
+            _write(db, replace(_row(row), is_over=True))
 
 
 def _write(db: sqlite3.Connection, row: AccountRow) -> None:

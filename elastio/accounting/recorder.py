@@ -11,7 +11,14 @@ from pathlib import Path
 from elastio.accounting.burst_accounts import AccountRow, Moves
 from elastio.accounting.database import local_zone
 from elastio.accounting.history import PAST_S, SampleRun, past_of
-from elastio.accounting.history_store import HistoryLimits, HistoryWriter, read_last_samples, read_loads, write_accounts
+from elastio.accounting.history_store import (
+    HistoryLimits,
+    HistoryWriter,
+    close_accounts,
+    read_last_samples,
+    read_loads,
+    write_accounts,
+)
 from elastio.accounting.ledger import DAY_S, Ledger
 from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, DevicePrices, MonthToDate, row_of
@@ -52,6 +59,8 @@ class CostRecorder:
         self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
         self._limits = limits or HistoryLimits()
         self._history = HistoryWriter(ledger.file, backing_uuid, self._limits)
+        with _logged("a burst that a kill has cut off is not counted before the next start"):
+            close_accounts(ledger.file, backing_uuid)
         self._accounts: dict[tuple[float, str], AccountRow] = {}  # what is not written yet, by burst and cgroup
         self._moves: dict[tuple[str, str], Moved] = {}  # what is not written yet, by token and cgroup
         self._touched = float("-inf")

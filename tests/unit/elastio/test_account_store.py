@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,34 @@ def test_a_burst_that_goes_on_replaces_its_row(file: LedgerFile) -> None:
         write_accounts(file, [row(5, sums=WAITS.plus(MIXED))], {}, 0.0)
     assert sum(read_sums(file)["a"].values()) == pytest.approx(WAITS.seconds + MIXED.seconds)
     assert [each.totals for each in read_accounts(file, 0.0, 100.0)] == [WAITS.plus(MIXED)]
+
+
+def test_a_burst_that_a_kill_has_cut_off_is_over_for_the_next_agent_of_its_device(path: Path) -> None:
+    cut_off = [row(5, sums=WAITS, is_over=False), row(5, "b", MIXED, is_over=False), row(2, sums=MIXED)]
+    other = replace(row(5, "c", WAITS, is_over=False), device_uuid="other")
+    with Ledger(path) as ledger:
+        write_accounts(ledger.file, [*cut_off, other], {}, 0.0)
+        assert list(read_sums(ledger.file)) == ["a"]
+    for _ in range(2):
+        with Ledger(path) as ledger:
+            CostRecorder(ledger, "dev", HistoryLimits())
+            seconds = {name: sum(parts.values()) for name, parts in read_sums(ledger.file).items()}
+            assert seconds == pytest.approx({"a": WAITS.seconds + MIXED.seconds, "b": MIXED.seconds})
+            found = read_accounts(ledger.file, 0.0, 100.0)
+            assert [each for each in found if each.device_uuid == "other"] == [other]
+            assert {replace(each, is_over=False) for each in found if each.is_over} == {
+                replace(each, is_over=False) for each in cut_off
+            }
+
+
+def test_an_agent_starts_with_a_ledger_that_another_process_writes(path: Path) -> None:
+    with Ledger(path) as ledger, Ledger(path) as other:
+        write_accounts(ledger.file, [row(5, is_over=False)], {}, 0.0)
+        with other.file.write():
+            CostRecorder(ledger, "dev", HistoryLimits())
+        assert not read_sums(ledger.file)
+        CostRecorder(ledger, "dev", HistoryLimits())
+        assert list(read_sums(ledger.file)) == ["a"]
 
 
 @pytest.mark.parametrize(("since", "until", "found"), [(0, 5, 0), (0, 6, 1), (14, 20, 1), (15, 20, 0)])
