@@ -10,6 +10,7 @@ from elastio.accounting.tables import Table
 from elastio.core.moved import Moved
 from elastio.strategy.account import PARTS, Account, Totals, account, seconds_of
 from elastio.strategy.bandwidth import curves_of
+from elastio.strategy.memory import STOP_GAIN
 
 Parts = Mapping[str, float]
 # Cgroups that are added up one by one, and the name of all others together: services come and go for years.
@@ -87,11 +88,11 @@ def burst_accounts(rows: Iterable[AccountRow]) -> BurstAccounts:
     return BurstAccounts(len(begun), sum(begun.values()), tuple(ordered), GroupAccount(ALL, len(begun), whole))
 
 
-def cells(group: GroupAccount) -> tuple[str, ...]:
+def cells(group: GroupAccount, stop_gain: float = STOP_GAIN) -> tuple[str, ...]:
     """The cgroup as a row of a table below HEADS: its parts in percent, and the inflection of its curve."""
     found = group.account
     shares = (f"{100 * seconds_of(found, part) / found.seconds:.0f} %" if found.seconds > 0 else "-" for part in PARTS)
-    best_mb_s = curves_of(group.totals).likely.inflection_mb_s()
+    best_mb_s = curves_of(group.totals).likely.inflection_mb_s(stop_gain)
     shown = f"{best_mb_s:.0f}" if 0 < best_mb_s < math.inf else "-"
     return (group.cgroup, str(group.bursts), f"{found.seconds:.0f}", *shares, shown)
 

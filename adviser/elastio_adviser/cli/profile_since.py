@@ -56,7 +56,7 @@ def to_text(found: BurstAccounts, options: dict[str, Any]) -> str:
     if not found.groups:
         text = "No burst has an account: the agent keeps one of loads at or above the threshold, see [profile] enabled."
         return f"{text}\n"
-    rows = [cells(group) for group in (*found.groups, found.all)]
+    rows = [cells(group, options["stop_gain"]) for group in (*found.groups, found.all)]
     lines = [f"bursts: {found.bursts}, with a boost: {found.boosts}", "", *table(HEADS, rows, 0)]
     shown = [group for group in found.groups if group.account.bandwidth_s > 0][:MOST_CURVES]
     for group in (*shown, *([found.all] if len(found.groups) > 1 else [])):

@@ -75,7 +75,11 @@ def test_a_higher_stop_gain_moves_the_inflection(elastio: Shell) -> None:
     def found(*words: str) -> Any:
         return json.loads(elastio("profile", "--since", "2020-01-01", "--json", *words).stdout)["all"]
 
-    assert found("--stop-gain", "0.2")["inflection_mb_s"]["likely"] < found()["inflection_mb_s"]["likely"]
+    likely = found("--stop-gain", "0.2")["inflection_mb_s"]["likely"]
+    assert likely < found()["inflection_mb_s"]["likely"]
+    lines = elastio("profile", "--since", "2020-01-01", "--stop-gain", "0.2").stdout.splitlines()
+    (row,) = [line for line in lines if line.startswith("all ")]
+    assert row.split()[-1] == f"{likely:.0f}"
 
 
 def test_for_a_cgroup_at_a_limit_of_its_own_no_faster_cache_is_advised(elastio: Shell, tmp_path: Path) -> None:
