@@ -33,10 +33,11 @@ they would be waiting for bandwidth too. So B* is
 
     max(B* of V in W, with W2 in the rest, and at most what the load asks for;  min(X, B* of V + V2 in W + W2))
 
-What it asks for is the largest X of the remembered bursts that waited mostly below the limit, unless one has moved more
-at the limit. A limit of the cgroup itself (`io.max`) is such an X. Without this a cache faster than X would be followed
-by one of the mean throughput, which has to climb back to X. B* is never below that mean: with less, what did not wait
-would begin to.
+What it asks for is the largest X of the remembered bursts that waited mostly below the limit, unless one has moved STEP
+times as much at the limit: of few moments some are taken for the other kind, and small random requests beside a stream
+say nothing of that. A limit of the cgroup itself (`io.max`) is such an X. Without this a cache faster than X would be
+followed by one of the mean throughput, which has to climb back to X. B* is never below that mean: with less, what did
+not wait would begin to.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import NamedTuple
 
-from elastio.strategy.account import AT_CAP, ROUNDING, SIGMAS, AtCap, Totals, account, refine
+from elastio.strategy.account import ROUNDING, SIGMAS, AtCap, Totals, account, refine
 from elastio.strategy.memory import STOP_GAIN, BurstLesson, LearnedBandwidth, Raise, SpeedBounds
 from elastio.units import MB, format_duration
 
@@ -221,8 +222,8 @@ def asked_mb_s(lessons: Sequence[BurstLesson]) -> float:
     """What the load asks for while it waits, as bursts show that waited mostly below the limit; infinite: none does."""
     below = [each for each in lessons if each.latency_s > max(each.waited_s, LEAST_SHARE * each.seconds)]
     asked = max((each.latency_mb / each.latency_s for each in below), default=math.inf)
-    at_cap = (each for each in lessons if each.waited_s >= max(each.latency_s, LEAST_SHARE * each.seconds))
-    return math.inf if any(AT_CAP * each.waited_mb > asked * each.waited_s for each in at_cap) else asked
+    at_cap = (each for each in lessons if each.waited_s >= LEAST_SHARE * each.seconds)
+    return math.inf if any(each.waited_mb > STEP * asked * each.waited_s for each in at_cap) else asked
 
 
 def learn(known: LearnedBandwidth, bounds: SpeedBounds, limit_mb_s: float) -> tuple[LearnedBandwidth, str]:

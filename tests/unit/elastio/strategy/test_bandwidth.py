@@ -150,9 +150,10 @@ def test_a_load_that_has_moved_more_at_the_limit_asks_for_more() -> None:
     known, _, _ = run(1, large, known)
     assert known.mb_s == pytest.approx(20.0 * STEP)
     hardly = BurstLesson(next(NUMBERS), 99.0, 100.0, 0.5, 49.5, 4000.0)
-    below = replace(hardly, waited_s=10.0, waited_mb=990.0, latency_s=20.0, latency_mb=200.0)
     rarely = replace(hardly, waited_s=0.0, waited_mb=0.0, latency_s=0.5, latency_mb=40.0)
-    assert [asked_mb_s((small.at(99.0), each)) for each in (hardly, below, rarely)] == [20.0] * 3
+    assert [asked_mb_s((small.at(99.0), each)) for each in (hardly, rarely)] == [20.0] * 2
+    stream = replace(hardly, waited_s=10.0, waited_mb=990.0, latency_s=20.0, latency_mb=200.0)
+    assert [asked_mb_s([replace(stream, waited_mb=mb)]) for mb in (990.0, 130.0)] == [math.inf, 10.0]
 
 
 def test_b_star_of_waits_at_the_limit_and_below_it_is_that_of_both_up_to_what_the_latter_ask_for() -> None:
@@ -323,10 +324,7 @@ LESSONS = st.builds(
 
 
 def is_worth(mb_s: float, stop_gain: float, lessons: list[BurstLesson]) -> bool:
-    """From there on a doubling saves more than the gain, of what waited for bandwidth or would begin to.
-
-    Nothing waits that would not below `mb_s`: neither what has asked for less below the limit, nor what never did.
-    """
+    """From there a doubling saves the gain at least, of what waited for bandwidth, or would with no more than that."""
     seconds = sum(each.seconds for each in lessons)
     at_cap_s, below_s = sum(each.waited_s for each in lessons), sum(each.latency_s for each in lessons)
     at_cap_mb, below_mb = sum(each.waited_mb for each in lessons), sum(each.latency_mb for each in lessons)
