@@ -307,6 +307,7 @@ def test_the_same_burst_is_learned_from_once() -> None:
 
 
 SECONDS = st.floats(0.5, 1e5)
+RATES = st.one_of(st.sampled_from([18.0, 25.0, 60.0]), st.floats(0.01, 5000))
 LESSONS = st.builds(
     lambda seconds, share, mb_s, below, asked, beside, bought: BurstLesson(
         next(NUMBERS), bought, seconds, share * seconds, share * seconds * mb_s,
@@ -315,9 +316,9 @@ LESSONS = st.builds(
     ),
     SECONDS,
     st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)),
-    st.floats(0.01, 5000),
+    RATES,
     st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)),
-    st.floats(0.01, 5000),
+    RATES,
     st.floats(0, 500),
     st.sampled_from([16.0, 32.0, 32 * STEP, 64.0, 256.0]),
 )  # fmt: skip
@@ -333,7 +334,7 @@ def is_worth(mb_s: float, stop_gain: float, lessons: list[BurstLesson]) -> bool:
     return moved_mb / mb_s / 2 >= stop_gain * (rest_s + moved_mb / mb_s) * (1 - 1e-6)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=500)
 @given(
     st.lists(LESSONS, min_size=1, max_size=30),
     st.floats(0.01, 0.4),
