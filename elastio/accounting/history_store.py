@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 
 from elastio.accounting.burst_accounts import MOST_SUMS, OTHERS, AccountRow, Moves, Parts, parts_of
@@ -194,7 +195,8 @@ def close_accounts(file: LedgerFile, device_uuid: str) -> None:
     query = "SELECT * FROM accounts WHERE device_uuid = ? AND NOT is_over ORDER BY begun_wall, cgroup"
     with file.write() as db:
         for row in db.execute(query, (device_uuid,)).fetchall():
-            _write(db, replace(_row(row), is_over=True))
+            with suppress(ValueError, TypeError):  # it is of no release, and a start must not fail for it
+                _write(db, replace(_row(row), is_over=True))
 
 
 def _write(db: sqlite3.Connection, row: AccountRow) -> None:

@@ -68,6 +68,15 @@ def test_a_burst_that_a_kill_has_cut_off_is_over_for_the_next_agent_of_its_devic
             }
 
 
+def test_a_row_that_no_release_wrote_keeps_no_agent_from_its_start(path: Path) -> None:
+    with Ledger(path) as ledger:
+        write_accounts(ledger.file, [row(5, is_over=False), row(5, "b", WAITS, is_over=False)], {}, 0.0)
+        with ledger.file.write() as db:
+            db.execute("UPDATE accounts SET totals = '{\"seconds\": \"many\"}' WHERE cgroup = 'a'")
+        CostRecorder(ledger, "dev", HistoryLimits())
+        assert list(read_sums(ledger.file)) == ["b"]
+
+
 def test_an_agent_starts_with_a_ledger_that_another_process_writes(path: Path) -> None:
     with Ledger(path) as ledger, Ledger(path) as other:
         write_accounts(ledger.file, [row(5, is_over=False)], {}, 0.0)
