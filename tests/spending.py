@@ -1,11 +1,12 @@
-"""What really was bought, in seconds of a volume, compared with caps: the cloud's bill is asked and no agent."""
+"""What really was bought, compared with caps and with what it is worth: the cloud's bill is asked and no agent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from elastio.core.model import VolumeSpec
+from elastio.strategy.memory import BurstLesson
 from elastio.strategy.spending import Caps
 from elastio.strategy.tariff import Tariff
 from elastio.units import GIB, agbs
@@ -61,3 +62,16 @@ def beyond_s(caps: Caps, ahead_s: Mapping[SimProvider, float]) -> float:
     limits = {kind: most for kind in CAP_KINDS if sold and (most := getattr(caps, kind)) is not None}
     passed = {kind: sum(bill(kind, *each) for each in ahead_s.items()) - most for kind, most in limits.items()}
     return max((passed[kind] / max(per_s(kind, *each) for each in sold) for kind in passed), default=float("-inf"))
+
+
+def is_worth(mb_s: float, stop_gain: float, bursts: Sequence[BurstLesson]) -> bool:
+    """From there a doubling saves the gain at least, of what waited for bandwidth, or would with no more than that.
+
+    B* of these bursts by its definition.
+    """
+    seconds = sum(each.seconds for each in bursts)
+    at_cap_s, below_s = sum(each.waited_s for each in bursts), sum(each.latency_s for each in bursts)
+    at_cap_mb, below_mb = sum(each.waited_mb for each in bursts), sum(each.latency_mb for each in bursts)
+    both = mb_s * below_s <= below_mb * (1 + 1e-6)
+    rest_s, moved_mb = seconds - at_cap_s - both * below_s, at_cap_mb + both * below_mb
+    return moved_mb / mb_s / 2 >= stop_gain * (rest_s + moved_mb / mb_s) * (1 - 1e-6)

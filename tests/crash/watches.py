@@ -12,7 +12,7 @@ from elastio.strategy.spending import Caps
 from elastio_sim.faults import FaultMode
 from elastio_sim.run import Simulation
 from elastio_sim.shares import GUARD_S
-from tests.spending import beyond_s
+from tests.spending import beyond_s, is_worth
 
 ROUNDING = 1 + 1e-6
 # Who waits for a human so long waits for ever.
@@ -159,8 +159,6 @@ class SpeedWatch:
         last = () if state.memory.bandwidth is None else state.memory.bandwidth.lessons[-KEPT:]
         if not last or mb_s <= bounds.least_mb_s * ROUNDING:
             return ""
-        seconds, waits_s = sum(b.seconds for b in last), sum(b.waited_mb for b in last) / mb_s
-        time_s = seconds - sum(b.waited_s for b in last) + waits_s
-        is_worth_it = waits_s / 2 * ROUNDING >= bounds.stop_gain * time_s
-        is_moved = mb_s <= sum(b.moved_mb for b in last) / seconds * ROUNDING
-        return "" if is_worth_it or is_moved else f"a cache of {mb_s:.1f} MB/s was bought, which is above B*"
+        is_moved = mb_s <= sum(b.moved_mb for b in last) / sum(b.seconds for b in last) * ROUNDING
+        is_right = is_moved or is_worth(mb_s, bounds.stop_gain, last)
+        return "" if is_right else f"a cache of {mb_s:.1f} MB/s was bought, which is above B*"

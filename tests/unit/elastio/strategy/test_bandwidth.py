@@ -28,6 +28,7 @@ from elastio.strategy.bandwidth import (
     with_refusal,
 )
 from elastio.strategy.memory import BurstLesson, LearnedBandwidth, Memory, SpeedBounds
+from tests.spending import is_worth
 from tests.values import POLICY, ask
 
 BOUNDS = SpeedBounds(32.0, 16.0, 256.0)
@@ -322,16 +323,6 @@ LESSONS = st.builds(
     st.floats(0, 500),
     st.sampled_from([16.0, 32.0, 32 * STEP, 64.0, 256.0]),
 )  # fmt: skip
-
-
-def is_worth(mb_s: float, stop_gain: float, lessons: list[BurstLesson]) -> bool:
-    """From there a doubling saves the gain at least, of what waited for bandwidth, or would with no more than that."""
-    seconds = sum(each.seconds for each in lessons)
-    at_cap_s, below_s = sum(each.waited_s for each in lessons), sum(each.latency_s for each in lessons)
-    at_cap_mb, below_mb = sum(each.waited_mb for each in lessons), sum(each.latency_mb for each in lessons)
-    both = mb_s * below_s <= below_mb * (1 + 1e-6)
-    rest_s, moved_mb = seconds - at_cap_s - both * below_s, at_cap_mb + both * below_mb
-    return moved_mb / mb_s / 2 >= stop_gain * (rest_s + moved_mb / mb_s) * (1 - 1e-6)
 
 
 @settings(deadline=None, max_examples=500)
