@@ -57,10 +57,12 @@ NEEDLESS = "the load has left bandwidth of the backing volume unused with its ca
 def noted(memory: Memory, at: Situation, policy: Policy) -> Memory:
     """The memory that knows since when the load finds its cache full, and whether a load that filled one goes on."""
     cycle, device = at.cycle, at.device
-    # A release holds requests back, which is not the end of the load: what ended meanwhile is seen after it.
-    is_releasing = at.phase in (Phase.FLUSHING, Phase.DETACHING)
     knows_one = memory.has_filled or memory.unended is not None or memory.is_needless
-    if knows_one and not is_releasing and is_quiet(memory.load, at.now, policy):
+    # A release holds requests back, which is not the end of the load: what is low counts from the end of the release.
+    is_releasing = at.phase in (Phase.FLUSHING, Phase.DETACHING)
+    if knows_one and is_releasing and memory.load.below_since is not None:
+        memory = replace(memory, load=replace(memory.load, below_since=at.now))
+    if knows_one and is_quiet(memory.load, at.now, policy):
         memory = replace(memory, has_filled=False, unended=None, is_needless=False)
     if cycle is None or cycle.choice is None or at.phase is not Phase.BOOSTING:
         return _with(memory, None, None)

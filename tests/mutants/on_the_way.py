@@ -49,8 +49,8 @@ ON_THE_WAY = (
         "held requests end the load",
         "the same, where the release holds requests back",
         "elastio/strategy/filling.py",
-        "not is_releasing and is_quiet",
-        "is_quiet",
+        "if knows_one and is_releasing and",
+        "if False and",
         first=FILLED,
     ),
     on_the_way(

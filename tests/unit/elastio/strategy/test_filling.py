@@ -160,8 +160,7 @@ def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_a
     assert detected.event is Event.FILLED_UP
     after = decide(before, shown(sample=replace(busy_sample(), at=NOW)), MONEY).state
     assert after.phase is Phase.FLUSHING
-    assert after.cycle is not None
-    assert after.cycle.forced
+    assert present(after.cycle).forced
     again = decide(after, shown(replace(FULL, flush_full_speed=True), sample=busy_sample()), MONEY)
     assert again.state.phase is Phase.FLUSHING, "the load does not take the cache back"
     idle = state(Phase.IDLE, load=before.memory.load, has_filled=after.memory.has_filled)
@@ -178,15 +177,17 @@ def test_the_flush_is_carried_out_under_the_load_and_no_cache_is_bought_for_it_a
 @pytest.mark.parametrize("phase", [Phase.FLUSHING, Phase.DETACHING, Phase.IDLE])
 def test_requests_that_a_release_holds_back_are_not_the_end_of_the_load(phase: Phase) -> None:
     held = state(phase, None if phase is Phase.IDLE else boosted(), load=QUIET, has_filled=True, is_needless=True)
-    after = told(filling.noted, held, seen(host(backing())), MONEY).memory
-    assert after.has_filled is after.is_needless is (phase is not Phase.IDLE)
+    after = told(filling.noted, held, seen(host(backing())), MONEY)
+    assert after.memory.has_filled is after.memory.is_needless is (phase is not Phase.IDLE)
+    idle, delay_s = replace(after, phase=Phase.IDLE, cycle=None), MONEY.inactivity_delay_s
+    later = (told(filling.noted, idle, replace(seen(), now=NOW + s), MONEY).memory for s in (delay_s - 1, delay_s))
+    assert [each.has_filled for each in later] == [phase is not Phase.IDLE, False], "low since the end of the release"
 
 
 def test_it_goes_with_its_size_that_the_cloud_sold() -> None:
     """Half as large, so half as dear: waiting counts twice as much."""
     small = boosted()
-    assert small.volume is not None
-    small = replace(small, volume=replace(small.volume, size_bytes=5 * GIB))
+    small = replace(small, volume=replace(present(small.volume), size_bytes=5 * GIB))
     assert not why(loaded(small, 1.9 * DIRTY_S))
     assert why(loaded(small, 2.1 * DIRTY_S))
 
@@ -366,8 +367,7 @@ def test_the_larger_one_is_bought_for_the_same_load() -> None:
     before = filling_load(2 * DIRTY_S)
     after = decide(before, shown(sample=replace(busy_sample(), at=NOW)), DEAR_WAITING).state
     assert after.phase is Phase.FLUSHING
-    assert after.cycle is not None
-    assert after.cycle.forced
+    assert present(after.cycle).forced
     assert after.memory.unended == outgrown(before)
     idle = state(Phase.IDLE, load=before.memory.load, has_filled=True, unended=after.memory.unended, attach_s=(5.0,))
     bought = decide(idle, seen(host(backing()), sample=busy_sample()), DEAR_WAITING).state
