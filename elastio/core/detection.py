@@ -248,8 +248,9 @@ def in_detaching(state: AgentState, obs: Observation, wish: Wish) -> Detection |
         return None  # it is being detached, or the kernel has begun that and ends it by itself
     if cycle.volume_id is None and not _may_still_show(state, cycle, obs):
         return Detection(Event.RELEASED, "no volume was bought")
+    poll = cycle.backoff_of("DescribeVolume")
     # What was seen before a fault says nothing after it: an operator may have mended that.
-    if cycle.volume_state in LEFT_TO_OPERATOR and cycle.backoff_of("DescribeVolume").tries:
+    if cycle.volume_state in LEFT_TO_OPERATOR and poll.tries and not poll.error:
         kind, what = LEFT_TO_OPERATOR[cycle.volume_state]
         return endangered(kind, f"volume {cycle.volume_id} is ours and {what}, then run `elastio resume`")
     if cycle.volume_state is VolumeState.FOREIGN and not cycle.needs_sync:

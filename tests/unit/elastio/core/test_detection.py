@@ -93,6 +93,13 @@ def test_a_danger_is_left_to_an_operator(danger: str) -> None:
     assert not needs_loss or plain.course.transitions == ()
 
 
+@pytest.mark.parametrize("danger", [ELSEWHERE, UNLABELED])
+@pytest.mark.parametrize("poll", [Backoff(), Backoff(1, error="no answer")])
+def test_what_was_seen_of_a_volume_before_its_fault_is_no_danger_after_it(danger: AgentState, poll: Backoff) -> None:
+    resumed = replace(danger, cycle=replace(present(danger.cycle), backoffs={"DescribeVolume": poll}))
+    assert decide(resumed, seen(host(backing())), POLICY).state.phase is Phase.DETACHING
+
+
 def test_a_purchase_under_way_is_waited_for_before_anything_is_called_released() -> None:
     before = state(Phase.DETACHING, UNBOUGHT)
     waiting = decide(before, seen(host(backing()), busy=frozenset({Worker.CLOUD})), POLICY)
