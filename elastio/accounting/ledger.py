@@ -22,10 +22,14 @@ from elastio.strategy.spending import Spend, Spent
 GAP_S = 300.0
 DAY_S = 86_400.0
 
+_LOST = "the volume disappeared while no agent was running"
+# A list had lacked it, and a later one shows it: it is billed on, and nothing has failed.
+_IS_BACK = f"excluded.closed_wall ISNULL AND failure = '{_LOST}'"
+
 # A cycle that was found by its tags alone (an orphan with a known token) knows less than its row. What can happen only
-# once keeps its first value; a failure and a price are never removed. The end of the bill is the newest value: if the
-# cloud takes a deletion back, the bill runs on.
-_UPSERT = """
+# once keeps its first value; a price is never removed, nor is a failure, but that of a volume that is back. The end of
+# the bill is the newest value: if the cloud takes a deletion back, the bill runs on.
+_UPSERT = f"""
 INSERT INTO cycles VALUES (
     :token, :device_uuid, :trigger, :volume_id, :wanted_size_bytes, :wanted_mb_s, :sold_size_bytes, :sold_mb_s,
     :started_wall, :opened_wall, :closed_wall, :currency, :price_per_hour, :minimum_s, :peak_dirty_bytes,
@@ -44,8 +48,8 @@ ON CONFLICT (token) DO UPDATE SET
     peak_dirty_bytes = max(peak_dirty_bytes, excluded.peak_dirty_bytes),
     peak_in_use_percent = max(peak_in_use_percent, excluded.peak_in_use_percent),
     evicted_bytes = max(evicted_bytes, excluded.evicted_bytes),
-    failure = iif(excluded.failure <> '', excluded.failure, failure),
-    failure_kind = coalesce(failure_kind, excluded.failure_kind)
+    failure = iif(excluded.failure <> '', excluded.failure, iif({_IS_BACK}, '', failure)),
+    failure_kind = iif({_IS_BACK}, excluded.failure_kind, coalesce(failure_kind, excluded.failure_kind))
 """
 
 _CLOSE_LOST = """
@@ -133,7 +137,7 @@ class Ledger:
             lost = tuple(t for (t,) in db.execute(query, (device_uuid,)) if t not in listed)
             db.executemany(
                 _CLOSE_LOST,
-                [(wall, FailureKind.LOST.value, "the volume disappeared while no agent was running", t) for t in lost],
+                [(wall, FailureKind.LOST.value, _LOST, t) for t in lost],
             )
         return lost
 

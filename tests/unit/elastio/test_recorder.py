@@ -316,14 +316,22 @@ def test_a_volume_that_was_given_up_is_billed_until_it_is_listed_no_more(path: P
     assert 3600 < row.closed_wall - row.opened_wall < 3800
 
 
-def test_a_bill_that_one_list_has_closed_goes_on_with_a_list_that_shows_the_volume(recorder: CostRecorder) -> None:
+def test_a_bill_that_one_list_has_closed_goes_on_with_a_list_that_shows_the_volume(
+    recorder: CostRecorder, path: Path
+) -> None:
     kept = replace(CYCLE, trigger=Trigger.ORPHAN, quote=None)
     recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
     recorder.listed(frozenset(), wall=WALL + 100)
+    recorder.record_cycle(replace(CYCLE, closed_wall=WALL + 100), now=NOW, wall=WALL + 100)
+    with Ledger(path, read_only=True) as ledger:
+        assert [c.failure_kind for c in ledger.cycles(0.0, 2 * WALL)] == [FailureKind.LOST]
     recorder.listed(frozenset({"token-1", "vol-1"}), wall=WALL + 200, others=[(kept, WALL - NOW)])
     spend = recorder.spend(wall=WALL + 1000)
     assert (spend.boosts, spend.unpriced) == (1, 0)
     assert spend.currency == pytest.approx(1000 * 0.001)
+    with Ledger(path, read_only=True) as ledger:
+        (row,) = ledger.cycles(0.0, 2 * WALL)
+    assert (row.closed_wall, row.failure, row.failure_kind) == (None, "", "")
 
 
 def test_of_a_purchase_that_was_carried_out_twice_both_volumes_have_a_bill(recorder: CostRecorder, path: Path) -> None:
