@@ -11,6 +11,7 @@ from .beyond import BEYOND, by_test
 from .learning import LEARNS
 from .mutant import Mutant, Patch
 from .on_the_way import ON_THE_WAY
+from .paid import PAID
 from .spending import SPENDING
 from .together import TOGETHER
 
@@ -327,6 +328,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *BUYING,
     *WRITING_DOWN,
     *ON_THE_WAY,
+    *PAID,
     *LEARNS,
     *SPENDING,
     *TOGETHER,

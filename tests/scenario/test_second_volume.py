@@ -93,7 +93,7 @@ def test_a_volume_that_lost_its_label_stays_billed_until_an_operator_has_dealt_w
     in_phase(sim, Phase.BOOSTING)
     (lost,) = sim.world.provider.volumes.values()
     owner, lost.owner = lost.owner, ""
-    in_phase(sim, Phase.FAULTED)
+    sim.run_for(150)
     assert present(sim.state.fault).kind is FaultKind.UNLABELED
     assert sim.ask(RequestKind.RESUME).accepted
     in_phase(sim, Phase.FAULTED)

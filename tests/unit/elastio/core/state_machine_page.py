@@ -86,9 +86,9 @@ EVENTS = {
     Event.RELEASED: "The cloud shows that the volume is deleted, or that none was bought.",
     Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a cache set is "
     "attached that is not this agent's, two devices carry one backing UUID, the volume is attached to another "
-    "instance, the kernel shows no cache although the journal records one that took writes or was dirty, or the cloud "
-    "lists a volume of this device that may hold data, that no cycle knows and that was not given up, or somebody has "
-    "set another cache mode again and again during a release.",
+    "instance or has lost its owner label, the kernel shows no cache although the journal records one that took "
+    "writes or was dirty, or the cloud lists a volume of this device that may hold data, that no cycle knows and that "
+    "was not given up, or somebody has set another cache mode again and again during a release.",
     Event.REPAIRED: "The missing cache is back, no volume that may hold data is left without a cycle, an operator "
     "accepted the loss of what this cache holds and the device "
     "runs without it, or an operator resumed and the danger is over.",
