@@ -4,7 +4,8 @@ Two ratios to the optimum are stated for each row. `ratio` compares all that was
 value of the whole time, as an owner would. `decided` compares what can be decided at all: the time beyond the load's
 own, and the bills of caches. It is much harder, because no decision changes the load's own time. `dearer_than_never`
 and `dearer_than_default` are of the same: by which share the agent by money is dearer than to buy nothing, and than
-today's. `decided_floor` is what nobody stays below who does not know when the next burst begins, see `offline.floor`.
+today's. `decided_floor` is what nobody stays below, on average, who does not know when the next burst begins, see
+`offline.floor`.
 """
 
 from __future__ import annotations
@@ -170,6 +171,6 @@ def to_text(result: dict[str, Any]) -> str:
             f"{of['slow_decided_median']:>7.3f}   "
             f"{of['dearer_than_never_count']:>17} {of['dearer_than_default_count']:>6}"
         )
-    note = "Waits and bills of caches, over those of the optimum. Floor: median of what nobody stays below who does not"
-    dearer = f"know when the next burst begins. Dearer: of how many traces, by more than {DEARER:.0%}."
+    note = "Waits and bills of caches, over those of the optimum. Floor: median of what nobody stays below, on average,"
+    dearer = f"who does not know when the next burst begins. Dearer: of how many traces, by more than {DEARER:.0%}."
     return "\n".join((*lines, note, dearer))

@@ -24,8 +24,6 @@ MONTH_H = 730.0
 # From the purchase of a volume to its first write, from the begin of a burst to that write, and from the end of a flush
 # to the deletion of the volume: means of the simulator's delays, which a test measures again.
 ATTACH_S, LATE_S, RELEASE_S = 5.8, 6.8, 5.5
-# From the begin of a burst to the first write of a cache that is bought for it: the simulator is never faster.
-SOONEST_S = 4.0
 # Share of a cache that can be filled before anything is written through: garbage is collected only now and then.
 USABLE = KernelSettings().cutoff - 0.04
 

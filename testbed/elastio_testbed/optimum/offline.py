@@ -18,8 +18,8 @@ ATTACH_S before. It is flushed after the last burst and paid until RELEASE_S aft
 short for that, the next burst waits for the rest of the flush: to release a cache under a load is not cheaper, because
 what it absorbs meanwhile has to be written back before it goes, while the load waits.
 
-A chain is not extended over a pause that costs more than to buy an equal volume again, with its least billed time and
-one billed step: what is left out is never cheaper.
+A chain is not extended over a pause that costs more than to buy an equal volume again ahead of the next burst, with its
+least billed time and one billed step: what is left out is never cheaper.
 
 What is sold, the largest size and the instance's limit are those of the market, and the configured bandwidth of today
 is among them. Drains are the three of `speed.DRAINS`, and bursts closer than five seconds are one.
@@ -37,7 +37,7 @@ from elastio.core.model import VolumeSpec
 from elastio.strategy.speed import DRAINS
 from elastio.units import MB
 from elastio_adviser.replay import Demand
-from elastio_testbed.optimum.market import ATTACH_S, RELEASE_S, SOONEST_S, USABLE, Market
+from elastio_testbed.optimum.market import ATTACH_S, LATE_S, RELEASE_S, USABLE, Market
 from elastio_testbed.optimum.model import WORKING, Cache, Stretch, passed, slow, stretches
 from elastio_testbed.optimum.traces import Load
 
@@ -66,10 +66,26 @@ class End(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """How a burst is met: by a cache that was there for `unsure_s` before it, or when this share of it is written."""
+    """How a burst is met: by a cache that was there for `unsure_s` before it, or when this share of it is written.
+
+    `pause_s`: what the pause before it counts for where a cache is kept through it; None: its length.
+    """
 
     unsure_s: float = 0.0
     late: float = 0.0
+    pause_s: float | None = None
+
+
+class Leg(NamedTuple):
+    """A burst and the pause after it, which counts for `kept_s` where a cache is kept through it.
+
+    That is `spared_s` longer than a cache is there that was released and is bought again ahead of the next burst.
+    """
+
+    burst: tuple[Demand, ...]
+    pause: tuple[Demand, ...]
+    kept_s: float
+    spared_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +104,29 @@ def optimum(wanted: Sequence[Demand], market: Market) -> Optimum:
 
 
 def _cheapest(wanted: Sequence[Demand], market: Market, sights: Iterable[Sight]) -> Optimum:
-    before, bursts = stretches(wanted, market.backing_mb_s)
-    v, count = market.run_per_s, len(bursts)
+    before, found = stretches(wanted, market.backing_mb_s)
+    v, count = market.run_per_s, len(found)
+    known = list(islice(sights, count))
+    bursts = list(_legs(found, known))
     slow_s = [sum(slow(part, market.backing_mb_s) for part in b.burst) for b in bursts]
     best = [0.0] * (count + 1)
     taken: list[Chain | None] = [None] * count
-    for first, sight in reversed(list(zip(range(count), sights, strict=False))):
+    for first in reversed(range(count)):
         best[first] = v * slow_s[first] + best[first + 1]
-        for chain in chains(first, bursts, market, sight):
+        for chain in chains(first, bursts, market, known[first]):
             cost = v * chain.burst_s + chain.bill + best[chain.last + 1]
             if cost < best[first]:
                 best[first], taken[first] = cost, chain
     own_s = sum(part.seconds for part in before) + sum(p.seconds for b in bursts for p in b.pause)
     run_s, bill, used = _followed(taken, slow_s, own_s)
     return Optimum(run_s, bill, v * run_s + bill, used)
+
+
+def _legs(bursts: Sequence[Stretch], sights: Sequence[Sight]) -> Iterator[Leg]:
+    for stretch, following in zip(bursts, (*sights[1:], Sight()), strict=False):
+        pause_s = sum(part.seconds for part in stretch.pause)
+        kept_s = pause_s if following.pause_s is None else following.pause_s
+        yield Leg(*stretch, kept_s, kept_s - following.unsure_s)
 
 
 def _followed(
@@ -119,32 +144,36 @@ def _followed(
     return run_s, bill, tuple(used)
 
 
-def floor(load: Load, market: Market, late_s: float = SOONEST_S) -> Optimum:
-    """A lower bound for everybody who does not know when the next burst begins, whatever else is known.
+def floor(load: Load, market: Market, late_s: float = LATE_S) -> Optimum:
+    """What is paid at the least, on average, by everybody who does not know when the next burst begins.
 
-    Nothing is bought before a load was seen. So for the first burst a cache serves `late_s` after it has begun, for the
-    second too, or the pause between them is paid for: nobody can know it. From then on the law of the pauses is known.
-    Of a rhythm that is the pause. Of one that is drawn with equal likelihood between two lengths, a cache that is ahead
-    of the burst was there at the shortest one; of one of an exponential law, during all of it. So x seconds beyond the
-    shortest pause cost the lesser of c_h x and c_l late_s. Whoever does not know x pays at least that on average over
-    such pauses, whenever a cache is owned: for one load it may be less, by luck.
+    Whatever else is known. Nothing is bought before a load was seen. So for the first burst a cache serves `late_s`
+    after it has begun, for the second too, or the pause between them is paid for: nobody can know it. From then on the
+    law of the pauses is known. Of a rhythm that is the pause. Of one that is drawn with equal likelihood between two
+    lengths, a cache that is ahead of the burst was there at the shortest one, so x seconds beyond it cost the lesser of
+    c_h x and c_l late_s, which is what the best moment to buy it costs on average. A pause of an exponential law is as
+    likely to end at one moment as at any other. So what paid at its begin pays to its end: a cache is kept or bought at
+    once, for the mean m of the law, or the burst is met late, whichever is less of c_h m and c_l late_s.
+
+    That is an average over such pauses: for one load it may be less, by luck.
     """
     before, bursts = stretches(load.wanted, market.backing_mb_s)
-    return _cheapest(load.wanted, market, _sights(before, bursts, market.backing_mb_s, load.unsure_s, late_s))
+    return _cheapest(load.wanted, market, _sights(before, bursts, market.backing_mb_s, load, late_s))
 
 
 def _sights(
-    before: Sequence[Demand], bursts: Sequence[Stretch], backing_mb_s: float, unsure_s: Sequence[float], late_s: float
+    before: Sequence[Demand], bursts: Sequence[Stretch], backing_mb_s: float, load: Load, late_s: float
 ) -> Iterator[Sight]:
     at, pause = len(before), before
     for number, stretch in enumerate(bursts):
         seen_s = _seen_s(pause, backing_mb_s)
         late = _share_after(stretch.burst, late_s - seen_s, backing_mb_s)
+        mean_s = load.mean_s.get(at)
+        unknown_s = load.unsure_s.get(at, 0.0) if mean_s is None else mean_s
         if number < LEARNT:
             unknown_s = sum(part.seconds for part in pause) if number else math.inf
-        else:
-            unknown_s = unsure_s[at] if unsure_s else 0.0
-        yield Sight(max(0.0, unknown_s - seen_s) if late else 0.0, late)
+        kept_s = mean_s if number >= LEARNT else None
+        yield Sight(max(0.0, unknown_s - seen_s) if late else 0.0, late, kept_s)
         at, pause = at + len(stretch.burst) + len(stretch.pause), stretch.pause
 
 
@@ -175,7 +204,7 @@ def caches(market: Market) -> Iterator[Cache]:
     yield Cache(market.today_mb_s + market.today_drain_mb_s, market.today_drain_mb_s)
 
 
-def chains(first: int, bursts: Sequence[Stretch], market: Market, sight: Sight) -> Iterator[Chain]:
+def chains(first: int, bursts: Sequence[Leg], market: Market, sight: Sight) -> Iterator[Chain]:
     """Every chain that begins with this burst and may save more than its bill, by cells."""
     for cache in caches(market):
         most_mb, longest = _extent(first, bursts, market, cache)
@@ -188,7 +217,7 @@ def chains(first: int, bursts: Sequence[Stretch], market: Market, sight: Sight) 
                 yield from _cells(first, bursts, market, spec, of_rooms, count, sight)
 
 
-def _worth_trying(bursts: Sequence[Stretch], market: Market, cache: Cache, spec: VolumeSpec) -> int:
+def _worth_trying(bursts: Sequence[Leg], market: Market, cache: Cache, spec: VolumeSpec) -> int:
     """Bursts of the longest chain whose bill may be below what it saves, were its room without end."""
     count, saved_s, held_s = 0, 0.0, ATTACH_S + RELEASE_S
     for number, stretch in enumerate(bursts, 1):
@@ -199,13 +228,13 @@ def _worth_trying(bursts: Sequence[Stretch], market: Market, cache: Cache, spec:
             held_s = ATTACH_S + RELEASE_S  # all of the first burst may be written before the purchase
         if market.cache.cost(spec, held_s) < market.run_per_s * saved_s:
             count = number
-        held_s += sum(part.seconds for part in stretch.pause)
+        held_s += stretch.kept_s
     return count
 
 
 def _cells(
     first: int,
-    bursts: Sequence[Stretch],
+    bursts: Sequence[Leg],
     market: Market,
     spec: VolumeSpec,
     of_rooms: Sequence[Cache],
@@ -235,7 +264,7 @@ def _size_cells(market: Market, most_mb: float) -> Iterator[tuple[int, int]]:
         smallest = largest + step
 
 
-def _extent(first: int, bursts: Sequence[Stretch], market: Market, cache: Cache) -> tuple[float, int]:
+def _extent(first: int, bursts: Sequence[Leg], market: Market, cache: Cache) -> tuple[float, int]:
     """The most that is dirty in the longest chain that is worth trying, in MB, and of how many bursts it is."""
     tariff, b = market.cache, market.backing_mb_s
     dirty = peak = 0.0
@@ -245,12 +274,12 @@ def _extent(first: int, bursts: Sequence[Stretch], market: Market, cache: Cache)
             peak = max(peak, most)
         flush_s, dirty = _flushed(stretch.pause, b, cache, dirty)
         again_s = flush_s + ATTACH_S + RELEASE_S + tariff.minimum_s + tariff.step_s
-        if sum(part.seconds for part in stretch.pause) > again_s:
+        if stretch.spared_s > again_s:
             return peak, count
     return peak, len(bursts) - first
 
 
-def _ends(first: int, bursts: Sequence[Stretch], market: Market, cache: Cache, late_share: float) -> Iterator[End]:
+def _ends(first: int, bursts: Sequence[Leg], market: Market, cache: Cache, late_share: float) -> Iterator[End]:
     """The chain with this cache, bought when so much of its first burst is written, with each of its last bursts."""
     b = market.backing_mb_s
     parts, burst_s = _late(bursts[first].burst, late_share, b)
@@ -264,7 +293,7 @@ def _ends(first: int, bursts: Sequence[Stretch], market: Market, cache: Cache, l
         is_last = first + last + 1 == len(bursts)
         waits_s = max(0.0, flush_s - pause_s) if not is_last else 0.0
         yield End(burst_s + waits_s, held_s + flush_s + RELEASE_S)
-        held_s += pause_s
+        held_s += stretch.kept_s
 
 
 def _late(parts: Sequence[Demand], share: float, backing_mb_s: float) -> tuple[tuple[Demand, ...], float]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,14 +30,15 @@ DAY_S = 7200.0
 class Load:
     """One trace. `kind` groups traces in the result.
 
-    `unsure_s`: for each part, by how many seconds the pause before it is longer than the shortest that the law might
-    have given from which it was drawn; empty: no pause was drawn.
+    `unsure_s`: for parts whose pause before them was drawn with equal likelihood between two lengths, by their number:
+    by how many seconds it is longer than the shortest. `mean_s`: the mean of the law, where that is exponential.
     """
 
     name: str
     kind: str
     wanted: tuple[Demand, ...]
-    unsure_s: tuple[float, ...] = ()
+    unsure_s: Mapping[int, float] = field(default_factory=dict)
+    mean_s: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def own_s(self) -> float:
@@ -99,16 +100,16 @@ def _alternating(
     return (*found, pause(30.0))
 
 
-def _unsure(pauses: Sequence[float], least_s: Sequence[float]) -> tuple[float, ...]:
-    """For the parts of `_alternating`."""
-    return (*(s for pause_s, least in zip(pauses, least_s, strict=True) for s in (0.0, pause_s - least)), 0.0)
+def _of_bursts(values: Iterable[float]) -> dict[int, float]:
+    """A value for each burst of `_alternating`, by the number of its part."""
+    return {2 * number + 1: value for number, value in enumerate(values)}
 
 
 def _periodic() -> Iterator[Load]:
     for size, pause_s, count in ((2, 300, 16), (4, 900, 8), (8, 1200, 6), (4, 300, 14), (1, 120, 30), (6, 600, 10)):
         draw = random.Random(size * 1000 + pause_s)
         pauses = [pause_s * draw.uniform(0.98, 1.02) for _ in range(count)]
-        unsure = _unsure(pauses, [0.98 * pause_s] * count)
+        unsure = _of_bursts(drawn - 0.98 * pause_s for drawn in pauses)
         yield Load(f"periodic-{size}gb-{pause_s}s", "periodic", _alternating(pauses, [size] * count), unsure)
 
 
@@ -127,8 +128,8 @@ def _random() -> Iterator[Load]:
         draw = random.Random(100 + number)
         pauses = [draw.expovariate(1 / pause_s) for _ in range(count)]
         sizes = [size * draw.lognormvariate(0.0, 0.5) for _ in range(count)]
-        unsure = _unsure(pauses, [0.0] * count)
-        yield Load(f"random-{size}gb-{pause_s}s", "random", _alternating(pauses, sizes), unsure)
+        mean = _of_bursts([pause_s] * count)
+        yield Load(f"random-{size}gb-{pause_s}s", "random", _alternating(pauses, sizes), mean_s=mean)
 
 
 def _diurnal() -> Iterator[Load]:
@@ -144,7 +145,7 @@ def _diurnal() -> Iterator[Load]:
             pauses.append(pause_s / busy * draw.uniform(0.5, 1.5))
             at += pauses[-1] + 20
         sizes = [size * draw.uniform(0.7, 1.3) for _ in pauses]
-        unsure = _unsure(pauses, least)
+        unsure = _of_bursts(drawn - shortest for drawn, shortest in zip(pauses, least, strict=True))
         yield Load(f"diurnal-{size:g}gb-{pause_s}s", "diurnal", _alternating(pauses, sizes, background), unsure)
 
 

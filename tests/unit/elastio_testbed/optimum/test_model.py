@@ -19,7 +19,6 @@ from elastio_testbed.optimum.market import (
     ATTACH_S,
     LATE_S,
     RELEASE_S,
-    SOONEST_S,
     USABLE,
     Market,
     agbs_market,
@@ -114,7 +113,6 @@ def test_the_delays_are_the_mean_ones_of_the_simulator() -> None:
         attach.append(served_at - (present(cycle.opened_wall) - (clock.wall() - clock.elapsed())))
         overhead.append(billed_s(simulated(market, (part,), cache, 6, seed=seed)))
     assert mean(late) == pytest.approx(LATE_S, abs=0.7)
-    assert min(late) >= SOONEST_S
     assert mean(attach) == pytest.approx(ATTACH_S, abs=0.7)
     assert mean(overhead) - seconds - dirty / market.backing_mb_s == pytest.approx(ATTACH_S + RELEASE_S, abs=2.0)
 

@@ -16,8 +16,8 @@ from elastio.units import GB, GIB, MB
 from elastio_adviser.replay import Demand
 from elastio_testbed.optimum.market import (
     ATTACH_S,
+    LATE_S,
     RELEASE_S,
-    SOONEST_S,
     USABLE,
     Market,
     agbs_market,
@@ -38,11 +38,16 @@ SHARES = st.lists(st.floats(0, 0.99), min_size=1, max_size=1)
 
 
 def brute_force(
-    bursts: Sequence[Stretch], market: Market, shares: Sequence[float], unsure_s: Sequence[float] | None = None
+    bursts: Sequence[Stretch],
+    market: Market,
+    shares: Sequence[float],
+    unsure_s: Sequence[float] | None = None,
+    mean_s: Sequence[float | None] = (),
 ) -> float:
     """The cheapest of everything that can be done; `shares`: of a burst, before a purchase or a release within it.
 
-    `unsure_s`: for how long a cache has been there that is ahead of each burst; any other comes SOONEST_S into it.
+    `unsure_s`: for how long a cache has been there that is ahead of each burst; any other comes LATE_S into it.
+    `mean_s`: what the pause before each burst counts for where a cache is kept; None: its length.
     """
     best: dict[int, float] = {len(bursts): 0.0}
     for first in reversed(range(len(bursts))):
@@ -51,11 +56,11 @@ def brute_force(
         for cache in caches(market):
             for size in range(GIB, market.offer.most_bytes + 1, GIB):
                 volume = replace(cache, room_mb=size * USABLE / MB)
-                least = 0.0 if unsure_s is None else min(1.0, SOONEST_S / slow_s)
+                least = 0.0 if unsure_s is None else min(1.0, LATE_S / slow_s)
                 bought = [(share, 0.0) for share in {least, *LATE_SHARES, *shares} if share >= least]
                 ahead_s = 0.0 if unsure_s is None else unsure_s[first]
                 for share, early_s in (*bought, *([(0.0, ahead_s)] if ahead_s < math.inf else [])):
-                    found = owned(first, bursts, market, volume, size, share, shares, early_s)
+                    found = owned(first, bursts, market, volume, size, share, shares, early_s, mean_s)
                     best[first] = min(best[first], *(cost + best[after] for cost, after in found))
     return best[0]
 
@@ -69,6 +74,7 @@ def owned(
     share: float,
     shares: Sequence[float],
     early_s: float,
+    mean_s: Sequence[float | None],
 ) -> Iterator[tuple[float, int]]:
     """What a volume costs with the bursts it is there for, and the burst after it, for each way to release it."""
     b, dirty, held = market.backing_mb_s, 0.0, ATTACH_S + early_s
@@ -92,7 +98,8 @@ def owned(
         pause = sum(p.seconds for p in bursts[last].pause)
         if last + 1 == len(bursts) or pause >= dirty / b + RELEASE_S + ATTACH_S:
             yield cost(waits, held + dirty / b), last + 1
-        held, dirty = held + pause, max(0.0, dirty - b * pause)
+        kept = mean_s[last + 1] if last + 1 < len(mean_s) else None
+        held, dirty = held + (pause if kept is None else kept), max(0.0, dirty - b * pause)
 
 
 def served(parts: Sequence[Demand], backing_mb_s: float, cache: Cache, dirty: float) -> tuple[float, float]:
@@ -133,7 +140,7 @@ def test_nobody_who_does_not_know_when_the_next_burst_begins_is_below_the_floor(
     """The first burst is met when it is there, and the second one too, or by a cache held since the first."""
     wanted = load_of([(pause, gb) for pause, gb, _ in drawn])
     unsure = [pause * share for pause, _, share in drawn]
-    load = Load("drawn", "test", wanted, tuple(s for of in unsure for s in (0.0, of)))
+    load = Load("drawn", "test", wanted, {2 * number + 1: of for number, of in enumerate(unsure)})
     own = market.run_per_s * load.own_s
     waits = [math.inf, *(pause for pause, _, _ in drawn[1:2]), *unsure[2:]]
     least = brute_force(stretches(wanted, market.backing_mb_s)[1], market, shares, waits)
@@ -141,25 +148,45 @@ def test_nobody_who_does_not_know_when_the_next_burst_begins_is_below_the_floor(
     assert 0.8 * least <= bound <= least * (1 + 1e-9)
 
 
+@settings(deadline=None, derandomize=True, database=None, max_examples=12)
+@given(
+    st.lists(st.tuples(st.floats(6, 900), st.floats(0.2, 12)), min_size=3, max_size=4),
+    st.floats(5, 900),
+    SHARES,
+    st.sampled_from(SMALL),
+)
+def test_a_pause_of_an_exponential_law_counts_for_its_mean_whatever_is_done_in_it(
+    pairs: list[tuple[float, float]], mean_s: float, shares: list[float], market: Market
+) -> None:
+    wanted = load_of(pairs)
+    load = Load("drawn", "test", wanted, mean_s={2 * number + 1: mean_s for number in range(len(pairs))})
+    means = [None, None, *(mean_s for _ in pairs[2:])]
+    waits = [math.inf, pairs[1][0], *(mean_s for _ in pairs[2:])]
+    least = brute_force(stretches(wanted, market.backing_mb_s)[1], market, shares, waits, means)
+    own = market.run_per_s * load.own_s
+    bound = floor(load, market).cost - own
+    assert 0.8 * least <= bound <= least * (1 + 1e-9)
+
+
 def test_a_load_that_was_there_before_its_burst_has_been_seen() -> None:
     """Half of what the backing volume gives, for longer than an attach takes: the burst finds its cache.
 
-    Else it writes for SOONEST_S at 131 MB/s instead of 594 x 0.94.
+    Else it writes for LATE_S at 131 MB/s instead of 594 x 0.94.
     """
     market = gp3_market()
     busy, calm = (Demand(20.0, 20 * rate * MB, 0) for rate in (0.5 * market.backing_mb_s, 1.0))
     seen, sudden = (Load("one", "test", (Demand(300, 0, 0), before, Demand(0, 8 * GB, 0))) for before in (busy, calm))
     assert floor(seen, market).cost == pytest.approx(optimum(seen.wanted, market).cost)
     late_s = floor(sudden, market).run_s - optimum(sudden.wanted, market).run_s
-    assert late_s == pytest.approx(SOONEST_S * (1 - 131.072 / (593.75 * 0.94)))
+    assert late_s == pytest.approx(LATE_S * (1 - 131.072 / (593.75 * 0.94)))
 
 
 def test_to_be_ahead_of_a_third_burst_is_paid_from_the_moment_at_which_it_might_have_begun() -> None:
     """Twenty seconds of a cache are cheaper than the wait, the 600 of the whole pause are not."""
     market, wanted = gp3_market(), load_of([(600, 8)] * 3)
-    late_s = SOONEST_S * (1 - 131.072 / (593.75 * 0.94))
+    late_s = LATE_S * (1 - 131.072 / (593.75 * 0.94))
     known, nearly, never = (
-        floor(Load("three", "test", wanted, (0.0,) * 5 + (unsure_s,)), market) for unsure_s in (0.0, 20.0, 600.0)
+        floor(Load("three", "test", wanted, {5: unsure_s}), market) for unsure_s in (0.0, 20.0, 600.0)
     )
     assert known.run_s - optimum(wanted, market).run_s == pytest.approx(2 * late_s)
     assert nearly.run_s == known.run_s
