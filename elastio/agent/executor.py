@@ -88,7 +88,8 @@ class Executor:
             value = self._carry_out(action)
         except ElastioError as error:
             kind = OutcomeKind.REFUSED if isinstance(error, FINAL) else OutcomeKind.RETRY
-            return Outcome(action, kind, error=str(error), seconds=self._seconds() - began, code=error.code)
+            took_s, is_quota = self._seconds() - began, isinstance(error, QuotaError)
+            return Outcome(action, kind, error=str(error), seconds=took_s, code=error.code, is_quota=is_quota)
         return Outcome(action, OutcomeKind.DONE, value, seconds=self._seconds() - began)
 
     def _carry_out(self, action: Action) -> Value:

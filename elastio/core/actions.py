@@ -355,3 +355,4 @@ class Outcome:
     error: str = ""
     seconds: float = 0.0
     code: str = ""
+    is_quota: bool = False  # the error is a QuotaError

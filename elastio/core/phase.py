@@ -40,6 +40,7 @@ class FailureKind(StrEnum):
     TIMED_OUT = "timed out"
     WITHDRAWN = "withdrawn"  # the boost is no longer wanted
     CAPPED = "capped"  # another device was faster to use up a shared cap: nothing was bought
+    QUOTA = "quota"  # a limit of the account or the machine, or of the cloud's capacity, leaves no room
     UNKNOWN = "unknown"  # read from a journal of 0.1.0, which records no kind
 
 

@@ -110,8 +110,9 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: actions.Outcome, ob
 
 def _why_refused(outcome: actions.Outcome) -> FailureKind:
     """A purchase that shared caps refuse is no failure of this device. Its code is the key of the cap."""
-    is_capped = isinstance(outcome.action, actions.CreateVolume) and outcome.code.startswith("caps.")
-    return FailureKind.CAPPED if is_capped else FailureKind.ERROR
+    if isinstance(outcome.action, actions.CreateVolume) and outcome.code.startswith("caps."):
+        return FailureKind.CAPPED
+    return FailureKind.QUOTA if outcome.is_quota else FailureKind.ERROR
 
 
 def _fold_notice(state: AgentState, outcome: actions.Outcome, obs: Observation, policy: Policy) -> AgentState:

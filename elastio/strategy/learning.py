@@ -18,6 +18,9 @@ recur, so a size is bought only after two bursts needed it. A size that none of 
 longer bought: the size follows a changed application within three bursts. The price is that an application whose every
 fourth burst is large finds too small a cache for it.
 
+**A quota** may leave no room for that size, and nobody says for which there is room. Each refusal halves what is asked
+for, for an hour: a quota is shared, and what others use of it changes. What was learned is not forgotten meanwhile.
+
 How the bandwidth is learned is said in `bandwidth`. It changes only between cycles.
 """
 
@@ -28,10 +31,10 @@ from dataclasses import replace
 from statistics import median
 
 from elastio.core.model import Forecast, Request
-from elastio.core.phase import Phase
+from elastio.core.phase import FailureKind, Phase
 from elastio.core.policy import Policy
 from elastio.strategy import backing_credits, bandwidth
-from elastio.strategy.memory import LearnedBandwidth, Lesson, Memory, SpeedBounds
+from elastio.strategy.memory import LearnedBandwidth, Lesson, Memory, QuotaReached, SpeedBounds
 from elastio.strategy.situation import CycleView, Reply, Situation
 from elastio.units import MB, format_size
 
@@ -45,6 +48,8 @@ SLOWED, ODD = 0.9, 1.25
 # The cost of one second of a waiting machine, in seconds of one GB of cache volume.
 MACHINE_GB = 1000.0
 GB_MB = 1000.0
+# For so long after a refusal no more is asked for, in seconds.
+REFUSED_S = 3600.0
 
 
 def lesson_of(cycle: CycleView, moved_bytes: int, policy: Policy) -> Lesson | None:
@@ -139,7 +144,7 @@ def asked(memory: Memory, request: Request, policy: Policy) -> tuple[Memory, Rep
         text = f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})"
         return memory, Reply(text, "learn.size_bytes")
     boost = replace(memory.boost, updates_learned_size=False)
-    memory = replace(memory, boost=boost, learned_size_bytes=size, lessons=())
+    memory = replace(memory, boost=boost, learned_size_bytes=size, lessons=(), quota=None)
     return memory, Reply(f"the next cache gets {format_size(size)}")
 
 
@@ -169,6 +174,29 @@ def size_for(burst: Forecast, memory: Memory, policy: Policy) -> int:
     size = in_steps(burst.written_bytes * held, policy)
     is_learned = not burst.is_announced and memory.learned_size_bytes is not None
     return max(size, next_size(memory.learned_size_bytes, policy)) if is_learned else size
+
+
+# --- what the cloud refuses ------------------------------------------------------------------------------
+
+
+def with_refusal(memory: Memory, cycle: CycleView, wall: float, policy: Policy) -> Memory:
+    """The memory if the cloud has refused this purchase: for its bandwidth, or for its size if it was a quota."""
+    known, kind = memory.bandwidth, None if cycle.failure is None else cycle.failure.kind
+    if known is not None and kind in (FailureKind.ERROR, FailureKind.QUOTA):
+        memory = replace(memory, bandwidth=bandwidth.with_refusal(known))
+    if kind is not FailureKind.QUOTA:
+        return memory
+    steps = cycle.provisioned.size_bytes // 2 // policy.size_step_bytes
+    most = max(policy.min_size_bytes, steps * policy.size_step_bytes)
+    return replace(memory, quota=QuotaReached(most, wall))
+
+
+def most_bytes(memory: Memory, wall: float, policy: Policy) -> int:
+    """The largest cache that is asked for now: the configured one, or half of what a quota has refused."""
+    quota = memory.quota
+    if quota is None or not 0 <= wall - quota.at_wall < REFUSED_S:
+        return policy.caps.max_size_bytes
+    return min(quota.most_bytes, policy.caps.max_size_bytes)
 
 
 # --- the bandwidth ---------------------------------------------------------------------------------------

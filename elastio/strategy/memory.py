@@ -98,6 +98,14 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaReached:
+    """A purchase that a quota has refused at `at_wall`, and the most that is asked for after it."""
+
+    most_bytes: int
+    at_wall: float
+
+
+@dataclass(frozen=True, slots=True)
 class BurstLesson:
     """What one boosted burst showed, of the cgroup that waited longest for bandwidth.
 
@@ -213,8 +221,9 @@ class Memory:
     """Everything that only the strategy keeps from one decision to the next; what is `Kept` is in the journal.
 
     `learned_size_bytes` is that of the next cache, from the ledger at the start; None: nothing was learned yet.
-    `lessons` are of the last boosts, the newest last. `cutoff_percent` is the kernel's own, as it was last seen,
-    or as its module is configured; None: neither is known.
+    `lessons` are of the last boosts, the newest last. `quota`: the last purchase that one has refused; None: none was
+    since an operator has resumed. `cutoff_percent` is the kernel's own, as it was last seen, or as its module is
+    configured; None: neither is known.
 
     `declined_for` is the load, by its beginning, for which a boost was declined as not worth its price. Since the agent
     started, `declined_boosts` were, and a cap forbade one `capped_boosts` times, asked again each minute. `capped` is
@@ -238,6 +247,7 @@ class Memory:
     boost: Kept[Boost] = NO_BOOST
     learned_size_bytes: int | None = None
     lessons: Kept[tuple[Lesson, ...]] = ()
+    quota: Kept[QuotaReached | None] = None
     bandwidth: Kept[LearnedBandwidth | None] = None
     cutoff_percent: Kept[int | None] = None
     waste: Kept[Waste] = field(default_factory=Waste)
@@ -265,4 +275,4 @@ class Memory:
 
     def resumed(self) -> Memory:
         """The memory once an operator has resumed: nothing that it knows of the past forbids to buy."""
-        return replace(self, waste=Waste(), capped=None)
+        return replace(self, waste=Waste(), capped=None, quota=None)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from elastio.core.model import Forecast, Request, RequestKind, VolumeSpec
 from elastio.core.phase import FailureKind, Phase, Trigger
 from elastio.core.policy import Ahead, Model, Policy
-from elastio.strategy import ahead, backing_credits, bandwidth, caps, filling, governor, holding, learning, money, waste
+from elastio.strategy import ahead, backing_credits, caps, filling, governor, holding, learning, money, waste
 from elastio.strategy.bursts import SATURATED
 from elastio.strategy.hindsight import PastLoad
 from elastio.strategy.learning import next_size, size_for
@@ -47,7 +47,7 @@ def review(memory: Memory, at: Situation) -> tuple[Memory, Wish]:
     if isinstance(boost, Decline):
         memory = declined(memory, is_capped=boost.is_capped)
     if at.cycle is not None and at.phase is Phase.ATTACHING:
-        memory = _with_attaching(memory, at.cycle, at)
+        memory = _with_attaching(memory, at.cycle, at, policy)
     if why is not None and why.is_filled:
         memory = replace(memory, unended=unended)
     ending = at.cycle if at.phase is Phase.DETACHING else None
@@ -104,7 +104,7 @@ def _again(memory: Memory, at: Situation, policy: Policy) -> str:
     return "a burst is expected" if memory.boost.is_awaiting(at.now) else ""
 
 
-def _with_attaching(memory: Memory, cycle: CycleView, at: Situation) -> Memory:
+def _with_attaching(memory: Memory, cycle: CycleView, at: Situation, policy: Policy) -> Memory:
     """The memory once the cache of this cycle is attached, or once nothing was bought.
 
     A shared cap has forbidden it, or the cloud has refused.
@@ -116,10 +116,7 @@ def _with_attaching(memory: Memory, cycle: CycleView, at: Situation) -> Memory:
         return replace(memory, cutoff_percent=cycle.use.cutoff_percent or memory.cutoff_percent)
     if cycle.failure is not None and cycle.failure.kind is FailureKind.CAPPED:
         return replace(memory, capped_boosts=memory.capped_boosts + 1)
-    if cycle.failure is not None and cycle.failure.kind is FailureKind.ERROR and not cycle.has_volume:
-        known = memory.bandwidth
-        return memory if known is None else replace(memory, bandwidth=bandwidth.with_refusal(known))
-    return memory
+    return memory if cycle.has_volume else learning.with_refusal(memory, cycle, at.wall, policy)
 
 
 def _released(memory: Memory, at: Situation, cycle: CycleView, policy: Policy) -> Memory:
@@ -161,11 +158,12 @@ def wanted(memory: Memory, at: Situation, policy: Policy) -> BoostPlan | Decline
     if bought.declined:
         text = f"no boost: {bought.declined}"
         return None if memory.declined_for == _beginning(memory) else Decline(text)
-    size, choice = bought.size_bytes, bought.choice
+    size, choice = min(bought.size_bytes, learning.most_bytes(memory, at.wall, policy)), bought.choice
     refused = caps.refusal(size, memory, at, money.in_force(policy, choice))
     if refused:
         return Decline(f"no boost: {refused}", is_capped=True)
-    reason = f"{_why(memory, ahead_of, at, policy)}: buying a cache of {format_size(size)}{_described(choice)}"
+    less = "" if size == bought.size_bytes else f", as a quota left no room for {format_size(bought.size_bytes)}"
+    reason = f"{_why(memory, ahead_of, at, policy)}: buying a cache of {format_size(size)}{_described(choice)}{less}"
     crossed_at = memory.load.crossed_at if trigger is Trigger.LOAD else None
     least_s = caps.least_s(memory, policy)
     until = None if ahead_of is None else ahead.chance_until(ahead_of, policy)
@@ -283,7 +281,8 @@ def outgrown(memory: Memory, at: Situation, policy: Policy) -> Unended | None:
     plan = money.next_plan(market, policy, load, late)
     if plan is None or money.gain(market, policy, plan, rest, late) <= leaving:
         return None
-    return None if caps.refusal(plan.spec.size_bytes, memory, at, policy) else load
+    is_refused = plan.spec.size_bytes > learning.most_bytes(memory, at.wall, policy)
+    return None if is_refused or caps.refusal(plan.spec.size_bytes, memory, at, policy) else load
 
 
 def _may_follow(memory: Memory, at: Situation, policy: Policy) -> bool:
@@ -307,7 +306,8 @@ def declined(memory: Memory, *, is_capped: bool) -> Memory:
 
 def for_operator(request: Request, memory: Memory, at: Situation, policy: Policy) -> Reply:
     """What an operator's boost buys, without a size: that of the next boost; or the cap that forbids it."""
-    size = next_size(memory.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
+    next_bytes = min(next_size(memory.learned_size_bytes, policy), learning.most_bytes(memory, at.wall, policy))
+    size = next_bytes if request.size_bytes is None else request.size_bytes
     if refused := caps.refusal(size, memory, at, policy):
         return Reply(refused, "caps")
     text, market, choice = f"buying a cache of {format_size(size)}", policy.market, None

@@ -20,7 +20,7 @@ from urllib.parse import quote as quoted
 
 from elastio.core.foreign import ForeignVolume, state_of_others
 from elastio.core.model import Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
+from elastio.errors import ConfigError, NotOursError, ProviderError, QuotaError, RefusedError, TransientError
 from elastio_openstack import backing, identity, queries, speeds, takeover, volumes
 from elastio_openstack.catalog import CINDER, Catalog
 from elastio_openstack.purchases import LastPurchase
@@ -97,7 +97,7 @@ class OpenstackProvider:
         most = self.catalog.limits().get("maxTotalVolumeGigabytes", -1)
         if 0 <= most < size_gib:
             text = f"{size_gib} GiB is more than the project's quota of {most} GiB."
-            raise RefusedError(text, code="quota.gigabytes")
+            raise QuotaError(text, code="quota.gigabytes")
         return speeds.quote(speed, size_gib, self.settings)
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:

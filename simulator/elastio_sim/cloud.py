@@ -41,12 +41,14 @@ class CloudTimes:
 class SimAccount:
     """Who buys, for which backing device, in which steps sizes are sold, and at which prices.
 
-    `volume_limit` volumes may be in the account, and `slots` attached to the machine, whatever their devices.
+    `volume_limit` volumes may be in the account, of `quota_bytes` in all (None: no limit), and `slots` attached to the
+    machine, whatever their devices.
     """
 
     backing_uuid: str
     instance_id: str = "i-0000000000000001"
     volume_limit: int = 20
+    quota_bytes: int | None = None
     slots: int = 20
     size_step_bytes: int = GIB
     tariff: Tariff = TARIFF

@@ -10,7 +10,7 @@ from random import Random
 from elastio.core.foreign import ForeignVolume, OwnerState
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.units import GB, GIB
+from elastio.units import GB, GIB, format_size
 from elastio_sim.clock import ROUNDING_S, SimClock, Timers
 from elastio_sim.cloud import CallTiming, CloudTimes, CloudVolume, DiskSlots, SimAccount
 from elastio_sim.faults import Fault, FaultInjector, FaultMode, FaultPlan, T
@@ -207,8 +207,12 @@ class SimProvider:
             if volume.token == token:
                 return volume.view(self.account.instance_id)
         sold = self._quote(spec).spec
-        if len([v for p in (self, *self.beside) for v in p.existing()]) >= self.account.volume_limit:
+        existing = [v for p in (self, *self.beside) for v in p.existing()]
+        if len(existing) >= self.account.volume_limit:
             raise QuotaError(f"{self.account.volume_limit} volumes are the limit of this account")
+        quota = self.account.quota_bytes
+        if quota is not None and sum(v.size_bytes for v in existing) + sold.size_bytes > quota:
+            raise QuotaError(f"{format_size(quota)} are the quota of this account")
         volume = self._new_volume(token, sold)
         volume.tags.update(tags)
         if fault is not None and fault.kind is FaultMode.UNSEEN:

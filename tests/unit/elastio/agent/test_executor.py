@@ -224,7 +224,7 @@ def test_a_volume_is_kept_when_the_scan_fails() -> None:
 )
 def test_an_error_of_the_cloud_has_its_kind_of_outcome(fault: str, kind: OutcomeKind) -> None:
     outcome = Machine(f"create#1={fault}").run(CREATE)
-    assert (outcome.kind, outcome.value) == (kind, None)
+    assert (outcome.kind, outcome.value, outcome.is_quota) == (kind, None, fault == "quota")
     assert outcome.error
     assert outcome.seconds >= 0
 

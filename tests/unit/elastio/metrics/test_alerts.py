@@ -85,7 +85,7 @@ def test_a_volume_that_may_hold_data_and_that_no_cycle_knows_fires_volume_kept_a
 def test_purchases_that_are_refused_fire_boost_failing(record: Record, tmp_path: Path) -> None:
     recorded = record(STEADY, "create#1+=quota")
     recorded.run(40)
-    labels = f'{device(recorded)},kind="{FailureKind.ERROR}"'
+    labels = f'{device(recorded)},kind="{FailureKind.QUOTA}"'
     assert series_in(recorded.texts[-1])[f'elastio_boosts_failed_total{{instance="vm",{labels}}}'] >= 3
     assert_fired(recorded.texts, recorded.wall, ["ElastioBoostFailing"], tmp_path)
 
