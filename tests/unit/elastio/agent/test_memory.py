@@ -32,6 +32,7 @@ from elastio.strategy.memory import (
     LearnedBandwidth,
     Lesson,
     Memory,
+    QuotaReached,
     Unended,
     UselessBoost,
     Waste,
@@ -237,7 +238,10 @@ def test_times_of_the_cloud_survive_a_restart(journal: Journal, path: Path) -> N
 
 def test_what_the_strategy_keeps_survives_a_restart_under_one_key(journal: Journal, path: Path) -> None:
     passing = Memory(declined_for=5.0, awaited=ANNOUNCED, full_since=7.0, credit_limit_mb_s=1.0, declined_boosts=2)
-    known = replace(LEARNED, unended=Unended(9000.0, 80.0), filling=Filling(6.0, 0, 80.0), is_needless=True)
+    quota = QuotaReached(9, 1000.0)
+    known = replace(
+        LEARNED, unended=Unended(9000.0, 80.0), filling=Filling(6.0, 0, 80.0), is_needless=True, quota=quota
+    )
     kept = {name: getattr(known, name) for name in kept_fields(Memory)}
     assert not any(value == getattr(Memory(), name) for name, value in kept.items())
     journal.decision(Phase.IDLE, AgentState(memory=replace(passing, **kept)), "idle", now=110.0, wall=1110.0)
