@@ -58,6 +58,10 @@ class JournalError(ElastioError):
     """The journal cannot be read or written; without it no effect may start."""
 
 
+class UnsyncedError(JournalError):
+    """The record was written, but it is not certain to be durable: the next start may find it, or may not."""
+
+
 class LedgerError(ElastioError):
     """The ledger cannot be read or written; what was spent is unknown meanwhile."""
 

@@ -22,7 +22,7 @@ from typing import Any
 from elastio.codec import encode, encode_kept
 from elastio.core.actions import Action, Outcome
 from elastio.core.state import KEPT_FAULTS, NO_COURSE, AgentState, Course, Phase
-from elastio.errors import JournalError
+from elastio.errors import JournalError, UnsyncedError
 from elastio.whole_file import sync_directory
 
 ROTATE_BYTES = 4 * 1024 * 1024
@@ -134,7 +134,8 @@ class Journal:
             if durable:
                 os.fdatasync(self._file)
         except OSError as error:
-            raise JournalError(f"cannot write the journal {self.path}: {error.strerror}", code=_code(error)) from error
+            kind = JournalError if self._is_torn else UnsyncedError
+            raise kind(f"cannot write the journal {self.path}: {error.strerror}", code=_code(error)) from error
         if durable and os.fstat(self._file).st_size >= ROTATE_BYTES:
             self._rotate(line)
 
@@ -161,7 +162,7 @@ class Journal:
         try:
             sync_directory(self.path.parent)
         except OSError as error:
-            raise JournalError(f"cannot sync the new journal {self.path} to the disk: {error.strerror}") from error
+            raise UnsyncedError(f"cannot sync the new journal {self.path} to the disk: {error.strerror}") from error
 
     def _replace_with(self, fresh: Path, descriptor: int, last: bytes) -> None:
         if os.write(descriptor, last) != len(last):

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from elastio import ports
 from elastio.agent.executor import timeout_of
+from elastio.agent.inbox import LASTING, Inbox, unrecorded
 from elastio.agent.sampler import Sampler
 from elastio.agent.troubles import Troubles, no_longer_needed
 from elastio.core import update
 from elastio.core.actions import Action, Outcome, OutcomeKind, PollNotice, Worker, is_read, lifts_limit, worker_of
 from elastio.core.cycle import verb
 from elastio.core.machine import decide
-from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Volume
+from elastio.core.model import Forecast, HostView, Request, Sample, Serial, Volume
 from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of
 from elastio.core.state import AgentState, Answer, Course, Decision, Fault, FaultKind, Observation, Phase, Transition
@@ -38,9 +39,7 @@ SPEND_EVERY_S, FORECAST_EVERY_S = 60.0, 5.0
 NOTE_EVERY_S = 30.0
 # And of credits: after a start, what was not recorded counts as used.
 NOTE_CREDITS_EVERY_S = 600.0
-# Requests whose effect has to survive a crash, because the operator relies on the answer.
-LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER, RequestKind.EXPECT})
-
+RECORDED_AGAIN = "the journal can be written again"
 Serials = tuple[Serial, ...]
 
 
@@ -55,30 +54,6 @@ class Workers:
     def of(self, action: Action) -> ports.WorkerPort[Action, Outcome]:
         """The worker that runs the action."""
         return self.cloud if worker_of(action) is Worker.CLOUD else self.host
-
-
-@dataclass(slots=True)
-class Inbox:
-    """What came in since the last decision."""
-
-    outcomes: list[Outcome] = field(default_factory=list)
-    requests: list[tuple[Request, Callable[[Answer], None]]] = field(default_factory=list)
-    sample: Sample | None = None
-    fresh_view: bool = False
-
-    def is_empty(self) -> bool:
-        """Nothing came in."""
-        return not (self.outcomes or self.requests or self.sample or self.fresh_view)
-
-
-def _refuse_lasting(inbox: Inbox, obs: Observation, trouble: str) -> Observation:
-    """The observation without the lasting requests, which are refused because the journal cannot record them."""
-    for request, reply in inbox.requests:
-        if request.kind in LASTING:
-            text = f"the journal cannot record it, so nothing was changed: {trouble}"
-            reply(Answer(request, False, text, "journal.unwritable"))
-    inbox.requests = [(request, reply) for request, reply in inbox.requests if request.kind not in LASTING]
-    return replace(obs, requests=tuple(request for request, _ in inbox.requests))
 
 
 def _names(state: AgentState) -> frozenset[str]:
@@ -291,9 +266,12 @@ class Agent:
         decision = self._checked(before, obs)
         trouble = self._record(before, decision, obs)
         if trouble and any(a.accepted and a.request.kind in LASTING for a in decision.answers):
-            obs = _refuse_lasting(inbox, obs, trouble)
+            lasting = inbox.without_lasting()
+            obs = replace(obs, requests=tuple(request for request, _ in inbox.requests))
             decision = self._checked(before, obs)
-            self._record(before, decision, obs)
+            is_taken_back = self._record(before, decision, obs) is None
+            for request, reply in lasting:
+                reply(unrecorded(request, trouble, is_taken_back=is_taken_back))
         self.state, self._decide_at = decision.state, decision.wake_at
         self._enter(before, decision, obs)
         for (_, reply), answer in zip(inbox.requests, decision.answers, strict=True):
@@ -314,22 +292,27 @@ class Agent:
             broken = Transition("rule broken", before.phase, Phase.FAULTED, text)
             return Decision(state, reason=text, answers=answers, course=Course((broken,)))
 
-    def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
-        """Why the decision is not in the journal; empty: it is, or nothing was decided."""
+    def _record(self, before: AgentState, decision: Decision, obs: Observation) -> JournalError | None:
+        """Why the decision is not in the journal; None: it is, or nothing was decided.
+
+        After a failure the state is recorded as soon as that is possible. What could not be recorded has to outlast a
+        start, a broken rule for example; and a record that failed may be on the disk all the same, with an order that
+        was refused.
+        """
         try:
             state, course = decision.state, decision.course
-            is_due = state.is_stopped and not self._can_record  # a broken rule has to outlast a start
-            if reason := decision.reason or (str(state.fault) if is_due else ""):
+            again = "" if self._can_record else str(state.fault or RECORDED_AGAIN)
+            if reason := decision.reason or again:
                 self._journal.decision(before.phase, state, reason, now=obs.now, wall=obs.wall, course=course)
                 self._recorded()
         except JournalError as error:
             self._not_recorded(error)
-            return str(error)
+            return error
         try:
             self._note_progress(decision.state, obs)
         except JournalError as error:
             self._not_recorded(error)
-        return ""
+        return None
 
     def _recorded(self) -> None:
         self._can_record = True

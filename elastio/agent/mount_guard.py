@@ -15,7 +15,7 @@ from pathlib import Path
 from elastio.config.paths import GUARDS
 from elastio.core.actions import Action, CreateVolume, InstallCache, Outcome
 from elastio.core.state import NO_COURSE, AgentState, Course, Phase
-from elastio.errors import JournalError
+from elastio.errors import JournalError, UnsyncedError
 from elastio.ports import Journal
 from elastio.whole_file import sync_directory
 
@@ -33,7 +33,10 @@ def guard_needed(state: AgentState) -> bool | None:
 
 
 class MountGuard:
-    """The file of one backing device. Methods raise JournalError if it cannot be written or removed durably."""
+    """The file of one backing device. Methods raise JournalError if it cannot be written or removed durably.
+
+    It is removed after the record of why it is not needed any more: then the error is UnsyncedError.
+    """
 
     def __init__(self, common_dir: Path, backing_uuid: str) -> None:
         self.path = common_dir / GUARDS / backing_uuid
@@ -67,7 +70,7 @@ class MountGuard:
             self.path.unlink()
             sync_directory(self.path.parent)
         except OSError as error:
-            raise JournalError(f"cannot remove {self.path}: {error.strerror}") from error
+            raise UnsyncedError(f"cannot remove {self.path}: {error.strerror}") from error
         return True
 
 
@@ -97,10 +100,10 @@ class GuardedJournal:
     def decision(
         self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float, course: Course = NO_COURSE
     ) -> None:
-        """See `journal.Journal`. The guard is removed last: a needless guard costs time, a missing one data."""
-        self._journal.decision(before, state, reason, now=now, wall=wall, course=course)
+        """See `journal.Journal`. The guard comes first and goes last: a needless one costs time, a missing one data."""
         is_needed = guard_needed(state)
         if is_needed:
             self._guard.put(f"volume {state.cycle.volume_id if state.cycle else 'unknown'}")
-        elif is_needed is False and self._guard.clear():
+        self._journal.decision(before, state, reason, now=now, wall=wall, course=course)
+        if is_needed is False and self._guard.clear():
             self._on_removed()

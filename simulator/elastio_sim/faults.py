@@ -40,6 +40,7 @@ class FaultMode(StrEnum):
     VOLUME_ERROR = "volume_error"  # the volume ends in the state "error"
     UNSEEN = "unseen"  # the new volume is not listed for `seconds`
     NO_SPACE = "no_space"  # the journal cannot be written
+    UNSYNCED = "unsynced"  # the journal is written, and the error of its sync says that it is not
     VANISH = "vanish"  # surprise removal of the cache disk
     POWER_CUT = "power_cut"
     WALL_JUMP = "wall_jump"  # the time of day steps by `seconds`
@@ -148,7 +149,7 @@ HOST_OP_KINDS: dict[str, tuple[FaultMode, ...]] = {
 }
 AGENT_KINDS = {"journal": (FaultMode.NO_SPACE,)}
 RANDOM_OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
-OP_KINDS = {**RANDOM_OP_KINDS, **TAKE_OVER_KINDS}
+OP_KINDS = {**RANDOM_OP_KINDS, **TAKE_OVER_KINDS, "journal": (*AGENT_KINDS["journal"], FaultMode.UNSYNCED)}
 # Random faults end: one that does not only proves that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
 AGENT_FAULTS = (FaultMode.STOP, FaultMode.KILL, FaultMode.KILL_CHILD, FaultMode.DISK_FULL)

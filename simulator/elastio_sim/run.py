@@ -22,7 +22,7 @@ from elastio.core.cycle import Cycle
 from elastio.core.model import HostView, Request, RequestKind
 from elastio.core.policy import Policy
 from elastio.core.state import NO_COURSE, AgentState, Answer, Course, Phase
-from elastio.errors import ElastioError, JournalError
+from elastio.errors import ElastioError, JournalError, UnsyncedError
 from elastio.ports import Adviser, Forecaster, Journal, NoReport, Recorder, Reporter
 from elastio.units import MB
 from elastio_sim.clock import SimWorker
@@ -71,13 +71,14 @@ class CrashPointJournal:
     @contextmanager
     def _record(self, name: str) -> Iterator[None]:
         self._point(f"before {name}")
-        self._require_space(strikes=True)
-        yield
-        self._point(f"after {name}")
-
-    def _require_space(self, *, strikes: bool) -> None:
-        if (strikes and self._faults.take("journal") is not None) or self._is_full():
+        fault = self._faults.take("journal")
+        is_unsynced = fault is not None and fault.kind is FaultMode.UNSYNCED
+        if self._is_full() or (fault is not None and not is_unsynced):
             raise JournalError("cannot write the journal: No space left on device (simulated)")
+        yield
+        if is_unsynced:
+            raise UnsyncedError("cannot write the journal: Input/output error (simulated)")
+        self._point(f"after {name}")
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
         with self._record(f"intent {type(action).__name__}"):
@@ -88,7 +89,8 @@ class CrashPointJournal:
             self._journal.outcome(outcome, now=now, wall=wall)
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:
-        self._require_space(strikes=False)
+        if self._is_full():
+            raise JournalError("cannot write the journal: No space left on device (simulated)")
         self._journal.note(state, now=now, wall=wall)
 
     def decision(

@@ -69,6 +69,7 @@ FAULTS = {
     "the quota is reached": PointFault(FaultMode.QUOTA, CLOUD, late_s=5.0),
     "the credentials have expired": PointFault(FaultMode.EXPIRED, CLOUD, late_s=5.0),
     "the journal's disk is full": PointFault(FaultMode.NO_SPACE, JOURNAL, late_s=5.0),
+    "the journal's sync fails": PointFault(FaultMode.UNSYNCED, JOURNAL, late_s=5.0),
     "the journal's disk stays full": PointFault(FaultMode.DISK_FULL, seconds=FULL_S, late_s=FULL_S + 70.0),
     "the ledger is locked": PointFault(FaultMode.LOCKED, seconds=LOCKED_S),
     "a statement of another device cannot be read": PointFault(

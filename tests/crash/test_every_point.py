@@ -30,7 +30,7 @@ from .faults import FAULTS, SEEN_S
 from .scenarios import SCENARIOS
 
 # One of so many: a number that shares no factor with the cases of a point, so that every kind of case is met.
-ONE_OF = 97
+ONE_OF = 101
 # Processors share the scenarios: those that take longest come first, so that none is left over at the end.
 SLOWEST_FIRST = (
     *("filled", "held", "shared", "slower", "second burst", "capped", "beside", "learned", "expected", "boost again"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
@@ -18,7 +19,7 @@ from elastio.codec import encode
 from elastio.core.actions import AttachVolume, Outcome, OutcomeKind
 from elastio.core.model import Purchase, Quote, VolumeId
 from elastio.core.state import AgentState, Phase
-from elastio.errors import HostError, JournalError
+from elastio.errors import HostError, JournalError, UnsyncedError
 from elastio.host.locks import lock_device
 from tests.fixtures.synced import syncs
 from tests.values import present, volume
@@ -116,7 +117,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_line(journal: Journal, path:
     with no_room_beyond(size + 40):
         with pytest.raises(JournalError) as full:
             decide(journal, AgentState(), reason="half")
-        assert full.value.code == "ENOSPC"
+        assert (full.value.code, isinstance(full.value, UnsyncedError)) == ("ENOSPC", False)
         assert path.stat().st_size == size + 40
         assert recall(path).state.phase is Phase.BOOSTING
         with pytest.raises(JournalError):
@@ -125,6 +126,19 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_line(journal: Journal, path:
     decide(journal, AgentState(phase=Phase.DETACHING), reason="third")
     assert reasons(path) == ["first", "second", "third"]
     assert recall(path).state.phase is Phase.DETACHING
+
+
+def test_what_was_written_and_not_synced_may_be_found_and_the_error_says_so(
+    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    decide(journal, reason="first")
+    monkeypatch.setattr(os, "fdatasync", fails)
+    with pytest.raises(UnsyncedError):
+        decide(journal, AgentState(phase=Phase.DETACHING), reason="second")
+    assert reasons(path) == ["first", "second"]
 
 
 def test_a_malformed_sequence_number_does_not_prevent_the_start(path: Path) -> None:

@@ -12,11 +12,12 @@ import pytest
 
 from elastio.agent.journal import NOBODY
 from elastio.agent.mount_guard import GuardedJournal, MountGuard, guard_needed
+from elastio.config.paths import GUARDS
 from elastio.core.actions import CreateVolume, InstallCache, Outcome, OutcomeKind
 from elastio.core.cycle import Timestamps
 from elastio.core.model import VolumeSpec
 from elastio.core.state import AgentState, Phase
-from elastio.errors import JournalError
+from elastio.errors import JournalError, UnsyncedError
 from elastio_sim.records import MemoryJournal
 from tests.fixtures.synced import syncs
 from tests.values import NOW, SERIAL, WALL, cycle, state
@@ -95,6 +96,30 @@ def test_no_cache_is_attached_without_it(guard: MountGuard, tmp_path: Path) -> N
     with pytest.raises(JournalError):
         journal.intend(INSTALL, state(Phase.ATTACHING, cycle()), now=NOW, wall=WALL)
     assert lines == []
+
+
+def test_no_record_says_that_a_cache_is_out_before_the_guard_is_there(guard: MountGuard, tmp_path: Path) -> None:
+    (tmp_path / GUARDS).write_text("not a folder")
+    lines: list[bytes] = []
+    with pytest.raises(JournalError) as error:
+        decide(
+            GuardedJournal(MemoryJournal(lines, "boot", NOBODY), guard, lambda: None), state(Phase.BOOSTING, BOOSTED)
+        )
+    assert (lines, isinstance(error.value, UnsyncedError)) == ([], False)
+
+
+def test_a_guard_that_cannot_be_removed_stays_after_the_record_that_it_is_not_needed(
+    guard: MountGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    guard.put("cycle 1")
+    monkeypatch.setattr(Path, "unlink", fails)
+    lines: list[bytes] = []
+    with pytest.raises(UnsyncedError):
+        decide(GuardedJournal(MemoryJournal(lines, "boot", NOBODY), guard, lambda: None), state(Phase.IDLE))
+    assert len(lines) == 1
 
 
 def test_a_link_is_not_followed(guard: MountGuard, tmp_path: Path) -> None:
