@@ -129,14 +129,15 @@ def met_ahead(
     late_per_s: float,
     hold_per_s: float,
     policy: Policy,
-    most_s: float = math.inf,
+    again_s: float = 0.0,
     may_buy: Callable[[Forecast], bool] = lambda burst: True,
 ) -> float:
     """The share of the wait for a cache that is spared because the next bursts are expected, 0 to 1.
 
-    `late_s` is a. Without a forecast that is sure enough, if the lead would be above `most_s`, or if no cache may be
-    bought ahead of the expected burst, it is 0. What the last forecasts would have cost is taken off, each with the
-    lead that followed from those before it: caches that wait for their burst, and bursts that come earlier.
+    `late_s` is a. Until `again_s` after the end of a burst no other cache can be bought. Without a forecast that is
+    sure enough, if its lead begins before that, or if no cache may be bought ahead of the expected burst, it is 0. What
+    the last forecasts would have cost is taken off, each with the lead that followed from those before it: caches that
+    wait for their burst, and bursts that come earlier.
     """
     kept = bursts[-forecasts.KEPT_BURSTS :]
     waiting = late_per_s * late_s
@@ -152,13 +153,15 @@ def met_ahead(
         return best_lead_s([Expectation(late_s, error) for error in errors], late_per_s, hold_per_s)
 
     lead = lead_after(kept)
-    if lead > most_s or not may_buy(replace(expected, lead_s=lead, kept_s=kept_s)):
+    is_too_soon = expected.begins_at - lead < kept[-1].ended_at + again_s
+    if is_too_soon or not may_buy(replace(expected, lead_s=lead, kept_s=kept_s)):
         return 0.0
     past = forecasts.attempts(kept, LEAST_INTERVALS)[-forecasts.RECORD :]
-    costs = [
-        ahead_cost([Expectation(late_s, attempt.error_s)], lead_after(kept[:index]), kept_s, late_per_s, hold_per_s)
-        for index, attempt in enumerate(past, len(kept) - len(past))
-    ]
+    costs = []
+    for index, attempt in enumerate(past, len(kept) - len(past)):
+        most_s = kept[index].begun_at - attempt.error_s - kept[index - 1].ended_at - again_s
+        lead = min(most_s, lead_after(kept[:index]))
+        costs.append(ahead_cost([Expectation(late_s, attempt.error_s)], lead, kept_s, late_per_s, hold_per_s))
     return max(0.0, 1 - sum(costs) / len(costs) / waiting) if costs else 1.0
 
 

@@ -99,15 +99,21 @@ def met_ahead(
 ) -> float:
     """The share of the wait for a cache that the agent spares by its own forecasts: see `learned`.
 
-    None where the last gaps are usually too short to release one cache and to buy the next one so early.
+    Another cache can be bought once the last one is flushed and gone, and the cool-down is over; and not before the
+    paid time has ended, where pauses are longer than that. A paid time that is longer ends anywhere in one of them.
     """
     terms, spec = terms_of(market, policy, late), VolumeSpec(policy.initial_size_bytes, policy.bought_bandwidth_mb_s)
     gaps = gaps_s(terms, pauses, policy.cache_bandwidth_mb_s, policy.drain_bandwidth_mb_s)
     if not gaps:
         return 0.0
-    late_price = late_per_s(terms, policy.cache_bandwidth_mb_s)
-    most_s = median(gaps[-KEPT_INTERVALS:]) - (terms.overhead_s - late) - policy.cool_down_s
-    return learned.met_ahead(past, late, late_price, hold_per_s(terms, spec), policy, most_s, may_buy)
+    recent = pauses[-KEPT_INTERVALS:]
+    flushes = [pause.pause_s - gap for pause, gap in zip(recent, gaps[-KEPT_INTERVALS:], strict=True)]
+    gone_s = median(flushes) + terms.overhead_s - late
+    paid_s = terms.tariff.minimum_s - median(pause.lasted_s for pause in recent)
+    if paid_s <= median(pause.pause_s for pause in recent):
+        gone_s = max(gone_s, paid_s)
+    late_price, hold_price = late_per_s(terms, policy.cache_bandwidth_mb_s), hold_per_s(terms, spec)
+    return learned.met_ahead(past, late, late_price, hold_price, policy, gone_s + policy.cool_down_s, may_buy)
 
 
 def bounds_of(market: Market, policy: Policy) -> Bounds:

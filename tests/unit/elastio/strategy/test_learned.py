@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -28,7 +27,7 @@ from elastio.strategy.learned import (
     prices,
     tolerance_s,
 )
-from elastio.units import GB, GIB
+from elastio.units import GB, GIB, MB
 from tests import values
 from tests.values import present
 
@@ -82,9 +81,9 @@ def test_errors_of_past_forecasts_make_the_lead_longer() -> None:
 LEARNS = replace(POLICY, ahead=Ahead.LEARNED)
 
 
-def met(of: Sequence[Burst], policy: Policy = LEARNS, most_s: float = math.inf) -> float:
+def met(of: Sequence[Burst], policy: Policy = LEARNS, again_s: float = 0.0) -> float:
     """A second without the cache costs ten times what a second with one does, and attaching takes ten seconds."""
-    return met_ahead(of, 10.0, 10.0, 1.0, policy, most_s)
+    return met_ahead(of, 10.0, 10.0, 1.0, policy, again_s)
 
 
 def test_a_load_with_a_rhythm_is_met_ahead_and_any_other_is_not() -> None:
@@ -94,7 +93,14 @@ def test_a_load_with_a_rhythm_is_met_ahead_and_any_other_is_not() -> None:
         assert met(unsure) == 0.0
     assert met(bursts([300.0, 300.0, 300.0, 400.0, 300.0])) == 0.0, "two of four were missed"
     assert met(bursts([300.0] * 6), POLICY) == 0.0, "nothing is bought ahead"
-    assert [met(bursts([300.0] * 6), most_s=most_s) for most_s in (10.0, 9.0)] == [1.0, 0.0]
+    assert [met(bursts([300.0] * 6), again_s=again_s) for again_s in (290.0, 291.0)] == [1.0, 0.0]
+
+
+def test_a_burst_is_met_late_after_one_that_left_too_little_time_for_another_cache() -> None:
+    """Every 300 s. One of the last five came after 150 s of a burst: 145 s later 5 are left, half of what it takes."""
+    of = [Burst(300.0 * n, 300.0 * n + seconds, MB) for n, seconds in enumerate((10, 60, 110, 150, 10, 60, 10))]
+    assert met(of, again_s=0.0) == met(of, again_s=135.0) > 0
+    assert met(of, again_s=145.0) == pytest.approx(met(of) - 0.5 / 5)
 
 
 def test_what_may_not_be_bought_ahead_is_not_met_ahead() -> None:

@@ -145,11 +145,21 @@ def test_bursts_are_met_ahead_only_where_a_gap_is_long_enough_for_another_cache(
 
 
 def test_gaps_that_have_become_too_short_are_not_met_ahead() -> None:
+    """Only the last flushes count: those of larger bursts take longer."""
     learns = replace(MONEY, ahead=Ahead.LEARNED)
-    bursts = [Burst(n * 120.0, n * 120.0 + 20, 2000 * MB) for n in range(6)]
-    long, short = Pause(900.0, 2000.0, 20.0), Pause(100.0, 2000.0, 20.0)
-    for pauses, expected in (((short,) * 6 + (long,) * 5, 1.0), ((long,) * 6 + (short,) * 5, 0.0)):
+    bursts = [Burst(n * 170.0, n * 170.0 + 20, 2000 * MB) for n in range(6)]
+    small, large = Pause(150.0, 2000.0, 20.0), Pause(150.0, 2900.0, 20.0)
+    for pauses, expected in (((large,) * 6 + (small,) * 5, 1.0), ((small,) * 6 + (large,) * 5, 0.0)):
         assert money.met_ahead(MARKET, learns, bursts, pauses, LATE_S) == expected
+
+
+def test_no_cache_is_bought_again_in_the_paid_time_of_the_last_one_unless_it_outlasts_the_pauses() -> None:
+    learns = replace(MONEY, ahead=Ahead.LEARNED)
+    bursts = [Burst(n * 320.0, n * 320.0 + 20, 2000 * MB) for n in range(6)]
+    pauses = (Pause(300.0, 2000.0, 20.0),) * 5
+    for minimum_s, expected in ((200.0, 1.0), (310.0, 0.0), (3600.0, 1.0)):
+        market = replace(MARKET, tariff=replace(MARKET.tariff, minimum_s=minimum_s))
+        assert money.met_ahead(market, learns, bursts, pauses, LATE_S) == expected
 
 
 def test_what_is_met_ahead_waits_for_no_cache_but_pays_for_one() -> None:

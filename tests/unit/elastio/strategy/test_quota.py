@@ -14,7 +14,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState
 from elastio.strategy import learning, review
 from elastio.strategy.learning import REFUSED_S
-from elastio.strategy.memory import QuotaReached
+from elastio.strategy.memory import BurstLesson, LearnedBandwidth, QuotaReached
 from elastio.units import GIB
 from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment, Trace
@@ -52,6 +52,12 @@ def test_after_a_refusal_half_is_asked_for_in_whole_steps_and_never_less_than_th
 
 def test_another_refusal_says_nothing_of_the_size() -> None:
     assert refused(buying(10), is_quota=False).memory.quota is None
+
+
+def test_the_bandwidth_may_be_what_was_refused() -> None:
+    known = LearnedBandwidth(200.0, (BurstLesson(0.0, 100.0, 10.0, 5.0, 500.0, 800.0),))
+    after = refused(changed(buying(10), bandwidth=known), is_quota=True)
+    assert present(after.memory.bandwidth).refused_mb_s == 100.0
 
 
 def test_what_a_quota_has_refused_is_not_asked_for_again_for_an_hour() -> None:
