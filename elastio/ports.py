@@ -82,6 +82,14 @@ class TellsNotices(Protocol):
 
 
 @runtime_checkable
+class AwaitsPurchases(Protocol):
+    """Optional for a provider whose cloud has no client tokens: it must know what another process has requested."""
+
+    def sent_before(self, token: str, seconds_ago: float) -> None:
+        """A purchase with this token was requested so long ago, maybe by another process, and had no answer."""
+
+
+@runtime_checkable
 class TagsVolumes(Protocol):
     """Optional for a provider: keep the tag from which a janitor learns what a volume may hold."""
 

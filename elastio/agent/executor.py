@@ -15,7 +15,16 @@ from elastio.core.foreign import why_not_taken_over
 from elastio.core.invariants import why_not_release
 from elastio.core.model import CacheSetUuid, NoticeView, Purchase, Quote, Serial, Volume
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
-from elastio.ports import CacheHost, ListsForBacking, Reservations, TagsVolumes, TakesOver, TellsNotices, VolumeProvider
+from elastio.ports import (
+    AwaitsPurchases,
+    CacheHost,
+    ListsForBacking,
+    Reservations,
+    TagsVolumes,
+    TakesOver,
+    TellsNotices,
+    VolumeProvider,
+)
 from elastio.strategy.caps import quote_refusal
 
 # Errors for which a retry within this boost will not help.
@@ -137,6 +146,8 @@ class Executor:
     def _buy(self, action: CreateVolume) -> Purchase:
         """Where caps are shared, what it costs at the least is reserved before, at the price of the quote."""
         provider = self._provider()
+        if action.unconfirmed_s is not None and isinstance(provider, AwaitsPurchases):
+            provider.sent_before(action.token, action.unconfirmed_s)
         quote = provider.quote(action.spec)
         _require_within_caps(quote, action)
         room = None if action.shared is None else self._reservations

@@ -43,6 +43,7 @@ class CreateVolume:
     Refused if the cloud rounds `spec` up to more than `max_size_bytes`, if a cap in currency needs the price
     (`needs_price`) and it is unknown, or if `least_s` of the volume, or the least billed time, cost more than
     `most_cost` (None: no limit). `shared`: the caps that other agents share; refused unless they have room for it.
+    `unconfirmed_s` ago it was requested without an answer (None: never).
     """
 
     token: str
@@ -52,6 +53,7 @@ class CreateVolume:
     most_cost: float | None = None
     least_s: float = 0.0
     shared: Limits | None = None
+    unconfirmed_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,9 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if cycle.volume_id is None or cycle.serial is None:
         caps, least_s = policy.caps, policy.least_boost_s if cycle.least_s is None else cycle.least_s
         size, price, most = caps.max_size_bytes, caps.needs_price, caps.cost_left(obs.spend)
-        create = actions.CreateVolume(cycle.token, cycle.spec, size, price, most, least_s, caps.shared_limits)
+        asked_at = cycle.create_unconfirmed_at
+        ago_s = None if asked_at is None else max(0.0, obs.now - asked_at)
+        create = actions.CreateVolume(cycle.token, cycle.spec, size, price, most, least_s, caps.shared_limits, ago_s)
         return ask(cycle, create, obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:

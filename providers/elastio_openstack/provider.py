@@ -56,6 +56,7 @@ class OpenstackProvider:
         self._backing_uuid = backing_uuid
         self._wall, self._places = wall, places
         self._purchase = LastPurchase(seconds)
+        self.sent_before = self._purchase.sent_before
         self._detach_timer = DetachTimer(settings.detach_deadline_s)
         self._lock = threading.Lock()
         self._cloud: Cloud | None = None

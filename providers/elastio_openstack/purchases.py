@@ -23,6 +23,12 @@ class LastPurchase:
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
         self._token, self._sent_at = "", 0.0
+        self._own = ""  # the token that this process has sent last: of that it knows what came of it
+
+    def sent_before(self, token: str, seconds_ago: float) -> None:
+        """Note a purchase without an answer that another process has sent, before it was killed."""
+        if token not in (self._own, self._token):
+            self._token, self._sent_at = token, self._seconds() - seconds_ago
 
     def require_over(self, token: str) -> None:
         """Raises TransientError while a purchase with this token may still be carried out."""
@@ -34,7 +40,8 @@ class LastPurchase:
     def sending(self, token: str) -> Iterator[None]:
         """The context in which a purchase is sent. It is noted unless there is an answer, whatever it says."""
         before = self._token, self._sent_at
-        self._token, self._sent_at = token, self._seconds()
+        self._own = self._token = token
+        self._sent_at = self._seconds()
         try:
             yield
         except TransientError as error:

@@ -77,6 +77,38 @@ def test_a_purchase_without_an_answer_buys_one_volume(late_s: float, is_malforme
     assert cloud.sent == (2 if late_s == float("inf") else 1)
 
 
+@pytest.mark.parametrize("late_s", [3.0, 20.0, SHOWN_S - 1, float("inf")])
+def test_a_process_that_follows_a_killed_one_buys_no_second_volume(late_s: float) -> None:
+    cloud = LateCloud(late_s)
+    with pytest.raises(TransientError):
+        provider(cloud).create("token", VolumeSpec(10 * GIB, 200.0), {})
+    opened, sent_at, bought = provider(cloud), cloud.now, None
+    for wait_s in RETRIES_S:
+        opened.sent_before("token", cloud.now - sent_at)
+        try:
+            bought = opened.create("token", VolumeSpec(10 * GIB, 200.0), {})
+            break
+        except TransientError:
+            cloud.wait(wait_s)
+    cloud.wait(1000.0)
+    assert bought is not None
+    assert [row["id"] for row in cloud.volumes] == [bought.id]
+    assert cloud.sent == (2 if late_s == float("inf") else 1)
+
+
+def test_a_process_knows_better_what_came_of_its_own_request() -> None:
+    last = LastPurchase(lambda: 1000.0)
+    with pytest.raises(TransientError), last.sending("token"):
+        raise TransientError("", code="429")
+    last.sent_before("token", 0.5)
+    last.require_over("token")
+    last.sent_before("another", 0.5)
+    with refused(TransientError, "volume.unconfirmed"):
+        last.require_over("another")
+    last.sent_before("a third", SHOWN_S)
+    last.require_over("a third")
+
+
 @pytest.mark.parametrize(
     ("error", "waits"),
     [

@@ -268,6 +268,24 @@ def test_a_bug_is_not_an_outcome(machine: Machine) -> None:
 # --- no answer ---------------------------------------------------------------------------------------------
 
 
+class Awaiting(SimProvider):
+    """A cloud without client tokens."""
+
+    told: tuple[str, float] | None = None
+
+    def sent_before(self, token: str, seconds_ago: float) -> None:
+        self.told = token, seconds_ago
+
+
+def test_a_cloud_without_tokens_is_told_of_a_purchase_that_another_process_has_requested(machine: Machine) -> None:
+    provider = Awaiting(SimClock(), SimAccount("uuid"), DiskSlots())
+    executor = Executor(machine.world.host, lambda: provider)
+    assert (executor.run(CREATE).kind, provider.told) == (OutcomeKind.DONE, None)
+    assert executor.run(replace(CREATE, unconfirmed_s=5.0)).kind is OutcomeKind.DONE
+    assert provider.told == ("token-1", 5.0)
+    assert machine.run(replace(CREATE, unconfirmed_s=5.0)).kind is OutcomeKind.DONE, "one with tokens need not know"
+
+
 def test_a_worker_waits_longer_than_the_adapters_own_limits() -> None:
     from elastio.host.blockdev import REGISTER_S
     from elastio.host.cache_disk import UNREGISTER_S

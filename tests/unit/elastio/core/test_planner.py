@@ -357,6 +357,16 @@ def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_reported(phase: Pha
     assert not isinstance(plans[0].action, LimitWrites)
 
 
+@pytest.mark.parametrize(("asked_at", "ago_s"), [(None, None), (NOW - 5, 5.0), (NOW + 1e6, 0.0)])
+def test_a_purchase_says_how_long_ago_it_was_requested_without_an_answer(
+    asked_at: float | None, ago_s: float | None
+) -> None:
+    before = state(Phase.ATTACHING, replace(UNBOUGHT, create_unconfirmed_at=asked_at), load=HIGH)
+    (create,) = decide(before, seen(host(backing())), POLICY).actions
+    assert isinstance(create, CreateVolume)
+    assert create.unconfirmed_s == ago_s
+
+
 @pytest.mark.parametrize(
     ("caps", "needs_price"),
     [
