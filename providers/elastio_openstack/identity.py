@@ -21,6 +21,12 @@ DMI = Path("/sys/class/dmi/id")
 DOCUMENT = "openstack/latest/meta_data.json"
 TIMEOUT_S = 2.0
 _MAX_BYTES = 1 << 20
+_SETTING, _OTHER_SERVER = "provider.openstack.instance_id", "metadata.other-server"
+_REMEDIES = {
+    _SETTING: "remove the setting, and the id is detected",
+    _OTHER_SERVER: "it is from an image of that server: run `cloud-init clean` and reboot (best before an image is "
+    f"made), or set {_SETTING} to this server's id",
+}
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -48,18 +54,17 @@ def who(settings: Settings, places: Places | None = None) -> ServerIdentity:
     config drive's CD-ROM, and the firmware needs neither driver nor network.
 
     Takes at most twice TIMEOUT_S. Raises TransientError if the other sources have nothing and the metadata service does
-    not respond, and RefusedError if it returns something else or if the settings name another server than the firmware.
+    not respond, and RefusedError if it returns something else, or if the source that is used names another server than
+    the firmware: settings, cloud-init's cache and a config drive are copied with a disk.
     """
     places = places or Places()
     if settings.instance_id:
-        _require_own(settings.instance_id, places.dmi)
-        return ServerIdentity(settings.instance_id, "")
-    return (
-        _from_cloud_init(places.cloud_init)
-        or _from_drive(places.config_drive)
-        or _from_firmware(places.dmi)
-        or _from_service(settings)
-    )
+        return _own(ServerIdentity(settings.instance_id, ""), places.dmi, _SETTING, code=_SETTING)
+    if (found := _from_cloud_init(places.cloud_init)) is not None:
+        return _own(found, places.dmi, f"cloud-init's {places.cloud_init}")
+    if (found := _from_drive(places.config_drive)) is not None:
+        return _own(found, places.dmi, f"the config drive {places.config_drive}")
+    return _from_firmware(places.dmi) or _from_service(settings)
 
 
 def detect(places: Places | None = None) -> bool:
@@ -82,18 +87,19 @@ def _firmware_id(dmi: Path) -> UUID | None:
         return None
 
 
-def _require_own(server_id: str, dmi: Path) -> None:
-    """Check a configured id against the firmware: a copied disk takes the id, and so the volumes, to another server.
+def _own(found: ServerIdentity, dmi: Path, source: str, *, code: str = _OTHER_SERVER) -> ServerIdentity:
+    """What the source says, checked against the firmware: with another server's id its volumes would be released.
 
-    Old machine types show the UUID in the other byte order. Without a UUID in the firmware any id passes.
+    Old machine types show the UUID in the other byte order; so the firmware only contradicts a source, and does not
+    replace it. Without a UUID in the firmware any id passes.
     """
     firmware_id = _firmware_id(dmi)
-    if firmware_id is not None and server_id.lower() not in (str(firmware_id), str(UUID(bytes=firmware_id.bytes_le))):
-        raise RefusedError(
-            f"provider.openstack.instance_id names {server_id}, but this server's firmware says {firmware_id}; remove "
-            "the setting, and the id is detected.",
-            code="provider.openstack.instance_id",
-        )
+    if firmware_id is None or found.server_id.lower() in (str(firmware_id), str(UUID(bytes=firmware_id.bytes_le))):
+        return found
+    raise RefusedError(
+        f"{source} names server {found.server_id}, but this server's firmware says {firmware_id}; {_REMEDIES[code]}.",
+        code=code,
+    )
 
 
 def _from_cloud_init(path: Path) -> ServerIdentity | None:

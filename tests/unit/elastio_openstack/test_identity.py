@@ -79,7 +79,7 @@ def firmware(places: Places, vendor: str, uuid: str) -> None:
     (places.dmi / "product_uuid").write_text(f"{uuid}\n")
 
 
-@pytest.mark.parametrize(
+uncontradicted = pytest.mark.parametrize(
     "shown",
     [
         None,
@@ -89,6 +89,9 @@ def firmware(places: Places, vendor: str, uuid: str) -> None:
         ("Bochs", OTHER_ID),
     ],
 )
+
+
+@uncontradicted
 def test_settings_come_first_where_the_firmware_does_not_contradict(
     places: Places, shown: tuple[str, str] | None
 ) -> None:
@@ -102,6 +105,38 @@ def test_setting_of_another_server_is_refused(places: Places) -> None:
     firmware(places, "OpenStack Foundation", OTHER_ID)
     with refused(RefusedError, "provider.openstack.instance_id"):
         who(parse({"instance_id": ID}), places)
+
+
+copied = pytest.mark.parametrize(
+    ("lay", "found"),
+    [
+        (lambda places: places.cloud_init.write_text(json.dumps({"v1": FACTS})), ServerIdentity(ID, "az1")),
+        (lambda places: places.config_drive.write_bytes(iso(DOCUMENT)), ServerIdentity(ID, "nova")),
+    ],
+    ids=["cloud-init's data", "config drive"],
+)
+
+
+@copied
+@uncontradicted
+def test_what_is_copied_with_a_disk_is_used_where_the_firmware_does_not_contradict(
+    places: Places, lay: Callable[[Places], object], found: ServerIdentity, shown: tuple[str, str] | None
+) -> None:
+    lay(places)
+    if shown is not None:
+        firmware(places, *shown)
+    assert who(parse({"metadata_url": NOWHERE}), places) == found
+
+
+@copied
+def test_what_was_copied_from_another_server_is_refused(
+    places: Places, lay: Callable[[Places], object], found: ServerIdentity
+) -> None:
+    lay(places)
+    firmware(places, "OpenStack Foundation", OTHER_ID)
+    with refused(RefusedError, "metadata.other-server"):
+        who(parse({"metadata_url": NOWHERE}), places)
+    assert who(parse({"instance_id": OTHER_ID}), places) == ServerIdentity(OTHER_ID, "")
 
 
 @pytest.mark.parametrize(
