@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from elastio.core import boosting, recovery
 from elastio.core.actions import Worker
-from elastio.core.cycle import Cycle, FailureKind
-from elastio.core.model import BackingView, CacheState, HostView, VolumeState
+from elastio.core.cycle import Cycle, FailureKind, Trigger
+from elastio.core.model import BackingView, CacheState, HostView, VolumeState, VolumeTag
 from elastio.core.polling import VISIBLE_WITHIN_S
 from elastio.core.state import AgentState, FaultKind, Observation, Phase
 from elastio.errors import InvariantError
@@ -255,6 +255,9 @@ def in_detaching(state: AgentState, obs: Observation, wish: Wish) -> Detection |
         return endangered(kind, f"volume {cycle.volume_id} is ours and {what}, then run `elastio resume`")
     if cycle.volume_state is VolumeState.FOREIGN and not cycle.needs_sync:
         return Detection(Event.RELEASED, f"volume {cycle.volume_id} belongs to another machine and is left alone")
+    is_found, volume = cycle.trigger is Trigger.ORPHAN and not cycle.may_have_served, cycle.volume
+    if is_found and volume is not None and volume.tag is not VolumeTag.CLEAN:
+        return Detection(Event.RELEASED, f"volume {volume.id} belongs to no cycle and is not tagged clean: it is left")
     if cycle.is_gone and not (cycle.needs_sync and backing is not None) and not cycle.is_unknown(obs.host, obs.now):
         return Detection(Event.RELEASED, f"volume {cycle.volume_id} is deleted")
     return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from elastio.core import actions
-from elastio.core.cycle import Cycle
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeTag
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Decision, Observation, Phase
@@ -239,6 +239,9 @@ def _release(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:
     """A volume is detached, deleted or tagged clean only when it provably holds nothing that is needed."""
     if cycle is None or cycle.volume_id != volume_id or cycle.serial is None:
         return f"volume {volume_id} is not this cycle's"
+    shown = cycle.volume.tag if cycle.volume is not None else cycle.tag
+    if cycle.trigger is Trigger.ORPHAN and not cycle.may_have_served and shown is not VolumeTag.CLEAN:
+        return "it was found by its tags, and they do not say clean: it may be in use by another machine"
     if cycle.may_lack_data:
         return "dirty data was on it when it was last seen, and the kernel shows another device"
     backing = obs.backing

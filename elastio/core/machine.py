@@ -308,13 +308,14 @@ def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Pol
 
 def _released(state: AgentState, obs: Observation, wish: Wish) -> AgentState:
     """The state after the end of a cycle: its lesson, the cool-down, and a new list of the cloud."""
-    gone = state.cycle.volume_id if state.cycle else None
+    gone = state.cycle.volume if state.cycle else None
+    is_left = gone is not None and state.in_doubt((gone,)) != ()  # no boost before a list has shown it
     return replace(
         _unlisted(state, obs),
         cycle=None,
         memory=wish.released or state.memory,
         cool_until=obs.now + _cool_down_s(state, wish.policy),
-        owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
+        owned=None if is_left else state.owned and tuple(v for v in state.owned if gone is None or v.id != gone.id),
     )
 
 

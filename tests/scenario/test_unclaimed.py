@@ -89,6 +89,54 @@ def test_boosts_go_on_soon_after_the_unknown_volume_was_deleted() -> None:
     in_phase(sim, Phase.BOOSTING, 150)
 
 
+def found_clean(load: Segment = QUIET) -> tuple[Simulation, Any]:
+    """The agent is about to release a clean volume of no cycle, as another machine with its identity buys it."""
+    sim = machine((Segment(40, 0), load), reconcile_interval_s=20.0)
+    sim.run_for(5)
+    cloud = sim.world.provider
+    found = cloud.volumes[cloud.add_foreign_volume(token="of another machine")]
+    found.owner, found.backing_uuid = cloud.account.instance_id, sim.policy.backing_uuid
+    found.tag, found.state = VolumeTag.CLEAN, VolumeState.AVAILABLE
+    in_phase(sim, Phase.DETACHING)
+    return sim, found
+
+
+def releases(sim: Simulation, volume_id: VolumeId) -> list[str]:
+    """What the agent has tried with this volume."""
+    intents = (r for r in sim.journal.records() if r["kind"] == "intent" and r["with"].get("volume_id") == volume_id)
+    return [r["action"] for r in intents]
+
+
+@pytest.mark.parametrize("tag", [VolumeTag.DIRTY, VolumeTag.UNKNOWN])
+@pytest.mark.parametrize("shown", [VolumeState.AVAILABLE, VolumeState.ATTACHED])
+def test_a_volume_that_was_found_clean_and_is_tagged_before_its_release_is_left(
+    tag: VolumeTag, shown: VolumeState
+) -> None:
+    sim, found = found_clean(Segment(1e9, 60))
+    found.tag, found.state = tag, shown
+    sim.run_for(200)
+    assert (found.state, found.tag, releases(sim, found.id)) == (shown, tag, [])
+    assert (sim.phase, sim.state.cycle, has_fault(sim, FaultKind.MAY_LACK_DATA)) == (Phase.FAULTED, None, True)
+    assert [v.id for v in sim.world.provider.volumes.values()] == [found.id], "none was bought beside it"
+
+
+def test_no_boost_begins_before_the_cloud_has_listed_what_was_left() -> None:
+    sim, found = found_clean()
+    found.tag = VolumeTag.DIRTY
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 20)
+    answer = sim.ask(RequestKind.BOOST)
+    assert (answer.accepted, sim.phase) == (False, Phase.IDLE)
+    in_phase(sim, Phase.FAULTED)
+
+
+def test_a_volume_that_was_left_is_released_once_it_is_tagged_clean_again() -> None:
+    sim, found = found_clean()
+    found.tag = VolumeTag.DIRTY
+    in_phase(sim, Phase.FAULTED)
+    found.tag = VolumeTag.CLEAN
+    assert_at_rest(sim)
+
+
 def test_right_backing_volume_ends_the_fault_of_a_volume_that_no_cycle_knew() -> None:
     sim, _, right = without_memory(QUIET)
     in_phase(sim, Phase.FAULTED)

@@ -83,7 +83,8 @@ EVENTS = {
     Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
     Event.DRAINED: "The cache is clean, and the cache mode is `none`.",
     Event.DIRTIED: "The cache set is attached and is no longer drained.",
-    Event.RELEASED: "The cloud shows that the volume is deleted, or that none was bought.",
+    Event.RELEASED: "The cloud shows that the volume is deleted, or that none was bought; or that one which belongs "
+    "to no cycle is not tagged clean any more: it is left.",
     Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a cache set is "
     "attached that is not this agent's, two devices carry one backing UUID, the volume is attached to another "
     "instance or has lost its owner label, the kernel shows no cache although the journal records one that took "

@@ -54,6 +54,7 @@ from tests.values import (
     host,
     seen,
     state,
+    volume,
 )
 
 REGISTERED = disk(cache_set=SET, superblock=SET)
@@ -76,6 +77,8 @@ def check_decision(action: Action, of: Cycle | None, view: HostView | None) -> N
 
 RELEASED = replace(BOOSTED, times=replace(BOOSTED.times, released=NOW))
 DURABLE = replace(BOOSTED, times=replace(BOOSTED.times, durable=NOW))
+FOUND = cycle(trigger=Trigger.ORPHAN, tag=VolumeTag.CLEAN, times=Timestamps(created=NOW, durable=NOW))
+TAGGED_SINCE = replace(FOUND, volume=volume(tag=VolumeTag.DIRTY))
 
 ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (CREATE, UNBOUGHT, None),
@@ -83,6 +86,10 @@ ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (DETACH, DURABLE, host(backing())),
     (DELETE, DURABLE, host(backing())),
     (DELETE, cycle(), host(backing())),  # it was never in front
+    (DELETE, cycle(volume=volume(tag=VolumeTag.DIRTY)), host(backing())),  # this agent has tagged it
+    (DELETE, FOUND, host(backing())),
+    # Its tag was set clean after its release, and the cloud shows that late.
+    (DELETE, replace(DURABLE, trigger=Trigger.ORPHAN, volume=volume(tag=VolumeTag.DIRTY)), host(backing())),
     (INSTALL, cycle(), host(backing(), disk())),
     (INSTALL, cycle(), host(backing(), REGISTERED)),
     (INSTALL, cycle(backing_serial=DISK_1), host(backing(disk_serial=DISK_1), disk())),
@@ -163,6 +170,11 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("not been made durable", DETACH, BOOSTED, host(backing(), disk())),
     ("not been made durable", DELETE, BOOSTED, host(backing())),
     ("not been made durable", DELETE, cycle(trigger=Trigger.ORPHAN), host(backing())),
+    ("do not say clean", DETACH, TAGGED_SINCE, host(backing(), disk())),
+    ("do not say clean", DELETE, TAGGED_SINCE, host(backing())),
+    ("do not say clean", TagVolume(VOLUME_ID, VolumeTag.CLEAN), TAGGED_SINCE, host(backing())),
+    ("do not say clean", DELETE, replace(FOUND, volume=volume(tag=VolumeTag.UNKNOWN)), host(backing())),
+    ("do not say clean", DELETE, replace(FOUND, volume=None, tag=VolumeTag.DIRTY), host(backing())),
     ("not this cycle's", DETACH, None, host(backing())),
     ("not this cycle's", replace(DELETE, volume_id=VolumeId("vol-other")), BOOSTED, host(backing())),
     ("its cache set is attached", DETACH, BOOSTED, host(cached(), FORMATTED)),
