@@ -6,8 +6,10 @@ processes may read while the daemon writes. A `LedgerFile` belongs to one thread
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -17,6 +19,12 @@ from elastio.errors import LedgerError
 
 # How long to wait for another writer. Writers are rare and brief; the loop of the daemon must not wait for long.
 BUSY_TIMEOUT_S = 2.0
+# A ledger that did not open is tried again after this time: with each reading of what was spent, once a minute.
+RETRY_S = 55.0
+# The code of a LedgerError of a file that is not open yet.
+NOT_OPEN = "not-open"
+
+_log = logging.getLogger(__name__)
 
 Statements = Sequence[str]
 
@@ -130,20 +138,30 @@ class LedgerFile:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Open the file; create or migrate it if needed. `read_only`: for reports; the file must exist."""
         self._path, self._read_only = path, read_only
+        self._db: sqlite3.Connection | None = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
         # SQLite follows a symbolic link of this name, but not of its -wal and -shm files. Root owns the directory.
         # Opening and closing the file here would drop the locks of another connection of this process.
-        if path.is_symlink():
+        if self._path.is_symlink():
             raise LedgerError(
-                f"the ledger {path} is a link and is not used: move the file there, or set agent.state_dir",
+                f"the ledger {self._path} is a link and is not used: move the file there, or set agent.state_dir",
                 code="link",
             )
         with self._translated():
-            self._db = self._connect()
+            db = self._connect()
         try:
-            self._prepare()
+            self._prepare(db)
         except BaseException:
-            self._db.close()
+            db.close()
             raise
+        return db
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection, for one transaction."""
+        if self._db is None:
+            self._db = self._opened()
+        return self._db
 
     def _connect(self) -> sqlite3.Connection:
         target = f"{self._path.absolute().as_uri()}?mode={'ro' if self._read_only else 'rwc'}"
@@ -152,60 +170,64 @@ class LedgerFile:
     def close(self) -> None:
         """Close the file; may be called twice."""
         with self._translated():
-            self._db.close()
+            if self._db is not None:
+                self._db.close()
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """One transaction, all or nothing."""
+        with self._written(self._open()) as db:
+            yield db
+
+    @contextmanager
+    def _written(self, db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
+            db.execute("BEGIN IMMEDIATE")
             try:
-                yield self._db
-                self._db.execute("COMMIT")
+                yield db
+                db.execute("COMMIT")
             except BaseException:
-                if self._db.in_transaction:  # a full disk may have ended it already
-                    self._db.execute("ROLLBACK")
+                if db.in_transaction:  # a full disk may have ended it already
+                    db.execute("ROLLBACK")
                 raise
 
     @contextmanager
     def rows(self) -> Iterator[sqlite3.Connection]:
         """One snapshot for all reads in the block."""
+        db = self._open()
         with self._translated():
-            self._db.execute("BEGIN")
+            db.execute("BEGIN")
             try:
-                yield self._db
+                yield db
             finally:
-                self._db.execute("COMMIT")
+                db.execute("COMMIT")
 
-    def _prepare(self) -> None:
+    def _prepare(self, db: sqlite3.Connection) -> None:
         with self._translated():
-            self._db.row_factory = sqlite3.Row
+            db.row_factory = sqlite3.Row
             if self._read_only:
-                self._check_version(len(MIGRATIONS))
+                self._check_version(db, len(MIGRATIONS))
                 return
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._db.execute("PRAGMA foreign_keys = ON")
-            if self._version() == len(MIGRATIONS):
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA foreign_keys = ON")
+            if _version(db) == len(MIGRATIONS):
                 return  # a ledger that somebody else has locked can be read
-        self._migrate(MIGRATIONS)
+        self._migrate(db, MIGRATIONS)
 
-    def _migrate(self, migrations: Sequence[Statements]) -> None:
+    def _migrate(self, db: sqlite3.Connection, migrations: Sequence[Statements]) -> None:
         """All or nothing, under the write lock: two processes that open the file at once migrate it once."""
-        with self.write() as db:
-            version = self._version()
+        with self._written(db):
+            version = _version(db)
             for statements in migrations[version:]:
                 for statement in statements:
                     db.execute(statement)
             if version < len(migrations):
                 db.execute(f"PRAGMA user_version = {len(migrations)}")
-            self._check_version(len(migrations))
+            self._check_version(db, len(migrations))
 
-    def _version(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
-
-    def _check_version(self, wanted: int) -> None:
-        version = self._version()
+    def _check_version(self, db: sqlite3.Connection, wanted: int) -> None:
+        version = _version(db)
         if version > wanted:
             raise LedgerError(
                 f"the ledger {self._path} was written by a newer elastio (version {version}): update", code="newer"
@@ -225,6 +247,41 @@ class LedgerFile:
             way = "read it as root, or while the agent runs" if self._read_only else "costs go unrecorded"
             code = getattr(error, "sqlite_errorname", "")
             raise LedgerError(f"the ledger {self._path} cannot be used: {error}; {way}", code=code) from error
+
+
+class LateFile(LedgerFile):
+    """A ledger file that need not open yet: its user goes on without it, and it is tried again with a later access.
+
+    At most one access in `RETRY_S` waits for it. Every other one fails at once, with the code NOT_OPEN: what is wrong
+    is in the log already. `clock` returns seconds.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises nothing."""
+        self._path, self._read_only, self._clock = path, False, clock
+        self._db = None
+        self._error, self._again_at = "", float("-inf")
+
+    def _open(self) -> sqlite3.Connection:
+        if self._db is not None:
+            return self._db
+        if self._clock() < self._again_at:
+            raise LedgerError(self._error, code=NOT_OPEN)
+        self._again_at = self._clock() + RETRY_S
+        try:
+            db = super()._open()
+        except LedgerError as error:
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.error("running without a ledger: %s; it is tried again every minute", error)
+            raise LedgerError(self._error, code=NOT_OPEN) from error
+        if self._error:
+            _log.warning("the ledger %s works again", self._path)
+        return db
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
 def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:

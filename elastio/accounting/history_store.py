@@ -55,9 +55,7 @@ class HistoryWriter:
         self._standing: tuple[str, Phase] | None = None  # the open cycle and the phase
         self.loads_written = 0  # batches that changed what is known of the loads of cycles
         self._written_at: float | None = None
-        with file.rows() as db:
-            query = "SELECT count(*) FROM samples WHERE device_uuid = ?"
-            self._rows = int(db.execute(query, (device_uuid,)).fetchone()[0])
+        self._rows: int | None = None  # in the file, of this device; None: nobody has counted them
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
         """Add one sample; `state` is the decision on it. Writes if a batch, a cycle or a phase of one is complete."""
@@ -94,14 +92,18 @@ class HistoryWriter:
             return
         new = sum(1 for run in self._runs if run.begun_wall != self._growing)
         with self._file.write() as db:
+            before = self._count(db) if self._rows is None else self._rows
             db.executemany(_PUT_RUN, [(self._uuid, *_figures(run)) for run in self._runs])
             db.executemany(_ADD_LOAD, [(token, *astuple(load)) for token, load in self._loads.items()])
-            gone = self._prune(db, self._rows + new, wall)
-        self._rows += new - gone
+            gone = self._prune(db, before + new, wall)
+        self._rows = before + new - gone
         self.loads_written += bool(self._loads)
         self._loads = {}
         self._runs = self._runs[-1:]
         self._growing = self._runs[0].begun_wall
+
+    def _count(self, db: sqlite3.Connection) -> int:
+        return int(db.execute("SELECT count(*) FROM samples WHERE device_uuid = ?", (self._uuid,)).fetchone()[0])
 
     def _prune(self, db: sqlite3.Connection, rows: int, wall: float) -> int:
         """Delete the oldest rows. Returns how many."""

@@ -7,14 +7,15 @@ record of the cycle repeats.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, astuple, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from elastio.accounting import rows
-from elastio.accounting.database import LedgerFile
+from elastio.accounting.database import LateFile, LedgerFile
 from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.strategy.spending import Spend, Spent
 
@@ -71,7 +72,7 @@ class Ledger:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Open the file; create or migrate it if needed. `read_only`: for reports; the file must exist."""
-        self.file = LedgerFile(path, read_only=read_only)
+        self.file: LedgerFile = LedgerFile(path, read_only=read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -237,6 +238,13 @@ class Ledger:
     def set_learned_size(self, uuid: str, size_bytes: int) -> None:
         with self.file.write() as db:
             db.execute("INSERT OR REPLACE INTO learned VALUES (?, ?)", (uuid, size_bytes))
+
+
+class LateLedger(Ledger):
+    """A ledger that need not open yet, see `database.LateFile`: every method raises LedgerError until it does."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.file = LateFile(path, clock)
 
 
 # --- rows ------------------------------------------------------------------------------------------------

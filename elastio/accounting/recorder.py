@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from elastio.accounting.burst_accounts import AccountRow, Moves
-from elastio.accounting.database import local_zone
+from elastio.accounting.database import NOT_OPEN, local_zone
 from elastio.accounting.history import PAST_S, SampleRun, past_of
 from elastio.accounting.history_store import (
     HistoryLimits,
@@ -19,7 +20,7 @@ from elastio.accounting.history_store import (
     read_loads,
     write_accounts,
 )
-from elastio.accounting.ledger import DAY_S, Ledger
+from elastio.accounting.ledger import DAY_S, LateLedger, Ledger
 from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, DevicePrices, MonthToDate, row_of
 from elastio.core.cycle import Cycle
@@ -27,7 +28,7 @@ from elastio.core.model import Quote, Sample, VolumeSpec
 from elastio.core.moved import Moved
 from elastio.core.state import AgentState
 from elastio.errors import LedgerError
-from elastio.strategy.learned import NOTHING_KNOWN, Past
+from elastio.strategy.learned import Past
 from elastio.strategy.spending import Spend
 
 TOUCH_EVERY_S = 60.0
@@ -42,7 +43,8 @@ def _logged(consequence: str) -> Iterator[None]:
     try:
         yield
     except LedgerError as error:
-        _log.error("%s: %s", consequence, error)
+        if error.code != NOT_OPEN:
+            _log.error("%s: %s", consequence, error)
 
 
 class CostRecorder:
@@ -182,12 +184,10 @@ class CostRecorder:
         if self._unrecorded and not 0 <= wall - self._tried_wall < TOUCH_EVERY_S:
             with _logged(f"not in the ledger yet: {self.unrecorded} cycles"):
                 self._record(wall)
-        try:
+        self._spend = replace(self._spend, known=False)
+        with _logged("today's spend is not known"):
             spent = self._ledger.spend_since(today, wall, self._newer())
             self._spend = self._month.with_month(spent, first, today)
-        except LedgerError as error:
-            _log.error("today's spend is not known: %s", error)
-            self._spend = replace(self._spend, known=False)
         self._spend = replace(self._spend, day=day, this_month=month)
         return self._spend
 
@@ -228,70 +228,14 @@ def _ends(bill: Cycle | CycleRow) -> int:
     return (bill.opened_wall is not None) + (bill.closed_wall is not None)
 
 
-class NullRecorder:
-    """`ports.Recorder` if the ledger cannot be opened: nothing is recorded, and what was spent is not known.
-
-    With daily caps no boost begins then. A cache that exists is still flushed and released.
-    """
-
-    def __init__(self) -> None:
-        self._zone = local_zone()
-
-    def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
-        _log.error("cycle %s is not in the ledger: it could not be opened", cycle.token)
-
-    def recall(self, bought: Iterable[tuple[Cycle, float]]) -> None:
-        """What was spent stays unknown: the journal does not reach back for ever."""
-
-    def learned(self, size_bytes: int) -> None:
-        """The agent keeps it in memory."""
-
-    def listed(self, names: frozenset[str], *, wall: float, others: Iterable[tuple[Cycle, float]] = ()) -> None:
-        """There are no bills."""
-
-    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        """There is no history."""
-
-    def keep_accounts(self, rows: Collection[AccountRow], moves: Moves) -> None:
-        """There is no table of accounts."""
-
-    def flush(self, *, wall: float) -> None:
-        """Nothing is waiting."""
-
-    def last_samples(self, most: int) -> tuple[SampleRun, ...]:
-        return ()
-
-    def learned_size(self) -> int | None:
-        return None
-
-    def spend(self, *, wall: float) -> Spend:
-        day, month = periods(wall, self._zone)
-        return Spend(known=False, day=day, this_month=month)
-
-    def past(self, wall: float) -> Past:
-        return NOTHING_KNOWN
-
-    def touch_device(
-        self,
-        size_bytes: int,
-        backing_mb_s: float,
-        cache_mb_s: float,
-        *,
-        wall: float,
-        prices: Callable[[], DevicePrices | None] = lambda: None,
-    ) -> None:
-        """There is no record of devices."""
-
-
 @contextmanager
-def open_recorder(path: Path, backing_uuid: str, limits: HistoryLimits) -> Iterator[CostRecorder | NullRecorder]:
-    """The recorder of this file, or a NullRecorder and an error in the log. The file is closed at the end."""
-    recorder: CostRecorder | NullRecorder
-    with ExitStack() as stack:
-        try:
-            recorder = CostRecorder(stack.enter_context(Ledger(path)), backing_uuid, limits)
-        except LedgerError as error:
-            way = "update elastio or move the file away, then restart elastiod"
-            _log.error("running without a ledger: %s; %s", error, way)
-            recorder = NullRecorder()
-        yield recorder
+def open_recorder(
+    path: Path, backing_uuid: str, limits: HistoryLimits, clock: Callable[[], float] = time.monotonic
+) -> Iterator[CostRecorder]:
+    """The recorder of this file, which is closed at the end.
+
+    If it cannot be opened, that is logged, and it is tried again about once a minute. Until then what was spent is not
+    known: with daily caps no boost begins. A cache that exists is still flushed and released.
+    """
+    with LateLedger(path, clock) as ledger:
+        yield CostRecorder(ledger, backing_uuid, limits)

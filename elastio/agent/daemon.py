@@ -20,7 +20,7 @@ from typing import Any
 
 from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
-from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
+from elastio.accounting.recorder import CostRecorder, open_recorder
 from elastio.accounting.shared_caps import SharedCaps
 from elastio.agent import accountant
 from elastio.agent.accountant import Accountant
@@ -194,9 +194,7 @@ def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkW
     return Workers(scan=scan, cloud=on_cloud, host=on_host), forked  # type: ignore[return-value]
 
 
-def touch_device(
-    recorder: CostRecorder | NullRecorder, agent: Agent, config: Config, pricing: DevicePricing, wall: float
-) -> None:
+def touch_device(recorder: CostRecorder, agent: Agent, config: Config, pricing: DevicePricing, wall: float) -> None:
     """Record that the backing device is there, and what it costs."""
     backing = agent.view.backing if agent.view else None
     if backing is None:
@@ -206,7 +204,7 @@ def touch_device(
     recorder.touch_device(backing.size_bytes, *speeds, wall=wall, prices=prices)
 
 
-def adviser_of(recorder: CostRecorder | NullRecorder, config: Config) -> Adviser | None:
+def adviser_of(recorder: CostRecorder, config: Config) -> Adviser | None:
     """The adviser with the past of the ledger; None where nothing is decided by money."""
     if config.policy().model is not Model.MONEY:
         return None
@@ -273,9 +271,7 @@ class Daemon:
 
         return GuardedJournal(self._journal, guard, uncover)
 
-    def _run(
-        self, recorder: CostRecorder | NullRecorder, workers: Workers, forked: tuple[ForkWorker[Action, Outcome], ...]
-    ) -> None:
+    def _run(self, recorder: CostRecorder, workers: Workers, forked: tuple[ForkWorker[Action, Outcome], ...]) -> None:
         agent = self._agent(recorder, workers)
         looks = self._open_account(recorder)
         event_loop = EventLoop(agent, (*forked, looks), self._notifier)
@@ -313,7 +309,7 @@ class Daemon:
             self._accountant.close(agent)
             looks.close(0.0)
 
-    def _open_account(self, recorder: CostRecorder | NullRecorder) -> ForkWorker[Watch, Seen]:
+    def _open_account(self, recorder: CostRecorder) -> ForkWorker[Watch, Seen]:
         """The worker of looks; its child starts with the first load."""
         watch = GroupWatch(self._sysfs, self._clock, time.sleep)
         looks: ForkWorker[Watch, Seen] = ForkWorker("account", watch.look, accountant.lost, is_resident=False)
@@ -326,7 +322,7 @@ class Daemon:
             rest.until = now + REST_S
         rest.tend(now, is_near=False, is_boosting=False)
 
-    def _agent(self, recorder: CostRecorder | NullRecorder, workers: Workers) -> Agent:
+    def _agent(self, recorder: CostRecorder, workers: Workers) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id, owner=self._owner)
         if memory.foreign:
@@ -346,13 +342,12 @@ class Daemon:
         if self._policy.buys_nothing:
             agent.troubles.failed("configuration", f"nothing is bought: {self._policy.buys_nothing}", "config")
         agent.adviser = adviser_of(recorder, self.config)
-        if isinstance(recorder, CostRecorder):
-            recorder.price_of = lambda spec: volume_price(self.config, agent.state.identity, spec)
+        recorder.price_of = lambda spec: volume_price(self.config, agent.state.identity, spec)
         agent.sharing = CapSharing(shared_caps(self.config))
         agent.forecaster = LearnedForecaster(recorder.past, lambda: forecast_terms(agent, self.config.value.hour))
         return agent
 
-    def _reload(self, agent: Agent, recorder: CostRecorder | NullRecorder) -> None:
+    def _reload(self, agent: Agent, recorder: CostRecorder) -> None:
         """Swap the policy for the file's, or keep the old one. Device, provider and paths need a restart."""
         try:
             config, policy = load_usable(self._path)

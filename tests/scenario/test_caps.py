@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.accounting.recorder import NullRecorder
+from elastio.accounting.ledger import LateLedger
+from elastio.accounting.recorder import CostRecorder
 from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.state import Phase
@@ -198,12 +199,17 @@ def test_a_day_that_ends_before_the_cap_is_passed_lets_the_boost_go_on() -> None
     assert sim.phase is Phase.BOOSTING
 
 
+def unopened(folder: Path) -> CostRecorder:
+    """A recorder whose ledger does not open: a directory is in its place."""
+    return CostRecorder(LateLedger(folder), KERNEL.backing_uuid)
+
+
 @pytest.mark.parametrize("caps", [Caps(max_agbs_per_day=2 * CAP_AGBS), Caps(max_cost_per_month=2 * CAP_USD)])
-def test_a_boost_does_not_begin_its_cap_from_zero_when_the_ledger_is_lost(caps: Caps) -> None:
+def test_a_boost_does_not_begin_its_cap_from_zero_when_the_ledger_is_lost(caps: Caps, tmp_path: Path) -> None:
     sim = under(caps)
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(100)
-    known, sim.recorder = sim.recorder, NullRecorder()
+    known, sim.recorder = sim.recorder, unopened(tmp_path)
     sim.start_agent()
     in_phase(sim, Phase.FLUSHING, 30)
     assert not sim.ask(RequestKind.BOOST).accepted
@@ -216,10 +222,10 @@ def test_a_boost_does_not_begin_its_cap_from_zero_when_the_ledger_is_lost(caps: 
 
 
 @pytest.mark.parametrize("caps", [Caps(max_boosts_per_day=9), Caps(max_agbs_per_day=CAP_AGBS, ends_boosts=False)])
-def test_a_boost_that_no_cap_ends_goes_on_without_a_ledger(caps: Caps) -> None:
+def test_a_boost_that_no_cap_ends_goes_on_without_a_ledger(caps: Caps, tmp_path: Path) -> None:
     sim = under(caps)
     in_phase(sim, Phase.BOOSTING)
-    sim.recorder = NullRecorder()
+    sim.recorder = unopened(tmp_path)
     sim.start_agent()
     sim.run_for(60)
     assert sim.phase is Phase.BOOSTING

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio.accounting.recorder import CostRecorder, NullRecorder
+from elastio.accounting.recorder import CostRecorder
 from elastio.agent import daemon, elastiod
 from elastio.agent.daemon import ChildRest, Daemon, LazyProvider, lost_on
 from elastio.agent.executor import lost
@@ -161,7 +161,7 @@ class Assembled(Daemon):
 
     agent: Agent
 
-    def _run(self, recorder: CostRecorder | NullRecorder, workers: Workers, *_: object) -> None:
+    def _run(self, recorder: CostRecorder, workers: Workers, *_: object) -> None:
         self.agent = self._agent(recorder, workers)
 
 
