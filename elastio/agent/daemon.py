@@ -1,8 +1,9 @@
 """`elastiod`: wires the real adapters to the loop and runs it.
 
-First lifts I/O limits that a killed agent may have left, so that a later failure cannot leave applications throttled.
-Starts in this order then, because each step needs the one before: configuration, lock, journal and ledger, workers
-(forked before there is a socket that a child should not have), control socket, udev, READY.
+Starts in this order, because each step needs the one before: configuration, lock, journal and ledger, workers (forked
+before there is a socket that a child should not have), control socket, udev, READY. As soon as it has the lock it lifts
+I/O limits that a killed agent may have left, so that a later failure cannot leave applications throttled. Before, they
+may be those of an agent that runs; for a failure before it has the lock see `elastiod`.
 """
 
 from __future__ import annotations
@@ -239,6 +240,7 @@ class Daemon:
         self._sysfs, self._clock = Sysfs(owner=path.stem), SystemClock()
         self._host = BcacheHost(device.backing_uuid, self._sysfs, backing_mb_s=device.bandwidth_mb_s)
         self._lock = lock_device(RUNTIME_DIR, device.backing_uuid)
+        let_requests_pass(self._sysfs)
         self._state_lock = lock_state(self.config.agent.state_dir)
         self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
         self._journal = Journal(self.config.agent.state_dir / JOURNAL, self._host.boot_id, self._owner)

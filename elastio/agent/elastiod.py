@@ -12,9 +12,23 @@ from elastio import __version__, registry
 from elastio.agent.daemon import Daemon, let_requests_pass
 from elastio.config.paths import DEFAULT_PATH
 from elastio.control.exit_codes import Exit
-from elastio.errors import ConfigError, ElastioError, HostError
+from elastio.errors import ConfigError, ElastioError, HostError, LockedError
 from elastio.host import journald
+from elastio.host.locks import AGENT_RUNS
 from elastio.host.sysfs import Sysfs
+
+
+def started(path: Path) -> Daemon:
+    """The daemon, which has its locks. Whatever keeps it from starting, no application stays held back.
+
+    But if an agent of this device runs: what it has set is in force, and is its own.
+    """
+    try:
+        return Daemon(path)
+    except Exception as error:
+        if not isinstance(error, LockedError) or error.code != AGENT_RUNS:
+            let_requests_pass(Sysfs(owner=path.stem))
+        raise
 
 
 @click.command(name="elastiod")
@@ -35,8 +49,7 @@ def main(path: Path, sim: bool) -> None:
         if sim:
             registry.simulator("run")(path if path != DEFAULT_PATH or path.exists() else None)
         else:
-            let_requests_pass(Sysfs(owner=path.stem))
-            daemon = Daemon(path)
+            daemon = started(path)
             logging.getLogger().setLevel(daemon.config.agent.log_level.upper())
             daemon.run()
     except ConfigError as error:

@@ -36,7 +36,7 @@ def devices_in(directory: Path) -> tuple[Device, ...]:
     A second file for the device of `elastio.toml` is none of its own, for example a copy that somebody kept.
     """
     files = sorted(directory.glob("*.toml"), key=lambda path: (path.stem != MAIN, path.stem))
-    found = [Device(p.stem, p, _uuid(p)) for p in files if NAME.fullmatch(p.stem)]
+    found = [Device(p.stem, p, uuid_of(p)) for p in files if NAME.fullmatch(p.stem)]
     main = next((d.uuid for d in found if d.name == MAIN), "")
     return tuple(d for d in found if d.name == MAIN or not main or d.uuid != main)
 
@@ -46,7 +46,7 @@ def require_only_one(path: Path, backing_uuid: str) -> None:
     if path.stem == MAIN:
         return
     for other in _beside(path):
-        if _uuid(other) == backing_uuid:
+        if uuid_of(other) == backing_uuid:
             raise ConfigError(
                 f"{path} and {other} are for the same backing device {backing_uuid}: keep one of them",
                 code="device.backing_uuid",
@@ -55,7 +55,7 @@ def require_only_one(path: Path, backing_uuid: str) -> None:
 
 def uuids_beside(path: Path) -> frozenset[str]:
     """The UUIDs of the backing devices that other files beside `path` name."""
-    return frozenset(uuid for other in _beside(path) if (uuid := _uuid(other)))
+    return frozenset(uuid for other in _beside(path) if (uuid := uuid_of(other)))
 
 
 def sharing_with(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
@@ -84,7 +84,8 @@ def _document(path: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _uuid(path: Path) -> str:
+def uuid_of(path: Path) -> str:
+    """The UUID of the backing device that the file names; empty: none, or it cannot be read."""
     device = _document(path).get("device")
     found = device.get("backing_uuid") if isinstance(device, Mapping) else None
     return found.lower() if isinstance(found, str) else ""

@@ -48,6 +48,7 @@ from elastio_sim.kernel import KernelSettings
 from elastio_sim.workload import Segment
 from tests.fixtures.errors import refused
 from tests.fixtures.least_configuration import least
+from tests.fixtures.other_agent import other_agent
 from tests.simulated import POLICY, QUIET, in_phase, machine
 
 LONG_S = 30.0
@@ -154,6 +155,46 @@ def test_a_second_agent_with_the_same_state_directory_does_not_start(alone: Call
     with pytest.raises(LockedError):
         Daemon(alone("11234567-89ab-cdef-0123-456789abcdef"))
     assert first.config.device.backing_uuid.startswith("0")
+
+
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+
+
+def start(path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of an agent that ends as soon as it would look for events."""
+    monkeypatch.setattr(elastiod, "Sysfs", lambda owner: Sysfs(root, owner))
+    monkeypatch.setattr(elastiod, "Daemon", Ended)
+    return CliRunner().invoke(elastiod.main, ["--config", str(path)]).exit_code
+
+
+def test_a_second_agent_leaves_the_limits_of_the_one_that_runs(
+    alone: Callable[[str], Path], held_back: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = alone(UUID)
+    with other_agent(tmp_path / "run", UUID) as agent:
+        assert start(path, tmp_path, monkeypatch) == Exit.FAILED
+        assert not held_back.read_text().startswith(f"250:0 {cgroups.FREE}")
+        agent.kill()
+        assert start(path, tmp_path, monkeypatch) == Exit.FAILED, "its worker hangs"
+        assert held_back.read_text().startswith(f"250:0 {cgroups.FREE}")
+
+
+def test_an_agent_of_another_device_keeps_nobody_held_back(
+    alone: Callable[[str], Path], held_back: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its state directory: the second one has the lock of its device, and does not start."""
+    path = alone(UUID)
+    first = Daemon(alone("11234567-89ab-cdef-0123-456789abcdef"))
+    held_back.write_text("250:0 rbps=2 wbps=2 riops=max wiops=max\n")
+    assert start(path, tmp_path, monkeypatch) == Exit.FAILED
+    assert held_back.read_text().startswith(f"250:0 {cgroups.FREE}")
+    assert first.config.device.backing_uuid.startswith("1")
+
+
+def test_an_agent_that_has_its_locks_lifts_what_was_left_behind(alone: Callable[[str], Path], held_back: Path) -> None:
+    made = Daemon(alone(UUID))
+    assert held_back.read_text().startswith(f"250:0 {cgroups.FREE}")
+    assert made.config.device.backing_uuid == UUID
 
 
 class Assembled(Daemon):
