@@ -5,7 +5,7 @@ value of the whole time, as an owner would. `decided` compares what can be decid
 own, and the bills of caches. It is much harder, because no decision changes the load's own time. `dearer_than_never`
 and `dearer_than_default` are of the same: by which share the agent by money is dearer than to buy nothing, and than
 today's. `decided_floor` is what nobody stays below, on average, who does not know when the next burst begins, see
-`offline.floor`.
+`offline.floor`, and `over_floor` what the agent by money pays over that.
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ class Row:
         return (self.money.cost - cost) / (other if other > NOTHING * self.own_cost else cost)
 
     @property
+    def over_floor(self) -> float:
+        return self.decided(self.money.cost) / self.decided(self.floor_cost)
+
+    @property
     def dearer_than_never(self) -> float:
         return self.dearer_than(self.slow_cost)
 
@@ -84,6 +88,7 @@ class Row:
             "ratio": self.ratio(self.money),
             "decided": self.decided(self.money.cost),
             "decided_floor": self.decided(self.floor_cost),
+            "over_floor": self.over_floor,
             "today_ratio": self.ratio(self.today),
             "today_decided": self.decided(self.today.cost),
             "dearer_than_never": self.dearer_than_never,
@@ -146,6 +151,7 @@ def _ratios(found: Sequence[Row]) -> dict[str, float]:
         ("decided", [r.decided(r.money.cost) for r in found]),
         ("today_decided", [r.decided(r.today.cost) for r in found]),
         ("decided_floor", [r.decided(r.floor_cost) for r in found]),
+        ("over_floor", [r.over_floor for r in found]),
     ):
         ratios[f"{name}_median"], ratios[f"{name}_worst"] = median(values), max(values)
     ratios["slow_ratio_median"] = median(r.slow_cost / r.optimum.cost for r in found)
@@ -161,14 +167,16 @@ def _ratios(found: Sequence[Row]) -> dict[str, float]:
 
 def to_text(result: dict[str, Any]) -> str:
     """One line for each tariff, and one over all."""
-    head = f"{'tariff':<11} {'traces':>6} {'median':>7} {'floor':>7} {'worst':>7}   {'today: median':>13}"
+    head = (
+        f"{'tariff':<11} {'traces':>6} {'median':>7} {'floor':>7} {'over it':>7} {'worst':>7}   {'today: median':>13}"
+    )
     lines = [f"{head} {'worst':>7} {'slow':>7}   {'dearer than never':>17} {'today':>6}"]
     count = sum(of["traces"] for of in result["tariffs"].values())
     for name, of in (*result["tariffs"].items(), ("all", {"traces": count, **result})):
         lines.append(
             f"{name:<11} {of['traces']:>6} {of['decided_median']:>7.3f} {of['decided_floor_median']:>7.3f} "
-            f"{of['decided_worst']:>7.3f}   {of['today_decided_median']:>13.3f} {of['today_decided_worst']:>7.3f} "
-            f"{of['slow_decided_median']:>7.3f}   "
+            f"{of['over_floor_median']:>7.3f} {of['decided_worst']:>7.3f}   {of['today_decided_median']:>13.3f} "
+            f"{of['today_decided_worst']:>7.3f} {of['slow_decided_median']:>7.3f}   "
             f"{of['dearer_than_never_count']:>17} {of['dearer_than_default_count']:>6}"
         )
     note = "Waits and bills of caches, over those of the optimum. Floor: median of what nobody stays below, on average,"

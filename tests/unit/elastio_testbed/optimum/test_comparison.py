@@ -39,6 +39,7 @@ def test_ratios_are_of_all_costs_and_of_those_that_can_be_decided() -> None:
         assert (of["decided_median"], of["decided_worst"]) == (1.5, 2.1)
         assert (of["today_ratio_median"], of["today_ratio_worst"]) == (1.1, 1.2)
         assert (of["decided_floor_median"], of["decided_floor_worst"]) == (1.25, 1.25)
+        assert (of["over_floor_median"], of["over_floor_worst"]) == (1.2, 1.68)
         assert (of["slow_decided_median"], of["today_decided_worst"]) == (4.0, 3.2)
     rows = found["tariffs"]["aws-gp3"]["rows"]
     assert [r["ratio"] for r in rows] == [1.0, 1.1, 1.0455]
