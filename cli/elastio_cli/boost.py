@@ -12,7 +12,7 @@ from elastio.errors import ElastioError
 from elastio.host.systemd import NAME, next_elapse
 from elastio.units import GIB, format_duration
 from elastio_cli.app import App, describe
-from elastio_cli.options import duration, size, wait_options
+from elastio_cli.options import Finite, duration, size, wait_options
 from elastio_cli.terminal import busy
 
 # Longer than the default of policy.attach_timeout_s, 180 s.
@@ -24,7 +24,7 @@ WAIT_S = 300.0
     "--size",
     "size_gib",
     metavar="GIB",
-    type=click.FloatRange(min=0, min_open=True, max=65536),
+    type=Finite(min=0, min_open=True, max=65536),
     help="Size of the cache  [default: the learned size]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what it would buy and cost; buy nothing.")

@@ -12,13 +12,13 @@ from elastio.config.text import exists, write
 from elastio.core.model import Identity
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio_cli.app import App
+from elastio_cli.options import ABOVE_0
 from elastio_cli.terminal import busy
 from elastio_setup.candidates import Candidate, all_candidates, choose
 from elastio_setup.first_config import Cloud, FirstConfig, beyond_limit, find_bandwidth, open_cloud
 from elastio_setup.subprocess_timeout import call_with_timeout
 
 KERNEL_S = 15.0
-MB_S = click.FloatRange(min=0, min_open=True)
 NO_BANDWIDTH = "the bandwidth of the backing volume is unknown: give --bandwidth"
 NO_CACHE_BANDWIDTH = "the bandwidth to buy is not set: give --cache-bandwidth"
 
@@ -31,11 +31,11 @@ NO_CACHE_BANDWIDTH = "the bandwidth to buy is not set: give --cache-bandwidth"
     "--bandwidth",
     "bandwidth_mb_s",
     metavar="MB/S",
-    type=MB_S,
+    type=ABOVE_0,
     help="Bandwidth of the backing volume  [default: as the cloud tells]",
 )
 @click.option(
-    "--cache-bandwidth", "cache_bandwidth_mb_s", metavar="MB/S", type=MB_S, help="Bandwidth to buy for a cache."
+    "--cache-bandwidth", "cache_bandwidth_mb_s", metavar="MB/S", type=ABOVE_0, help="Bandwidth to buy for a cache."
 )
 @click.option("--provider", metavar="NAME", help="Name of the cloud provider  [default: the detected one]")
 @click.option("--name", metavar="NAME", help="Name of a further device of this VM: its file is NAME.toml.")
@@ -63,8 +63,8 @@ def init(
     cloud, unknown = _open_cloud(app, provider, found)
     bandwidth_mb_s = bandwidth_mb_s or _told(app, cloud, found)
     if app.is_terminal():
-        bandwidth_mb_s = bandwidth_mb_s or click.prompt("Bandwidth of the backing volume (MB/s)", type=MB_S)
-        cache_bandwidth_mb_s = cache_bandwidth_mb_s or click.prompt("Bandwidth to buy for a cache (MB/s)", type=MB_S)
+        bandwidth_mb_s = bandwidth_mb_s or click.prompt("Bandwidth of the backing volume (MB/s)", type=ABOVE_0)
+        cache_bandwidth_mb_s = cache_bandwidth_mb_s or click.prompt("Bandwidth to buy for a cache (MB/s)", type=ABOVE_0)
     if found is None or cloud is None or bandwidth_mb_s is None or cache_bandwidth_mb_s is None:
         missing += [*unknown, *([] if bandwidth_mb_s else [NO_BANDWIDTH])]
         missing += [] if cache_bandwidth_mb_s else [NO_CACHE_BANDWIDTH]

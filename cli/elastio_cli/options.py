@@ -60,7 +60,7 @@ def seconds_option(
     name: str, parameter: str, default_s: float, meaning: str, most_s: float | None = None
 ) -> Callable[[F], F]:
     """An option of at least 1 s, with its default in the help."""
-    kind = click.FloatRange(1, most_s)
+    kind = Finite(1, most_s)
     return click.option(
         name, parameter, metavar="SECONDS", type=kind, default=default_s, show_default=True, help=meaning
     )
@@ -74,7 +74,7 @@ def wait_options(default_s: float) -> Callable[[F], F]:
             "--timeout",
             "wait_s",
             metavar="SECONDS",
-            type=click.FloatRange(min=0),
+            type=AT_LEAST_0,
             callback=_bound(default_s),
             help=f"Time to wait with --wait  [default: {default_s:g}]",
         )

@@ -20,8 +20,7 @@ from elastio.core.state import Phase
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.units import format_duration
 from elastio_cli.app import App, describe
-from elastio_cli.init import MB_S
-from elastio_cli.options import seconds_option
+from elastio_cli.options import ABOVE_0, AT_LEAST_0, seconds_option
 from elastio_cli.terminal import ProgressLine, busy
 from elastio_setup import filesystem, fstab
 from elastio_setup.candidates import Candidate
@@ -202,16 +201,21 @@ STEPS: Mapping[StepName, Callable[[Work], str]] = {
 
 
 IDLE_S = 180.0
-COST = click.FloatRange(min=0)
 
 
 @click.command()
 @click.argument("device", metavar="DEVICE", type=click.Path(path_type=Path))
 @click.argument("mountpoint", metavar="MOUNTPOINT", type=click.Path(path_type=Path))
-@click.option("--max-cost-per-day", metavar="PRICE", type=COST, help="Cap on what caches cost a day  [default: none]")
+@click.option(
+    "--max-cost-per-day", metavar="PRICE", type=AT_LEAST_0, help="Cap on what caches cost a day  [default: none]"
+)
 @click.option("--filesystem", type=click.Choice(sorted(MAKERS)), help="Filesystem to make  [default: ext4]")
-@click.option("--bandwidth", metavar="MB/S", type=MB_S, help="Bandwidth of the volume  [default: as the cloud tells]")
-@click.option("--cache-bandwidth", metavar="MB/S", type=MB_S, help="Bandwidth of a cache  [default: 4 times as much]")
+@click.option(
+    "--bandwidth", metavar="MB/S", type=ABOVE_0, help="Bandwidth of the volume  [default: as the cloud tells]"
+)
+@click.option(
+    "--cache-bandwidth", metavar="MB/S", type=ABOVE_0, help="Bandwidth of a cache  [default: 4 times as much]"
+)
 @click.option("--provider", metavar="NAME", help="Name of the cloud provider  [default: the detected one]")
 @click.option("--name", metavar="NAME", help="Name of a further device of this VM: its file is NAME.toml.")
 @seconds_option("--timeout", "idle_s", IDLE_S, "Time to wait until the agent is idle.")
