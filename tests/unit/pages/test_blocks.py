@@ -8,11 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from elastio.config.schema import parse
+from elastio.core.model import VolumeSpec
 from elastio.registry import price_list
 from elastio.strategy.tariff import HOURS_A_MONTH
-from elastio.units import MB, MIB
+from elastio.units import GIB, MB, MIB
 from tests.operator import test_pages_of_adoption, test_release_created
 from tests.sim_agent import SimAgent, sim_agent
+from tests.unit.elastio_cli.machine import UUID
 
 from .blocks import ADOPTION, ROOT, RUN, blocks, not_run, pages
 
@@ -90,10 +93,15 @@ def test_the_money_of_the_readme_is_that_of_the_price_list() -> None:
     known = price_list("aws", {}, "us-east-1")
     assert known is not None
     (tariff,) = known.tariffs
-    sold_mb_s = math.ceil(500 * MB / MIB) * MIB / MB
-    faster = HOURS_A_MONTH * tariff.per_mb_s_hour * (sold_mb_s - tariff.included_mb_s)
-    per_hour = faster / HOURS_A_MONTH + 10 * tariff.per_gib_hour
+    document = {"device": {"backing_uuid": UUID, "bandwidth_mb_s": 131}, "cache": {"bandwidth_mb_s": 500}}
+    bought_mb_s = parse({**document, "provider": {"name": "aws"}}).policy().bought_bandwidth_mb_s
+    sold, cache = (math.ceil(mb_s * MB / MIB) * MIB / MB for mb_s in (500, bought_mb_s))
+    faster = HOURS_A_MONTH * tariff.per_mb_s_hour * (sold - tariff.included_mb_s)
+    per_hour = tariff.per_hour(VolumeSpec(10 * GIB, cache))
     paragraph = " ".join((ROOT / "README.md").read_text().partition("What it saves:")[2].partition("\n\n")[0].split())
     assert f"of {tariff.date}," in paragraph
+    assert f"{bought_mb_s:g} MB/s in all" in paragraph
     for amount in (f"{faster:.2f} USD more", f"{per_hour:.4f} USD an hour", f"{30 * per_hour:.2f} USD a month"):
         assert amount in paragraph
+    tutorial = " ".join((ROOT / "docs/tutorial/first-boost.md").read_text().split())
+    assert f"five minutes of 10 GiB at {bought_mb_s:g} MB/s cost {per_hour / 12:.4f} USD" in tutorial
