@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from elastio.units import GB
-from elastio_calibration.errors import CalibrationError
+from elastio_calibration.errors import CalibrationError, unreadable
 
 
 class ApplicationError(CalibrationError):
@@ -109,7 +109,7 @@ def read_file(path: Path) -> dict[str, Any]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ApplicationError(f"{path} cannot be read: {error}") from error
+        raise ApplicationError(unreadable(path, error)) from error
     except (ValueError, RecursionError) as error:  # too many digits, or nested too deeply
         raise ApplicationError(f"{path} is not valid TOML: {error}") from error
     table = document.get("application")

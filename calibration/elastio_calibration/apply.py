@@ -6,6 +6,7 @@ import math
 import tomllib
 from pathlib import Path
 
+from elastio.codec import text_of
 from elastio.config.files import drop_ins
 from elastio.config.schema import Config
 from elastio.config.text import write
@@ -63,7 +64,7 @@ def _require_calibrated(config: Config, conditions: Conditions) -> None:
 def _require_last(config_path: Path, size_gib: float) -> None:
     """Raises CalibrationError where a drop-in with a later name, which takes precedence, sets another size."""
     for path in drop_ins(config_path):
-        set_gib = tomllib.loads(path.read_text(encoding="utf-8")).get("cache", {}).get("initial_size_gib", size_gib)
+        set_gib = tomllib.loads(text_of(path.read_bytes())).get("cache", {}).get("initial_size_gib", size_gib)
         if path.name > NAME and set_gib != size_gib:
             raise CalibrationError(
                 f"{path} sets cache.initial_size_gib to {set_gib:g} and overrides {NAME}: remove it there first"

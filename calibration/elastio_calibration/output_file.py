@@ -26,7 +26,6 @@ def write_atomic(path: Path, text: str) -> None:
     require_replaceable(path)
     real = Path(os.path.realpath(path))
     try:
-        real.parent.mkdir(parents=True, exist_ok=True)
         whole_file.replace(real, text.encode(), sync=True)
     except OSError as error:
         raise CalibrationError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -103,7 +103,8 @@ def _save(figure: Figure, title: str, path: Path) -> None:
     figure.suptitle(caption(title), fontsize=11, parse_math=False)
     figure.tight_layout()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise CalibrationError(f"{path} cannot be written: {error.strerror or error}") from error
+    except ValueError as error:
         raise CalibrationError(f"{path} cannot be drawn: {error}") from error

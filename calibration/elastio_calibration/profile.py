@@ -16,7 +16,7 @@ from elastio.codec import decode, encode
 from elastio.units import GB
 from elastio_calibration.curves import is_same
 from elastio_calibration.deserialize import parse
-from elastio_calibration.errors import CalibrationError
+from elastio_calibration.errors import CalibrationError, unreadable
 from elastio_calibration.measurement import Conditions, Measurement, Prices
 from elastio_calibration.output_file import write_atomic
 
@@ -71,7 +71,7 @@ def load(path: Path) -> Profile:
     try:
         document = parse(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        raise CalibrationError(f"{path} cannot be read: {error}") from error
+        raise CalibrationError(unreadable(path, error)) from error
     except ValueError as error:
         raise CalibrationError(f"{path} is not usable JSON: {error}") from error
     return from_document(document, str(path))

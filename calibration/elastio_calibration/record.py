@@ -17,7 +17,7 @@ from typing import Any
 
 from elastio.codec import decode
 from elastio_calibration.deserialize import parse
-from elastio_calibration.errors import CalibrationError
+from elastio_calibration.errors import CalibrationError, unreadable
 from elastio_calibration.measurement import Conditions, Measurement, Prices
 from elastio_calibration.run_lock import run_lock
 from elastio_calibration.schedule import Point, Schedule
@@ -123,7 +123,6 @@ class RecordFile:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run lock on this record. Raises CalibrationError where another calibration has it."""
-        self._make_directory()
         with run_lock(self.path, os.O_RDWR | os.O_CREAT):
             yield
 
@@ -135,7 +134,6 @@ class RecordFile:
         self._write({"kind": AGENT, "before": None if saved is None else asdict(saved)})
 
     def _write(self, document: dict[str, Any]) -> None:
-        self._make_directory()
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(document, separators=(",", ":")) + "\n")
@@ -143,12 +141,6 @@ class RecordFile:
                 os.fsync(file.fileno())
         except OSError as error:
             raise CalibrationError(f"{self.path} cannot be written: {error.strerror or error}") from error
-
-    def _make_directory(self) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CalibrationError(f"{self.path.parent} cannot be created: {error.strerror or error}") from error
 
     def _cut_incomplete_line(self) -> None:
         raw = self.path.read_bytes()
@@ -163,7 +155,7 @@ def read(path: Path) -> Record:
     try:
         raw = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CalibrationError(f"{path} cannot be read: {error}") from error
+        raise CalibrationError(unreadable(path, error)) from error
     lines = raw.split("\n")[:-1]
     documents = [_document(path, number, line) for number, line in enumerate(lines, 1)]
     if not documents or documents[0].get("format") != FORMAT:

@@ -31,6 +31,7 @@ from elastio_adviser.profiler import Measured, Profiler
 from elastio_cli.app import App
 from elastio_cli.ledger import Since
 from elastio_cli.options import Finite, duration
+from elastio_cli.out_file import require_directory
 from elastio_cli.terminal import handled
 
 MB_S = Finite(min=0, min_open=True, max=1e6)
@@ -94,6 +95,7 @@ def profile(ctx: click.Context, /, command: tuple[str, ...], cgroup: str | None,
     name = find_device(app.sysfs(), device).name if device else disk_below(app.sysfs(), Path.cwd())
     disk = DiskActivity(app.sysfs(), name)
     disk.read()  # before the command runs
+    require_directory(options["png"])
     draw = None if options["png"] is None else _plot()
     found = _of_cgroup(app, cgroup, disk, options) if cgroup else _of_command(app, command, disk, options)
     if options["as_json"]:

@@ -21,6 +21,7 @@ from elastio_adviser.cli.verdict import DAY, MB_S, SIZE
 from elastio_adviser.doubts import doubts
 from elastio_adviser.experiment import EXPERIMENTS, BoostResult, Comparison, Experiment, Setup, compare
 from elastio_cli.options import Finite
+from elastio_cli.out_file import require_directory
 from elastio_cli.terminal import busy
 from elastio_sim.faults import FaultPlan
 
@@ -124,6 +125,7 @@ def simulate(ctx: click.Context, /, **options: Any) -> None:
     in money a month and minutes of waiting a day.
     """
     _refuse_unused(ctx, options["trace"] is not None)
+    require_directory(options["png"])
     try:
         if options["trace"] is not None:
             _trace(options)

@@ -26,6 +26,7 @@ from elastio_calibration.target import calibrate as run
 from elastio_calibration.writer import Writer
 from elastio_cli.app import App
 from elastio_cli.options import ABOVE_0, AT_LEAST_0
+from elastio_cli.out_file import require_directory
 
 STAGES = ("run", "study", "solve", "format")
 
@@ -107,6 +108,8 @@ def calibrate(app: App, /, directory: Path | None, **options: Any) -> None:
     study, solve and format; all but the first need only the record and run on any machine.
     """
     asked = Asked(**options)
+    for path in (asked.record, asked.profile):
+        require_directory(path)
     require_replaceable(asked.profile, kept=asked.record)
     if asked.stage != "run":
         require_extra()

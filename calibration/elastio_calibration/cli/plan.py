@@ -23,6 +23,7 @@ from elastio_calibration.cli.options import (
 )
 from elastio_cli.app import App
 from elastio_cli.options import ABOVE_0
+from elastio_cli.out_file import require_directory
 
 if TYPE_CHECKING:
     from elastio_calibration.measurement import Conditions
@@ -51,6 +52,7 @@ def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **va
     limits = [values[key] for key in ("max_time_s", "max_agbs", "max_cost")]
     if sum(limit is not None for limit in limits) > 1 or (values["as_json"] and values["as_csv"]):
         raise click.UsageError("use only one of --max-time, --max-cost and --max-agbs, and one of --json and --csv")
+    require_directory(values["png"])
     require_extra()
     from elastio_calibration import optimum, plots, render  # noqa: PLC0415  needs the extra
     from elastio_calibration.measurement import Setup  # noqa: PLC0415

@@ -20,6 +20,7 @@ from elastio_calibration.cli.options import (
     require_extra,
 )
 from elastio_cli.options import ABOVE_0
+from elastio_cli.out_file import require_directory
 
 if TYPE_CHECKING:
     from elastio_calibration.predict import Forecast
@@ -49,6 +50,7 @@ def predict(profiles: tuple[Path, ...], backing_gb: float | None, **values: Any)
         raise click.UsageError("use only one of --json and --csv")
     if values["png"] is not None and values["swept"] is None:
         raise click.UsageError("--png needs --sweep")
+    require_directory(values["png"])
     require_extra()
     from elastio_calibration import sweep  # noqa: PLC0415  needs the extra
     from elastio_calibration.predict import CacheSizes  # noqa: PLC0415

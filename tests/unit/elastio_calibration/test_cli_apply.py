@@ -41,7 +41,7 @@ def test_refuses_a_size_that_a_later_drop_in_overrides(
     (tmp_path / "elastio.toml").write_text(CONFIG)
     site = tmp_path / "elastio.toml.d" / f"{name}.toml"
     site.parent.mkdir()
-    site.write_text(f"[cache]\ninitial_size_gib = {size_gib}\n")
+    site.write_text(f"[cache]\ninitial_size_gib = {size_gib}\n", encoding="utf-16")  # as `load` takes it too
     result = elastio("plan", "--profile", made, *PLAN, "--max-time", 1440, "--apply")
     assert (site.parent / "80-plan.toml").exists() == fits
     assert (str(site) in result.stderr) != fits

@@ -106,6 +106,15 @@ def test_refuses_options_without_a_simulated_model_and_to_replace_the_record(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--record", "--profile"])
+def test_a_directory_that_is_missing_is_refused_before_anything_is_measured(
+    option: str, elastio: Shell, tmp_path: Path
+) -> None:
+    result = calibrate(elastio, tmp_path, *SMALL, option, tmp_path / "deep" / "file")
+    assert (result.exit_code, result.stderr.count("\n")) == (Exit.FAILED, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_scale_is_a_condition_of_the_simulator_too(elastio: Shell, tmp_path: Path) -> None:
     sizes = ("--datasets", "6", "--caches", f"{10 * GIB / GB},{20 * GIB / GB}", "--repeats", "1")
     assert calibrate(elastio, tmp_path, *sizes, "--scale", "0.1").exit_code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,31 @@ def test_sizes_that_are_not_candidates_are_reported(elastio: Shell, made: Path, 
     assert [row["cache_gb"] for row in found["choices"]] == [6, 8, 10]
     assert refused in elastio(*given).stderr
     assert refused in elastio(*given, "--csv").stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "more"), [("predict", ("--sweep", "K=2..4", "--png")), ("plan", ("--png",)), ("plan", ("--csv", "--png"))]
+)
+def test_a_picture_in_a_directory_that_is_missing_is_one_line_before_anything_is_read(
+    verb: str, more: tuple[str, ...], elastio: Shell, tmp_path: Path
+) -> None:
+    result = elastio(verb, "--profile", tmp_path / "none.json", *APP, *more, tmp_path / "deep" / "p.png")
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (Exit.FAILED, 1, "")
+    assert "deep" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("raw", [None, b"\xff\xfe{\x00", b'{"a": "\xe4"}'])
+@pytest.mark.parametrize("option", ["--profile", "--application"])
+def test_what_cannot_be_read_is_said_without_numbers_of_errors(
+    option: str, raw: bytes | None, elastio: Shell, made: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "x"
+    if raw is not None:
+        path.write_bytes(raw)
+    result = elastio("predict", "--profile", made, *APP, option, path)
+    assert (result.exit_code, result.stderr.count("\n")) == (Exit.FAILED, 1)
+    assert not {"Errno", "codec"} & set(re.findall(r"[A-Za-z]+", result.stderr))
 
 
 def test_without_the_extra_one_line_names_it(elastio: Shell, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

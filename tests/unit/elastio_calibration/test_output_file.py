@@ -15,9 +15,15 @@ from tests.fixtures.synced import syncs
 
 def test_replaces_a_file_and_leaves_no_temporary_one(tmp_path: Path) -> None:
     for text in ("first", "second"):
-        write_atomic(tmp_path / "deep" / "p.json", text)
-        assert (tmp_path / "deep" / "p.json").read_text() == text
-    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["p.json"]
+        write_atomic(tmp_path / "p.json", text)
+        assert (tmp_path / "p.json").read_text() == text
+    assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
+
+
+def test_a_directory_that_is_missing_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError):
+        write_atomic(tmp_path / "deep" / "p.json", "text")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_synced_before_it_takes_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

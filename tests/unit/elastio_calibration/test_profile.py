@@ -25,10 +25,10 @@ DEARER = replace(PRICES, slow_per_hour=0.1, fast_per_hour=None, caches=(Price(12
 
 def test_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = profile(0.99, 1.01)
-    save(made, tmp_path / "deep" / "p.json")
-    assert load(tmp_path / "deep" / "p.json") == made
-    assert not list((tmp_path / "deep").glob(".*"))
-    (tmp_path / "p.json").write_text("\ufeff" + (tmp_path / "deep" / "p.json").read_text())
+    save(made, tmp_path / "p.json")
+    assert load(tmp_path / "p.json") == made
+    assert not list((tmp_path).glob(".*"))
+    (tmp_path / "p.json").write_text("\ufeff" + (tmp_path / "p.json").read_text())
     assert load(tmp_path / "p.json") == made  # as some editors write it
 
 

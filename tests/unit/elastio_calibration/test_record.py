@@ -26,7 +26,16 @@ PLAN = schedule(Preset((4,), (6,), 2), static=False)
 
 @pytest.fixture
 def file(tmp_path: Path) -> RecordFile:
-    return RecordFile(tmp_path / "deep" / "record.jsonl")
+    return RecordFile(tmp_path / "record.jsonl")
+
+
+def test_a_directory_that_is_missing_is_not_made(tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "deep" / "record.jsonl")
+    with pytest.raises(CalibrationError):
+        file.begin(HEADER)
+    with pytest.raises(CalibrationError), file.locked():
+        raise AssertionError("the lock is held on no file")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_is_read_as_it_was_written(file: RecordFile) -> None:

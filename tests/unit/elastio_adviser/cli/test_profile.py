@@ -322,6 +322,7 @@ def test_a_command_that_ends_at_once_is_told(machine: Make) -> None:
         (["--cgroup", "nope.slice"], Exit.FAILED),
         (["--device", "vdz", "--", "x"], Exit.FAILED),
         (["--device", "vdc", "--", "x"], Exit.FAILED),
+        (["--png", "deep/p.png", "--", "x"], Exit.FAILED),
         (["--", "nope"], Exit.FAILED),
     ],
 )

@@ -114,6 +114,13 @@ def test_a_trace_is_drawn_and_printed_as_json(trace: Path, tmp_path: Path) -> No
     assert (tmp_path / "t.png").stat().st_size > 5000
 
 
+def test_a_picture_in_a_directory_that_is_missing_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    given = ["simulate", "--trace", str(tmp_path / "none.csv"), "--png", str(tmp_path / "deep" / "t.png")]
+    result = CliRunner().invoke(main, given)
+    assert (result.exit_code, result.stderr.count("\n"), "deep" in result.stderr) == (Exit.FAILED, 1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("options", "code", "named"),
     [
