@@ -13,7 +13,7 @@ from elastio.host.systemd import NAME, next_elapse
 from elastio.units import GIB, format_duration
 from elastio_cli.app import App, describe
 from elastio_cli.options import Finite, duration, size, wait_options
-from elastio_cli.terminal import busy
+from elastio_cli.terminal import busy, only_waiting
 
 # Longer than the default of policy.attach_timeout_s, 180 s.
 WAIT_S = 300.0
@@ -73,6 +73,7 @@ def _show_quote(app: App, size_bytes: int | None, as_json: bool) -> None:
         raise RefusedByAgentError(f"the boost would be refused: {found.refused}")
 
 
+@only_waiting("the agent goes on buying the cache; `elastio flush` gives it back")
 def _wait(app: App, wait_s: float) -> None:
     for seen in app.watch(wait_s, lambda _: "the cache is not attached"):
         if seen.phase == "boosting":

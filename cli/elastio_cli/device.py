@@ -11,6 +11,7 @@ from elastio.errors import HostError
 from elastio.host import composed
 from elastio.host.usage import mounted_at
 from elastio_cli.app import App
+from elastio_cli.consent import confirm
 from elastio_cli.state import without_agent
 from elastio_setup import adopted_record as records
 from elastio_setup import at_boot, release_created
@@ -53,7 +54,7 @@ def adopt(app: App, target: Path, head: Path | None, is_at_boot: bool, cancel: b
     if dry_run:
         return
     if not yes:
-        click.confirm("adopt it?", abort=True)
+        confirm("adopt it?")
         # The question may have waited for an hour, and was answered for what was seen.
         found = plan(target, head, sysfs, app.run, is_at_boot=is_at_boot)
     if is_at_boot:
@@ -91,7 +92,7 @@ def release(app: App, target: str, dry_run: bool, yes: bool, replaced: bool) -> 
         click.echo(f"would release the adopted volume {record.uuid}{around}")
         return
     if not yes:
-        click.confirm(f"release the adopted volume {record.uuid}{around}?", abort=True)
+        confirm(f"release the adopted volume {record.uuid}{around}?")
     with without_agent(app, record.head.backing_uuid):
         adopter.release(record, place)
     click.echo(f"the filesystem {record.uuid} is on its own volume again")
@@ -107,7 +108,7 @@ def _release_created(app: App, target: str, dry_run: bool, yes: bool) -> None:
     if dry_run:
         return
     if not yes:
-        click.confirm("release it?", abort=True)
+        confirm("release it?")
     with without_agent(app, found.uuid):
         found = release_created.plan(target, sysfs, app.run)  # the question may have waited for an hour
         partition = release_created.Releaser(sysfs, app.run).release(found)
@@ -185,7 +186,7 @@ def create(app: App, path: Path, force: bool, yes: bool) -> None:
     sysfs = app.sysfs()
     verified = verify(path, sysfs, app.run, is_forced=force)
     if not yes:
-        click.confirm(f"format {path} ({verified.shown}) as a backing device?", abort=True)
+        confirm(f"format {path} ({verified.shown}) as a backing device?")
         # The question may have waited for an hour, and was answered for what was seen.
         verified = verify(path, sysfs, app.run, is_forced=not verified.is_blank)
     created = format_backing(verified, sysfs, app.run)

@@ -29,7 +29,7 @@ from elastio_cli import drill_file
 from elastio_cli.app import App, describe
 from elastio_cli.dry_run import BoostQuote, ask, config_of
 from elastio_cli.gc import DELETED
-from elastio_cli.terminal import busy, ended_by_signals
+from elastio_cli.terminal import busy, ended_by_signals, only_waiting
 
 # A new ext4 writes its inode tables in the background after the first mount, which may start a boost of its own.
 REST_S = 300.0
@@ -238,6 +238,7 @@ def _flush_after_all(app: App) -> None:
         click.echo(f"elastio: the drill ends early, and the cache may stay attached: {error}", err=True)
 
 
+@only_waiting("the agent goes on flushing, and deletes the volume then")
 def _released(app: App, cycle: CyclePart) -> float:
     """Wait until the agent has seen the volume gone. Seconds since the decision to buy it."""
     for seen in app.watch(RELEASE_S, lambda _: "the volume is not deleted"):
@@ -248,6 +249,7 @@ def _released(app: App, cycle: CyclePart) -> float:
     raise AssertionError("unreachable: the watch ends with an error")
 
 
+@only_waiting("the volume of the drill was deleted, and no list of the cloud has shown it yet")
 def _listed(app: App, token: str) -> Status:
     """The status once the cloud lists no volume of the drill, by a list that is newer than the deletion.
 

@@ -14,6 +14,7 @@ from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.units import format_size
 from elastio_cli.app import App, describe
 from elastio_cli.options import wait_options
+from elastio_cli.terminal import only_waiting
 
 WAIT_S = 3600.0
 STEPS = 1000
@@ -30,6 +31,7 @@ def flush(app: App, wait_s: float | None) -> None:
         click.echo("no cache is attached and its volume is deleted")
 
 
+@only_waiting("the agent goes on flushing, and deletes the volume then; `elastio status` shows how far it is")
 def wait_for_release(app: App, wait_s: float) -> None:
     """Return when the volume is deleted, which is after all data is on the backing device."""
     most = 0
@@ -94,6 +96,11 @@ def shutdown(app: App, cancel: bool) -> None:
         return
     reboots = {"reboots": 1} if _reboots(app) else {}
     click.echo(app.client().ask("shutdown", **reboots)["text"])
+    _wait_for_hold(app)
+
+
+@only_waiting("the agent goes on flushing, and begins no boost; `elastio shutdown --cancel` ends that")
+def _wait_for_hold(app: App) -> None:
     for seen in app.watch(_limit_s(app), lambda _: "the cache is not flushed"):
         if seen.hold is None or not seen.hold.flush or seen.fault or seen.phase == "idle":
             return

@@ -10,6 +10,7 @@ from elastio.errors import ElastioError
 from elastio.units import format_size
 from elastio_cli.app import App
 from elastio_cli.options import seconds_option
+from elastio_cli.terminal import only_waiting
 
 WAIT_S = 300.0
 DELETED = ("deleting", "gone")
@@ -36,6 +37,7 @@ def gc(app: App, dry_run: bool, wait_s: float) -> None:
         click.echo("this agent has no volumes")
 
 
+@only_waiting("the agent goes on releasing volumes")
 def _settled(app: App, wait_s: float) -> Status:
     """The status once the list of volumes is new and has no orphan that would be released."""
     for seen in app.watch(wait_s, lambda _: "orphaned volumes are not released"):

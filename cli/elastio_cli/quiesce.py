@@ -11,9 +11,10 @@ from elastio.control.protocol import MAX_HOLD_S, RefusedByAgentError
 from elastio.core.state import InhibitionReason
 from elastio.errors import ElastioError
 from elastio.units import format_duration, format_size
+from elastio_cli import consent
 from elastio_cli.app import App, describe
 from elastio_cli.options import seconds_option
-from elastio_cli.terminal import ended_by_signals
+from elastio_cli.terminal import ended_by_signals, only_waiting
 from elastio_cli.which_device import all_devices
 
 WAIT_S = 3600.0
@@ -33,7 +34,7 @@ def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
     """
     devices, begun = all_devices(app), list[App]()
     until = time.monotonic() + wait_s
-    with ended_by_signals():
+    with ended_by_signals(), only_waiting("the agent goes on with a flush that has begun; take no snapshot"):
         try:
             for device in devices:
                 _begin(device, int(wait_s + quiesced_s), begun)
@@ -116,8 +117,8 @@ def resume(app: App, accept_data_loss: bool, yes: bool) -> None:
     --accept-data-loss: check the filesystem before. Only root may use it.
     """
     if accept_data_loss and not yes:
-        typed = click.prompt(f"Older data may return, or data may be missing. Type `{LOSS}` to continue", default="")
-        if typed != LOSS:
+        answer = consent.typed(f"Older data may return, or data may be missing. Type `{LOSS}` to continue")
+        if answer != LOSS:
             raise ElastioError("that was not typed: nothing was changed")
     fields = {"accepts_loss": 1} if accept_data_loss else {}
     click.echo(app.client().ask("resume", **fields)["text"])

@@ -18,13 +18,14 @@ from elastio.core.state import FaultKind
 from elastio.errors import DeviceBusyError, ElastioError, HostError
 from elastio.host.usage import UseKind, in_use, mounted_at
 from elastio.units import format_duration, format_size
-from elastio_cli import flush
+from elastio_cli import consent, flush
 from elastio_cli.app import App, describe
 from elastio_cli.options import seconds_option
-from elastio_cli.terminal import busy
+from elastio_cli.terminal import busy, only_waiting
 
 WAIT_S = 600.0
 UMOUNT_S = 120.0
+GOES_ON = "the agent goes on, and so does the same command"
 
 
 @click.command()
@@ -155,7 +156,7 @@ def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
             raise ElastioError(
                 f"/dev/{missing.adaptive} is mounted at {', '.join(places)}: unmount it, or give --umount"
             )
-        click.confirm(f"unmount {', '.join(places)}?", abort=True)
+        consent.confirm(f"unmount {', '.join(places)}?", instead="--umount")
     for place in reversed(places):
         try:
             with busy(f"unmounting {place}"):
@@ -184,11 +185,12 @@ def _confirm(missing: MissingPart | None, volume: str | None, is_agreed: bool, w
     name = volume or (missing.volume_id or "unknown" if missing else "")
     if is_agreed or not name:
         return
-    typed = click.prompt(f"{what.format(name)}. Type the name of the volume to continue", default="")
-    if typed != name:
+    answer = consent.typed(f"{what.format(name)}. Type the name of the volume to continue")
+    if answer != name:
         raise ElastioError("the name does not match: nothing was changed")
 
 
+@only_waiting("nothing was given up, and the same command goes on")
 def _wait_for_backing(app: App, wait_s: float) -> None:
     """After the umount the kernel drops the backing device until the agent registers it again."""
     for seen in app.watch(wait_s, lambda _: "the backing device is not registered again"):
@@ -196,6 +198,7 @@ def _wait_for_backing(app: App, wait_s: float) -> None:
             return
 
 
+@only_waiting(GOES_ON)
 def _wait(app: App, wait_s: float) -> None:
     shown = ""
     for seen in app.watch(wait_s, lambda _: "the device is not back"):
@@ -239,15 +242,16 @@ def _confirm_foreign(volume: str) -> None:
         "if the cache failed before its machine died, it is older than the device, and the filesystem may be damaged: "
         "take snapshots of both volumes first"
     )
-    typed = click.prompt(f"Type the name of volume {volume} to use it nevertheless", default="")
-    if typed != volume:
+    answer = consent.typed(f"Type the name of volume {volume} to use it nevertheless")
+    if answer != volume:
         raise ElastioError("the name does not match: nothing was changed")
 
 
+@only_waiting(GOES_ON)
 def _wait_for_device(app: App, volume: str, wait_s: float) -> Status:
     """The first status in which the kernel has assembled the device, or all is done."""
     shown = ""
-    for seen in app.watch(wait_s, lambda _: "the device is not back; the agent goes on, and so does the same command"):
+    for seen in app.watch(wait_s, lambda _: f"the device is not back; {GOES_ON}"):
         if seen.take_over is not None and seen.take_over.refused and seen.take_over.volume_id == volume:
             raise RefusedByAgentError(seen.take_over.refused, code=seen.take_over.code)
         if seen.phase != "faulted":

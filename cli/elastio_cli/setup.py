@@ -20,8 +20,9 @@ from elastio.core.state import Phase
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.units import format_duration
 from elastio_cli.app import App, describe
+from elastio_cli.consent import confirm
 from elastio_cli.options import ABOVE_0, AT_LEAST_0, seconds_option
-from elastio_cli.terminal import ProgressLine, busy
+from elastio_cli.terminal import ProgressLine, busy, only_waiting
 from elastio_setup import filesystem, fstab
 from elastio_setup.candidates import Candidate
 from elastio_setup.check_result import Machine
@@ -140,6 +141,7 @@ def _agent(work: Work) -> str:
     return f"enabled and started {unit}"
 
 
+@only_waiting("the agent is started, and goes on")
 def _idle(work: Work) -> str:
     """Wait until the agent has seen kernel and cloud and has nothing to do."""
     app, deadline = work.app, time.monotonic() + work.idle_s
@@ -254,7 +256,7 @@ def setup(
         click.echo("nothing was changed")
         return
     if not yes and (asked := question(wanted, facts)):
-        click.confirm(asked, abort=True)
+        confirm(asked)
     _carry_out(Work(app, wanted, facts, config, idle_s), steps)
     called = name or name_of(app.config_path)
     click.echo(f"next step:\n  elastio boost --drill{f' --device {called}' if called else ''}")

@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import TextIO
 
+from elastio.errors import ElastioError
 from elastio.units import format_duration
 from elastio_cli.charts import ASCII, BLOCKS, Line, Style, Symbols, clean, clip, width
 
@@ -45,6 +46,15 @@ def handled(numbers: Sequence[signal.Signals], handler: Callable[[int, FrameType
 def ended_by_signals() -> AbstractContextManager[None]:
     """Turn SIGTERM and SIGHUP into SystemExit with the exit code that a shell uses for them."""
     return handled((signal.SIGTERM, signal.SIGHUP), lambda number, _: sys.exit(128 + number))
+
+
+@contextmanager
+def only_waiting(goes_on: str) -> Iterator[None]:
+    """Ctrl-C ends the wait and not what the agent does: raises ElastioError, which says what goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise ElastioError(f"interrupted: {goes_on}", code="interrupted") from None
 
 
 def is_live(out: TextIO) -> bool:

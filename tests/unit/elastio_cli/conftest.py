@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -156,6 +157,14 @@ def elastio(tmp_path: Path) -> Shell:
             is_terminal=lambda: False,
         )
     )
+
+
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """Python ignores SIGINT where it was started to ignore it, as in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

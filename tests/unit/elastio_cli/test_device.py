@@ -57,6 +57,12 @@ def test_asks_first_and_changes_nothing_on_no(with_disk: Shell, tmp_path: Path, 
     golden("device_create_declined.txt", result.stdout)
 
 
+def test_a_question_that_nobody_can_answer_is_no(with_disk: Shell, tmp_path: Path, ran: list[str]) -> None:
+    result = with_disk("device", "create", f"{tmp_path}/vdz")
+    assert (result.exit_code, ran) == (Exit.FAILED, ["wipefs"])
+    assert "--yes" in result.stderr
+
+
 def test_a_refusal_is_one_sentence(with_disk: Shell, tmp_path: Path, ran: list[str], golden: Golden) -> None:
     lay(tmp_path / "root", sys__block__vdz__holders__dm0="")
     result = with_disk("device", "create", f"{tmp_path}/vdz", "--yes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,14 +99,6 @@ def test_quiesce_that_fails_ends_its_own_inhibition_and_no_earlier_one(
     agent.replies = {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
     assert elastio("quiesce").exit_code == Exit.FAILED
     assert commands(agent)[-1] == last
-
-
-@pytest.fixture
-def heeds_interrupts() -> Iterator[None]:
-    """Python ignores SIGINT where it was started to ignore it, as in the background of a shell."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heeds_interrupts")
