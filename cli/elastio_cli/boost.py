@@ -24,7 +24,7 @@ WAIT_S = 300.0
     "--size",
     "size_gib",
     metavar="GIB",
-    type=Finite(min=0, min_open=True, max=65536),
+    type=Finite(min=0.001, max=65536),
     help="Size of the cache  [default: the learned size]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what it would buy and cost; buy nothing.")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from elastio.control.protocol import SIZE, VOLUME_ID
 from elastio.units import GIB, KIB, MIB
 
 
@@ -47,10 +48,21 @@ def duration(least_s: float, most_s: float) -> Callable[[click.Context, click.Pa
 
 def size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
     """The callback of an option like `4G`, `512MiB` or `4`: bytes, in binary units as LVM's, GiB without one."""
-    match = _SIZE.fullmatch(value.strip()) if value is not None else None
-    if value is not None and (match is None or float(match[1]) == 0):
-        raise click.BadParameter(f"{value!r}: give a size above 0, such as 512M or 4G")
-    return int(float(match[1]) * _BYTES[match[2].lower()]) if match else None
+    if value is None:
+        return None
+    match = _SIZE.fullmatch(value.strip())
+    found = int(float(match[1]) * _BYTES[match[2].lower()]) if match else 0
+    if found not in SIZE:  # the agent would refuse it, in words of the protocol
+        most = SIZE[-1] // _BYTES["t"]
+        raise click.BadParameter(f"{value!r}: give a size of at least a byte and at most {most}T, such as 512M or 4G")
+    return found
+
+
+def volume_id(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """The callback of an option that names a volume, as the agent takes it."""
+    if value is not None and not VOLUME_ID.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not the ID of a volume: give at most 128 letters, digits and . _ : -")
+    return value
 
 
 F = TypeVar("F", bound=Callable[..., Any])

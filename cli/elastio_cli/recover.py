@@ -20,7 +20,7 @@ from elastio.host.usage import UseKind, in_use, mounted_at
 from elastio.units import format_duration, format_size
 from elastio_cli import consent, flush
 from elastio_cli.app import App, describe
-from elastio_cli.options import seconds_option
+from elastio_cli.options import seconds_option, volume_id
 from elastio_cli.terminal import busy, only_waiting
 
 WAIT_S = 600.0
@@ -29,8 +29,15 @@ GOES_ON = "the agent goes on, and so does the same command"
 
 
 @click.command()
-@click.option("--volume", metavar="ID", help="Cache volume, if the agent cannot tell which one it is.")
-@click.option("--foreign", metavar="ID", help="Cache volume of a machine that is gone: take it over, flush, release.")
+@click.option(
+    "--volume", metavar="ID", callback=volume_id, help="Cache volume, if the agent cannot tell which one it is."
+)
+@click.option(
+    "--foreign",
+    metavar="ID",
+    callback=volume_id,
+    help="Cache volume of a machine that is gone: take it over, flush, release.",
+)
 @click.option("--umount", is_flag=True, help="Unmount the adaptive device without confirmation.")
 @click.option(
     "--accept-data-loss",

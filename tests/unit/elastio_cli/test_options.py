@@ -69,3 +69,26 @@ def test_nan_and_infinity_are_wrong_usage_and_nothing_is_asked(
 ) -> None:
     assert elastio(*line).exit_code == Exit.USAGE
     assert agent.asked == []
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        (("boost", "--size", "0.0000000001"), "--size"),
+        (("boost", "--size", "65537"), "--size"),
+        (("expect", "--in", "5m", "--size", "999999999T"), "--size"),
+        (("expect", "--in", "5m", "--size", "0.0001k"), "--size"),
+        (("expect", "--in", "8d"), "--in"),
+        (("recover", "--volume", "a b"), "--volume"),
+        (("recover", "--foreign", "a/b"), "--foreign"),
+        (("recover", "--volume", ""), "--volume"),
+        (("quiesce", "--hold", "302401"), "--hold"),
+        (("why", "-n", "0"), "-n"),
+    ],
+)
+def test_what_the_agent_cannot_be_asked_is_wrong_usage_of_the_option(
+    line: tuple[str, ...], option: str, agent: FakeAgent, elastio: Shell
+) -> None:
+    done = elastio(*line)
+    assert (done.exit_code, agent.asked) == (Exit.USAGE, [])
+    assert f"'{option}'" in done.stderr
