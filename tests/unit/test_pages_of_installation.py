@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 INSTALL = ROOT / "docs/how-to/install.md"
-PAGES = (ROOT / "README.md", INSTALL, ROOT / "docs/how-to/install-the-package.md")
+PACKAGE = ROOT / "docs/how-to/install-the-package.md"
+PAGES = (ROOT / "README.md", INSTALL, PACKAGE)
+SYSTEM = ROOT / "systemd"
 SOURCES = ("elastio", "cli", "providers", "simulator", "adviser", "calibration", "systemd")
 TEXTS = [
     *ROOT.glob("*.md"),
@@ -19,6 +22,7 @@ TEXTS = [
 ]
 # What pip would look up on the public index, where nobody of this project owns the name.
 FROM_INDEX = re.compile(r"""elastio\[|pip3? install (?:-\S+ )*['"]?elastio\b""")
+EDITED = "/etc/systemd/system/elastiod.service.d/override.conf"  # by `systemctl edit elastiod`
 MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 
 
@@ -62,8 +66,9 @@ def test_removal_leaves_only_what_it_names(tmp_path: Path) -> None:
         "/usr/bin/elastiod",
         "/etc/elastio/elastio.toml",
         "/var/lib/elastio/journal.jsonl",
+        EDITED,
     )
-    parents = ("/etc/udev/rules.d", "/etc/systemd/system/timers.target.wants", "/usr/bin")
+    parents = ("/etc/udev/rules.d", "/etc/systemd/system/timers.target.wants", str(Path(EDITED).parent), "/usr/bin")
     script = "\n".join(
         ["set -e", *(f"mkdir -p {d}" for d in (*made, *parents)), *(f"touch {f}" for f in made_files), shipped, removed]
     )
@@ -75,6 +80,32 @@ def test_removal_leaves_only_what_it_names(tmp_path: Path) -> None:
     named = re.findall(r"`(/[^`\s]+)`", section(INSTALL, "Remove").partition("| left |")[2])
     assert [f for f in left if not any(f == name or f.startswith(f"{name}/") for name in named)] == []
     assert {"/var/lib/elastio/journal.jsonl", "/etc/modules-load.d/elastio.conf"} <= left
+
+
+def expanded(word: str) -> list[str]:
+    """The braces of a word, as bash expands them."""
+    braces = re.search(r"\{([^{}]*)\}", word)
+    if braces is None:
+        return [word]
+    parts = braces[1].split(",")
+    return [each for part in parts for each in expanded(word[: braces.start()] + part + word[braces.end() :])]
+
+
+def installed() -> set[str]:
+    """What a checkout puts into /etc and the package has elsewhere. The rules of nftables are the reader's."""
+    units, rules = ("/etc/systemd/system", ("*.service", "*.timer")), ("/etc/udev/rules.d", ("*.rules",))
+    flat = {f"{to}/{p.name}" for to, kinds in (units, rules) for kind in kinds for p in SYSTEM.glob(kind)}
+    return flat | {f"/etc/{p.relative_to(SYSTEM)}" for p in SYSTEM.glob("*.d/*") if p.parent.name != "nftables.d"}
+
+
+def test_nothing_of_a_checkout_is_left_to_take_precedence_over_the_package() -> None:
+    lines = commands(section(PACKAGE, "From a checkout to the package"))
+    removed = [each for line in lines if line.startswith("rm ") for word in line.split()[1:] for each in expanded(word)]
+    assert [path for path in installed() if not any(fnmatch(path, each) for each in removed)] == []
+    assert [
+        each for each in removed if each.startswith("/etc/") and not any(fnmatch(p, each) for p in installed())
+    ] == []
+    assert not any(fnmatch(str(Path(EDITED).parent), each) for each in removed)  # rm fails on a directory
 
 
 def test_flaw_has_one_address_and_the_page_that_promises_leads_to_it() -> None:
