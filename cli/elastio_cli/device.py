@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import click
@@ -115,8 +116,19 @@ def _release_created(app: App, target: str, dry_run: bool, yes: bool) -> None:
     click.echo(f"the data is on /dev/{partition} now, without bcache; its agent has no device: disable or remove it")
 
 
+# Of ext4, xfs, btrfs and LUKS, and of a physical volume of LVM, which has hyphens elsewhere.
+UUID = re.compile(r"[0-9A-Za-z](?:-?[0-9A-Za-z]){31}")
+
+
+def _uuid(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Of a UUID without a record nothing is said: its unit may be started while the record is being removed."""
+    if value is not None and not UUID.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not the UUID of a filesystem, as blkid shows it")
+    return value
+
+
 @click.command()
-@click.argument("uuid", required=False)
+@click.argument("uuid", required=False, callback=_uuid)
 @click.option("--head", "head", metavar="DEVICE", type=click.Path(path_type=Path), help="Write the lost record again.")
 @click.pass_obj
 def compose(app: App, uuid: str | None, head: Path | None) -> None:

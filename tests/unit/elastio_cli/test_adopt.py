@@ -165,6 +165,21 @@ def test_the_unit_composes_and_without_a_record_it_does_nothing(shell: Shell, ma
     assert isinstance(shell.app.sysfs(), Sysfs)
 
 
+@pytest.mark.parametrize(
+    ("uuid", "code"),
+    [
+        (UUID.upper(), Exit.OK),
+        ("qOmxgA-4yz3-hRtV-8kLm-Nn0p-2bQr-Zx9cWd", Exit.OK),  # as LVM has them
+        ("xyz", Exit.USAGE),
+        (UUID[:-1], Exit.USAGE),
+        (f"{UUID}0", Exit.USAGE),
+        (f"../{UUID}", Exit.USAGE),
+    ],
+)
+def test_only_a_uuid_can_be_composed(uuid: str, code: Exit, shell: Shell) -> None:
+    assert shell("device", "compose", uuid).exit_code == code
+
+
 def test_a_lost_record_is_written_again_from_the_head_by_root(
     shell: Shell, machine: AdoptMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +188,7 @@ def test_a_lost_record_is_written_again_from_the_head_by_root(
     before, head = record.read_text(), str(machine.sysfs.path("dev/vdh"))
     record.unlink()
     for wrong in ((), (UUID, "--head", head)):
-        assert shell("device", "compose", *wrong).exit_code == 2
+        assert shell("device", "compose", *wrong).exit_code == Exit.USAGE
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert shell("device", "compose", "--head", head).exit_code == Exit.FAILED
     assert machine.records == []

@@ -1,4 +1,4 @@
-"""The page on recovery has a way out of every fault."""
+"""The page on recovery says what to do about every fault."""
 
 from __future__ import annotations
 
