@@ -171,6 +171,8 @@ def _head(seen: Watched, now_s: float, form: Format) -> list[Line]:
     begun = _clock(seen.phase_since, form.tz)
     since = f"for {lasted}, since {begun}" if seen.is_exact else f"for at least {lasted}"
     left, right = f"{phase.upper()} {since}", _clock(status.wall, form.tz)
+    if width(left) + 1 + len(right) > form.columns:  # a clock that is cut tells less than none
+        left, right = f"{phase.upper()} for {lasted}", right.partition(" ")[2]
     space = " " * max(1, form.columns - width(left) - len(right))
     lines = [Line(f"{left}{space}{right}", PHASE_STYLES.get(phase, Style.HEAD))]
     if seen.error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
@@ -79,6 +80,14 @@ def text_of(seen: Watched, form: Format) -> str:
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames(name: str, size: str, golden: Golden) -> None:
     golden(f"watch_{name}_{size}.txt", text_of(FRAMES[name], SIZES[size]))
+
+
+@pytest.mark.parametrize("columns", [40, 60, 72])
+@pytest.mark.parametrize("name", FRAMES)
+def test_the_clock_of_a_narrow_terminal_is_whole(name: str, columns: int) -> None:
+    first = text_of(FRAMES[name], Format(columns, 24)).partition("\n")[0]
+    assert re.fullmatch(r"[A-Z]+ for .* \d\d:\d\d:\d\d", first)
+    assert len(first) <= columns
 
 
 def test_devices_are_shown_when_asked_for_and_plain_characters_where_needed(golden: Golden) -> None:
