@@ -68,7 +68,16 @@ def _period(report: Report) -> str:
     if not report.days:
         return f"until {_stamp(report.until, report.tz)}"
     first = report.days[0].day.isoformat() if report.since <= 0 else _stamp(report.since, report.tz)
-    return f"From {first} to {_stamp(report.until, report.tz)}."
+    return f"From {first} to {_stamp(report.until, report.tz)}. Times are in {_zones(report)}."
+
+
+def _zones(report: Report) -> str:
+    """Name and distance from UTC of the machine's local time; two where it was changed to summer time or back."""
+    zones = dict[str, None]()
+    for wall in (*(b.row.started_wall for b in report.boosts), report.until):
+        at = datetime.fromtimestamp(wall, report.tz)
+        zones["UTC" if at.tzname() == "UTC" else f"{at:%Z} (UTC{at:%z})"] = None
+    return " and ".join(zones)
 
 
 def _stamp(wall: float, tz: tzinfo) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC
 from html.parser import HTMLParser
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -104,6 +105,13 @@ def test_the_page(golden: Golden) -> None:
     report = small()
     page = to_html(report, courses(report), "db-1", "Credits of the backing volume now: 12%.")
     golden("report.html", page.replace(STYLE, "STYLE").replace("><", ">\n<"))
+
+
+def test_the_page_names_the_time_zone_of_its_times_and_both_where_it_changed() -> None:
+    rows = [cycle(NOON + n * 100 * DAY, NOON + n * 100 * DAY + 100, f"t{n}") for n in range(3)]
+    report = report_of(rows, [priced(NOON, NOON + 200 * DAY)], NOON + 201 * DAY, ZoneInfo("Europe/Berlin"))
+    page = to_html(report, {}, "db-1")
+    assert all(name in page for name in ("CET (UTC+0100)", "CEST (UTC+0200)"))
 
 
 def test_the_page_is_well_formed_and_asks_no_network_and_no_script() -> None:
