@@ -25,6 +25,11 @@ def format_size(size_bytes: float) -> str:
     return f"{size_bytes / KIB:.1f} KiB"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 boost`, `2 boosts`, `0 boosts`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def format_duration(seconds: float) -> str:
     """`4.2 s`, `3 min 05 s`, `2 h 07 min`."""
     if seconds < 60:

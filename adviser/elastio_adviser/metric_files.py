@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elastio.units import KIB, MB, SECTOR
+from elastio.units import KIB, MB, SECTOR, counted
 from elastio_adviser import cloudwatch, prometheus
 from elastio_adviser.counters import Counter, means
 from elastio_adviser.metric_values import number, time
@@ -121,7 +121,7 @@ def _sysstat(document: dict[str, Any], _stem: str, name: str) -> Iterator[Found]
         if not points:
             raise TraceError(f"{name} has no disks: print them with `sadf -j FILE -- -d`", code="disks")
         if unknown:
-            yield f"{name}: left out, because sysstat does not know their interval: {unknown} samples."
+            yield f"{name}: left out, because sysstat does not know their interval: {counted(unknown, 'sample')}."
         for (device, direction), found in points.items():
             yield Series(f"{host['nodename']} {device}", direction, tuple(found), name, SYSSTAT_RESOLUTION_S)
 

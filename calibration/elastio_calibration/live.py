@@ -20,7 +20,7 @@ from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
 from elastio.host.usage import holds
-from elastio.units import format_duration
+from elastio.units import counted, format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio
 from elastio_calibration.record import Header, SavedState
@@ -106,7 +106,7 @@ class LiveTarget:
         boosts = sum(1 for point in points if point.cache_bytes)
         if spend.max_boosts is not None and spend.boosts + boosts > spend.max_boosts:
             raise CalibrationError(
-                f"{boosts} boosts are needed and the cap allows {spend.max_boosts - spend.boosts} more today: "
+                f"{counted(boosts, 'boost')} needed, and the cap allows {spend.max_boosts - spend.boosts} more today: "
                 "raise caps.max_boosts_per_day, or choose a smaller plan",
                 code="caps.max_boosts_per_day",
             )

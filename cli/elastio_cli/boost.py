@@ -91,13 +91,13 @@ def _timer(_context: click.Context, _option: click.Parameter, value: str | None)
     return value
 
 
-@click.command()
+@click.command(short_help="Announce a burst, so that its cache is there before it.")
 @click.option(
     "--in",
     "seconds",
     metavar="TIME",
     callback=duration(1, MAX_HOLD_S),
-    help="Time until the burst begins, such as 90s, 5m or 2h.",
+    help="Time until the burst begins, such as 90s, 5m or 2h; without a unit in seconds.",
 )
 @click.option("--timer", metavar="UNIT", callback=_timer, help="The burst begins when this systemd timer elapses.")
 @click.option(
@@ -105,7 +105,7 @@ def _timer(_context: click.Context, _option: click.Parameter, value: str | None)
     "size_bytes",
     metavar="SIZE",
     callback=size,
-    help="Amount that it writes, such as 4G  [default: as learned]",
+    help="Amount that it writes, such as 4G; without a unit in GiB  [default: as learned]",
 )
 @click.option("--cancel", is_flag=True, help="Forget all announced bursts, and release a cache that waits for one.")
 @click.pass_obj

@@ -24,7 +24,7 @@ def config() -> None:
     """Check or show the configuration."""
 
 
-@config.command()
+@config.command(short_help="Check a configuration with the rules of the agent.")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_obj
 def check(app: App, file: Path | None) -> None:
@@ -53,7 +53,7 @@ def check(app: App, file: Path | None) -> None:
         click.echo(f"elastio: {doubt}", err=True)
 
 
-@config.command()
+@config.command(short_help="Show every setting, its value, and where it is from.")
 @click.option("--json", "as_json", is_flag=True, help="Print the settings as a JSON list.")
 @click.pass_obj
 def show(app: App, as_json: bool) -> None:

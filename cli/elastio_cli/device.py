@@ -25,7 +25,7 @@ from elastio_setup.adopted_volume import replaced as replaced_by
 from elastio_setup.format_backing import format_backing, name_of, verify
 
 
-@click.command()
+@click.command(short_help="Put an adaptive device in front of a volume with data.")
 @click.argument("target", metavar="DEVICE|VG/LV|MOUNTPOINT", type=click.Path(path_type=Path))
 @click.option(
     "--head",
@@ -67,7 +67,7 @@ def adopt(app: App, target: Path, head: Path | None, is_at_boot: bool, cancel: b
     click.echo(f"what is on it is on /dev/{adaptive} now; `elastio device release {found.volume.uuid}` undoes it")
 
 
-@click.command()
+@click.command(short_help="Use a volume without elastio again.")
 @click.argument("target", metavar="DEVICE|VG/LV|MOUNTPOINT|UUID")
 @click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Release without confirmation.")
@@ -127,7 +127,7 @@ def _uuid(_ctx: click.Context, _param: click.Parameter, value: str | None) -> st
     return value
 
 
-@click.command()
+@click.command(short_help="Compose an adopted volume, or end what a crash has left.")
 @click.argument("uuid", required=False, callback=_uuid)
 @click.option("--head", "head", metavar="DEVICE", type=click.Path(path_type=Path), help="Write the lost record again.")
 @click.pass_obj

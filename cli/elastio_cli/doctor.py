@@ -19,7 +19,7 @@ from elastio_setup.subprocess_timeout import call_with_timeout
 KERNEL_S = 15.0
 
 
-@click.command()
+@click.command(short_help="Check kernel, tools, configuration, device and cloud.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as a JSON list.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:

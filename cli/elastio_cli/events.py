@@ -26,7 +26,7 @@ Show = Callable[[LogEvent], str]
 REQUESTERS = {"agent": "the service manager", "operator": "an operator"}
 
 
-@click.command()
+@click.command(short_help="Show what was decided, bought, flushed and deleted.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new events until Ctrl-C.")
 @since_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, with all that is known.")

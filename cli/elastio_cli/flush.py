@@ -81,7 +81,7 @@ def _reboots(app: App) -> bool:
     return any(not REBOOT_TARGETS.isdisjoint(line.split()) and "start" in line.split() for line in jobs.splitlines())
 
 
-@click.command()
+@click.command(short_help="Flush or leave the cache before the machine goes down.")
 @click.option("--cancel", is_flag=True, help="The machine stays up: end the hold of an earlier `elastio shutdown`.")
 @click.pass_obj
 def shutdown(app: App, cancel: bool) -> None:

@@ -16,7 +16,7 @@ from elastio_cli.app import App
 from elastio_cli.which_device import chosen
 
 
-@click.command()
+@click.command(short_help="Remove the I/O limits that an agent set on applications.")
 @click.option("--device", metavar="NAME", help="Device of the agent  [default: that of elastiod.service]")
 @click.option("--force", is_flag=True, help="Also while the agent runs: it may hang.")
 @click.pass_context

@@ -16,7 +16,7 @@ WAIT_S = 300.0
 DELETED = ("deleting", "gone")
 
 
-@click.command(name="gc")
+@click.command(short_help="Release orphaned volumes of this agent now.", name="gc")
 @click.option("--dry-run", is_flag=True, help="Print what would be released, and release nothing.")
 @seconds_option("--timeout", "wait_s", WAIT_S, "Time to wait for the release.")
 @click.pass_obj

@@ -16,7 +16,7 @@ from elastio_cli.app import App
 from elastio_cli.ledger import begin_of, open_ledger, since_option
 
 
-@click.command()
+@click.command(short_help="Show when loads began, how long and how large they were.")
 @click.option("--json", "as_json", is_flag=True, help="Print boosts and samples as one JSON document.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the samples as a CSV table.")
 @since_option

@@ -23,7 +23,7 @@ NO_BANDWIDTH = "the bandwidth of the backing volume is unknown: give --bandwidth
 NO_CACHE_BANDWIDTH = "the bandwidth to buy is not set: give --cache-bandwidth"
 
 
-@click.command()
+@click.command(short_help="Detect cloud and device, and write the configuration file.")
 @click.option(
     "--device", metavar="UUID|PATH", help="Backing device: its UUID, node or mount point  [default: the only one]"
 )

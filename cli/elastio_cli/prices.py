@@ -23,7 +23,7 @@ HEADS = (
 )
 
 
-@click.command()
+@click.command(short_help="Show what a provider's volumes cost.")
 @click.option("--region", metavar="REGION", default="", help="Only this region  [default: all]")
 @click.option("--cloud", metavar="NAME", help="Provider to show without its settings  [default: the configured one]")
 @click.option("--json", "as_json", is_flag=True, help="Print the prices as one JSON document.")

@@ -21,7 +21,7 @@ WAIT_S = 3600.0
 QUIESCED_S = 600.0
 
 
-@click.command()
+@click.command(short_help="Make the backing volume consistent for a snapshot.")
 @seconds_option("--timeout", "wait_s", WAIT_S, "Time to wait for the flush.", MAX_HOLD_S / 2)
 @seconds_option("--hold", "quiesced_s", QUIESCED_S, "Minimum time to inhibit boosts after the flush.", MAX_HOLD_S / 2)
 @click.pass_obj
@@ -97,14 +97,14 @@ def unquiesce(app: App) -> None:
 LOSS = "accept the loss"
 
 
-@click.command()
+@click.command(short_help="Disable boosts, and flush and release an attached cache.")
 @click.pass_obj
 def pause(app: App) -> None:
     """Disable boosts until `elastio resume`, and flush and release an attached cache."""
     click.echo(app.client().ask("pause")["text"])
 
 
-@click.command()
+@click.command(short_help="Enable boosts again, and end a fault whose cause is gone.")
 @click.option(
     "--accept-data-loss", is_flag=True, help="Go on although the device may lack data, or older data returns."
 )

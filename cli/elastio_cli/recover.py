@@ -28,7 +28,7 @@ UMOUNT_S = 120.0
 GOES_ON = "the agent goes on, and so does the same command"
 
 
-@click.command()
+@click.command(short_help="Bring a missing cache volume back, or give it up.")
 @click.option(
     "--volume", metavar="ID", callback=volume_id, help="Cache volume, if the agent cannot tell which one it is."
 )

@@ -29,7 +29,7 @@ from elastio_cli.status import credits_text
 from elastio_cli.terminal import busy
 
 
-@click.command()
+@click.command(short_help="Show what was saved, and what boosts, days and the VM cost.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the report as a CSV table.")
 @click.option(

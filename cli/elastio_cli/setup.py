@@ -18,7 +18,7 @@ from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
 from elastio.core.state import Phase
 from elastio.errors import ConfigError, ElastioError, HostError
-from elastio.units import format_duration
+from elastio.units import counted, format_duration
 from elastio_cli.app import App, describe
 from elastio_cli.consent import confirm
 from elastio_cli.options import ABOVE_0, AT_LEAST_0, seconds_option
@@ -153,7 +153,7 @@ def _idle(work: Work) -> str:
             if seen is not None:
                 _require_sound(seen, work.device.uuid)
                 if is_ready(seen):
-                    return f"the agent is idle and has {len(seen.owned or ())} volumes"
+                    return f"the agent is idle and has {counted(len(seen.owned or ()), 'volume')}"
             doing = "the agent does not answer yet" if seen is None else waiting_for(seen)
             if time.monotonic() >= deadline:
                 raise TimedOutError(f"not idle after {format_duration(work.idle_s)}: {doing}", code="setup.not_idle")
@@ -205,7 +205,7 @@ STEPS: Mapping[StepName, Callable[[Work], str]] = {
 IDLE_S = 180.0
 
 
-@click.command()
+@click.command(short_help="Make a blank volume adaptive, mount it and start the agent.")
 @click.argument("device", metavar="DEVICE", type=click.Path(path_type=Path))
 @click.argument("mountpoint", metavar="MOUNTPOINT", type=click.Path(path_type=Path))
 @click.option(

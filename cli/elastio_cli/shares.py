@@ -40,7 +40,7 @@ NO_WEIGHTS = "this kernel keeps no weights of cgroups (io.weight): IOWeight= is 
 OLD_AGENT = CapacityPart(None, unknown="the agent is of a release that does not publish it: restart elastiod")
 
 
-@click.command()
+@click.command(short_help="Show which cgroups use the adaptive device.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with --watch one on each line.")
 @click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
 @click.pass_obj

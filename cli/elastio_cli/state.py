@@ -118,7 +118,7 @@ def without_agent(app: App, uuid: str) -> Iterator[None]:
         os.close(lock)
 
 
-@click.command()
+@click.command(short_help="Show whether the agent may be removed from this machine.")
 @click.pass_context
 def state(ctx: click.Context) -> None:
     """Show whether the agent and its state directory may be removed from this machine.

@@ -11,7 +11,7 @@ from elastio.config.paths import ADOPTED, AT_BOOT
 from elastio.control import status as document
 from elastio.control.check import Check, check, unanswered
 from elastio.errors import ElastioError
-from elastio.units import format_duration, format_size
+from elastio.units import counted, format_duration, format_size
 from elastio_cli.app import App
 
 PHASES = {
@@ -24,7 +24,7 @@ PHASES = {
 }
 
 
-@click.command()
+@click.command(short_help="Show phase, load, cache, dirty data, spending and volumes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the status as one JSON document.")
 @click.option("--check", "as_check", is_flag=True, help="Print one line; the exit code says if something is wrong.")
 @click.pass_context
@@ -216,7 +216,8 @@ def _sums(spent: document.SpendPart | document.MonthPart | document.OthersPart, 
     """Boosts, AGBs and cost, each with its cap. Amounts in several currencies have no sum."""
     boosts, agbs, most = (None, None, None) if isinstance(spent, document.OthersPart) else _caps_of(spent)
     cost = f"in {currency}" if " and " in currency else f"{spent.cost:.4f}{_cap(most)} {currency}".rstrip()
-    return f"{spent.boosts}{_cap(boosts)} boosts", f"{spent.agbs:.0f}{_cap(agbs)} AGBs", f"cost {cost}"
+    begun = counted(spent.boosts, "boost") if boosts is None else f"{spent.boosts} of {counted(boosts, 'boost')}"
+    return begun, f"{spent.agbs:.0f}{_cap(agbs)} AGBs", f"cost {cost}"
 
 
 def _caps_of(spent: document.SpendPart | document.MonthPart) -> tuple[int | None, float | None, float | None]:

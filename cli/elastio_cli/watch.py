@@ -21,7 +21,7 @@ from elastio_cli.watch_view import Format, Watched, begun_wall, frame, log_line,
 ANSWER_S = 3.0
 
 
-@click.command()
+@click.command(short_help="Show what the agent does, again and again.")
 @click.option(
     "--interval",
     "interval_s",

@@ -13,7 +13,7 @@ from elastio.control.protocol import MAX_DECISIONS
 from elastio_cli.app import App
 
 
-@click.command()
+@click.command(short_help="Show the agent's last decisions and their reasons.")
 @click.option(
     "-n", "count", type=click.IntRange(1, MAX_DECISIONS), default=10, show_default=True, help="Number of decisions."
 )

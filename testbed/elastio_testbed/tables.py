@@ -294,7 +294,9 @@ def latency(document: Document) -> Table:
     every = every_boost(document)
     if rows:
         sampled, own = spread_over(map(_sampling_s, every), 2), spread_over(map(own_s, every), 2)
-        rows.append((f"all {len(every)} boosts", sampled, *("",) * len(names), "", "", own))
+        rows.append(
+            (f"all {len(every)} boosts" if len(every) > 1 else "all boosts", sampled, *("",) * len(names), "", "", own)
+        )
     steps = (f"{name.replace('_', ' ')} s" for name in names)
     heads = ("boost", "sampling s", *steps, "total s", "cloud s", "own share s")
     note = (

@@ -49,7 +49,9 @@ def _sizes(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     return found
 
 
-@click.command(context_settings={"show_default": True})
+@click.command(
+    short_help="Say from recorded metrics what would have been cheapest.", context_settings={"show_default": True}
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--size-gib", type=verdict.SIZE, help="Size of the volumes, which no file names.")
 @click.option(

@@ -33,7 +33,9 @@ LINE_S = 60.0
 ENDED_BY = (signal.SIGTERM, signal.SIGINT)
 
 
-@click.command(context_settings={"show_default": True})
+@click.command(
+    short_help="Sample a device, and say what would have served it best.", context_settings={"show_default": True}
+)
 @click.argument("device")
 @click.option(
     "--for",

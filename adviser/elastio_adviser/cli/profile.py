@@ -47,7 +47,10 @@ MEASURES = {
 }
 
 
-@click.command(context_settings={"show_default": True, "allow_interspersed_args": False})
+@click.command(
+    short_help="Run a command, and say where its time goes.",
+    context_settings={"show_default": True, "allow_interspersed_args": False},
+)
 @click.option(
     "--since",
     metavar="DATE|AGO",

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from elastio import registry
 from elastio.errors import ConfigError, ElastioError
-from elastio.units import GB, GIB, format_size
+from elastio.units import GB, GIB, counted, format_size
 from elastio_adviser import traces, whatif
 from elastio_adviser.cli import verdict
 from elastio_adviser.cli.verdict import DAY, MB_S, SIZE
@@ -69,7 +69,9 @@ ONLY_TRACE = verdict.PRICE_NAMES | {"form", "device", "interval_s", "saturated_m
 BACKING_MB_S, CACHE_MB_S = 33.0, 128.0
 
 
-@click.command(context_settings={"show_default": True})
+@click.command(
+    short_help="Simulate the agent, and compare it with static volumes.", context_settings={"show_default": True}
+)
 @click.option("--experiment", type=click.Choice(list(EXPERIMENTS)), default="demo", help="Application to run.")
 @click.option(
     "--trace", type=click.Path(path_type=Path, dir_okay=False), help="Trace to replay instead of an experiment."
@@ -219,7 +221,7 @@ def _text(found: Comparison) -> str:
     lines += ["", _BOOST_HEAD]
     lines += [_boost(boost) for boost in found.phases]
     if found.lost_blocks or found.volumes_left:
-        lines += ["", f"{found.lost_blocks} blocks lost, {found.volumes_left} volumes left."]
+        lines += ["", f"{counted(found.lost_blocks, 'block')} lost, {counted(found.volumes_left, 'volume')} left."]
     return "\n".join(lines)
 
 

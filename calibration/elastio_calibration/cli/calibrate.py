@@ -69,7 +69,7 @@ class Asked:
         return Labels(*types, self.writers, self.scale, self.pace)
 
 
-@click.command()
+@click.command(short_help="Measure how fast datasets are written with caches.")
 @click.argument("directory", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--plan", type=click.Choice(list(PRESETS)), default="standard", show_default=True, help="Preset grid.")
 @click.option("--datasets", type=Sizes(), help="Dataset sizes in GB, instead of the plan's.")

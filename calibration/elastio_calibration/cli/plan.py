@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from elastio_calibration.optimum import Candidate
 
 
-@click.command()
+@click.command(short_help="Choose the cache size for a deadline or a budget.")
 @profile_options
 @application_options
 @click.option(

@@ -31,7 +31,7 @@ INITIAL_BYTES = 10 * GIB
 INITIAL_GB = INITIAL_BYTES / GB
 
 
-@click.command()
+@click.command(short_help="Predict completion time and cost from a calibration.")
 @profile_options
 @application_options
 @click.option("--initial-cache-gb", type=ABOVE_0, help=f"Cache of the initial dump, M(Si)  [default: {INITIAL_GB:.4g}]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -35,6 +36,18 @@ def test_help_lists_every_command(elastio: Shell) -> None:
     listed = elastio("--help").stdout
     assert all(listed.count(f"\n  {name} ") == 1 for name in NAMES)
     assert {"status", "calibrate", "predict", "plan"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("words", [(), ("config",), ("device",)], ids=" ".join)
+def test_no_description_in_a_list_of_commands_is_cut_or_takes_two_lines(words: tuple[str, ...]) -> None:
+    command = main.get_command(CONTEXT, words[0]) if words else main
+    assert isinstance(command, click.Group)
+    # What click has of a terminal of 80 columns.
+    listed = CliRunner().invoke(main, [*words, "--help"], terminal_width=78).stdout
+    for name in command.list_commands(CONTEXT):
+        shown = present(command.get_command(CONTEXT, name)).get_short_help_str(80)
+        assert not shown.endswith("..."), name
+        assert re.search(rf"^  {name} +{re.escape(shown)}$", listed, re.MULTILINE), name
 
 
 def test_every_command_is_under_one_heading_and_no_heading_is_empty() -> None:

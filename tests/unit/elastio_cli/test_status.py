@@ -126,6 +126,21 @@ def test_the_document_has_the_kind_of_a_fault() -> None:
     assert SITUATIONS["idle"].fault_kind == ""
 
 
+@pytest.mark.parametrize(
+    ("boosts", "most", "shown"),
+    [
+        (0, None, "0 boosts"),
+        (1, None, "1 boost"),
+        (2, None, "2 boosts"),
+        (1, 10, "1 of 10 boosts"),
+        (0, 1, "0 of 1 boost"),
+    ],
+)
+def test_one_boost_is_one(boosts: int, most: int | None, shown: str) -> None:
+    spend = replace(SITUATIONS["idle"].spend, boosts=boosts, max_boosts=most)
+    assert dict(rows(replace(SITUATIONS["idle"], spend=spend)))["today"].partition(",")[0] == shown
+
+
 def test_a_cap_that_ended_a_boost_is_shown_until_its_day_is_over() -> None:
     caps = Caps(max_cost_per_day=5.0)
     state = standing(Phase.IDLE, capped=Capped("caps.max_cost_per_day", 5.0, Period(0.0, 86_400.0)))
