@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import stat
 import tomllib
@@ -56,14 +58,27 @@ def _read(path: Path) -> dict[str, Any]:
     _require_trusted(path, status)
     if len(raw) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration", code="file.too_large")
+    return _document(path, raw)
+
+
+def _document(path: Path, raw: bytes) -> dict[str, Any]:
+    """Its TOML document. Any bytes may look like UTF-16: what is no TOML then was hardly meant as such a text."""
     try:
-        return tomllib.loads(text_of(raw))
-    except UnicodeDecodeError as error:
+        text = text_of(raw)
+        if text or raw in (b"", codecs.BOM_UTF8):
+            return tomllib.loads(text)
+        error: Exception = ValueError("it has a byte order mark and no text")
+    except UnicodeDecodeError as undecoded:
         raise ConfigError(
-            f"{path} is neither UTF-8 nor UTF-16 text (byte {error.start})", code="file.encoding"
-        ) from error
-    except (ValueError, RecursionError) as error:  # also numbers with thousands of digits, and deep nesting
+            f"{path} is neither UTF-8 nor UTF-16 text (byte {undecoded.start})", code="file.encoding"
+        ) from undecoded
+    except (ValueError, RecursionError) as invalid:  # also numbers with thousands of digits, and deep nesting
+        error = invalid
+    encoding = json.detect_encoding(raw)
+    if encoding.startswith("utf-8"):
         raise ConfigError(f"{path} is not valid TOML: {error}", code="file.syntax") from error
+    text = f"{path} is not UTF-8 text: taken for {encoding.upper()}, it is not valid TOML ({error})"
+    raise ConfigError(text, code="file.encoding") from error
 
 
 def _require_trusted(path: Path, status: os.stat_result) -> None:

@@ -261,12 +261,29 @@ def test_a_configuration_that_is_missing_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "code"),
-    [(b"[device\n", "file.syntax"), (b"\xff", "file.encoding"), (b"#" * (1024 * 1024 + 1), "file.too_large")],
+    [
+        (b"[device\n", "file.syntax"),
+        (b"\xef\xbb\xbf[device\n", "file.syntax"),
+        (b"\xff", "file.encoding"),
+        (b"\xff\xfe", "file.encoding"),
+        (b"\xff\xfeabc\xe4", "file.encoding"),
+        (b"\0\0", "file.encoding"),
+        ("[device\n".encode("utf-16"), "file.encoding"),
+        (b"#" * (1024 * 1024 + 1), "file.too_large"),
+    ],
 )
 def test_a_drop_in_that_cannot_be_read_is_refused(content: bytes, code: str, tmp_path: Path) -> None:
     path = written(tmp_path, a="")
     (tmp_path / "elastio.toml.d" / "a.toml").write_bytes(content)
     assert refused_file(path) == code
+
+
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
+def test_an_empty_drop_in_sets_nothing(content: bytes, tmp_path: Path) -> None:
+    path = written(tmp_path, a="")
+    before = load(path)
+    (tmp_path / "elastio.toml.d" / "a.toml").write_bytes(content)
+    assert load(path) == before
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
