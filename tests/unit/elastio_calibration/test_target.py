@@ -179,7 +179,7 @@ def test_a_state_that_was_not_restored_is_reported_and_kept_in_the_record(tmp_pa
 
 
 def test_two_runs_do_not_measure_at_once(target: SimulatedTarget, tmp_path: Path) -> None:
-    file = RecordFile(tmp_path / "deep" / "r")
+    file = RecordFile(tmp_path / "r")
     with file.locked(), refused(CalibrationError, "locked"):
         calibrate(target, ADAPTIVE, RecordFile(file.path), lambda _: None)
     assert file.path.read_bytes() == b""
