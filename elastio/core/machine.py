@@ -110,7 +110,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     memory, wish = review(state.memory, boosting.situation_of(state, obs, policy))
     state = update.with_wish(state, memory, obs, wish)
     if not state.recovered:
-        return _waiting_to_recover(before, state, obs, wish.policy)
+        return _waiting_to_recover(state, obs, wish.policy)
     reason = inhibited or reason or _why_failed_clean(before, state) or wish.note
     state, new_fault = _with_current_fault(state, obs, seen)
     state, detected = _moved(state, _detect(state, obs, wish), obs, wish, seen)
@@ -125,7 +125,8 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state = replace(state, waiting_for=plan.waiting_for)
     actions = () if plan.action is None else (plan.action,)
     changed = _changed_cycles(before, folded, state, obs)
-    course = Course(tuple(seen), _orders(answers), changed[-1] if changed and state.cycle is None else None)
+    orders = tuple(Order(a.request.kind, a.text, a.request.asked_by) for a in answers if a.accepted)
+    course = Course(tuple(seen), orders, changed[-1] if changed and state.cycle is None else None)
     decision = Decision(state, actions, reason, changed, answers, plan.wake_at, course)
     invariants.check(decision, obs, wish.policy)
     return decision
@@ -147,40 +148,21 @@ def _why_failed_clean(before: AgentState, state: AgentState) -> str:
     return ""
 
 
-def _waiting_to_recover(before: AgentState, state: AgentState, obs: Observation, policy: Policy) -> Decision:
-    """The decision before the first complete scan: nothing is done but what the scan itself needs.
-
-    Where the backing device is not there, there may never be one: its cycle can be ended all the same.
-    """
-    text, code = "the agent has just started: ask again in a moment", "agent.starting"
+def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> Decision:
+    """The decision before the first complete scan: nothing is done but what the scan itself needs."""
     if state.is_stopped:
         text, code = f"the agent is still faulted: {state.fault}", requests.FAULTED
+    else:
+        text, code = "the agent has just started: ask again in a moment", "agent.starting"
     answers = tuple(Answer(r, False, text, code) for r in obs.requests)
-    if obs.host is None or missing_cache.is_absent(obs):
+    if obs.host is None or (obs.host.backing is None and not obs.host.unregistered_backing):
         text = "an operator" if state.is_stopped else "the backing device to be registered with bcache"
-        after, answers = (state, answers) if state.is_stopped else _ended(state, obs, answers)
-        changed, orders = _changed_cycles(before, state, after, obs), _orders(answers)
-        course = Course((), orders, changed[-1] if changed and after.cycle is None else None)
-        reason = orders[-1].text if orders else ""
-        return Decision(replace(after, waiting_for=text), (), reason, changed, answers, course=course)
+        return Decision(replace(state, waiting_for=text), answers=answers)
     lost_its_cache = obs.host.unregistered_backing and state.cycle is not None and state.cycle.may_be_attached
     cycle = state.cycle if lost_its_cache else None
     plan = next_action(replace(state, cycle=cycle, listed=None), obs, policy)
     actions = () if plan.action is None else (plan.action,)
     return Decision(replace(state, waiting_for=plan.waiting_for), actions, answers=answers, wake_at=plan.wake_at)
-
-
-def _orders(answers: tuple[Answer, ...]) -> tuple[Order, ...]:
-    return tuple(Order(a.request.kind, a.text, a.request.asked_by) for a in answers if a.accepted)
-
-
-def _ended(state: AgentState, obs: Observation, answers: tuple[Answer, ...]) -> tuple[AgentState, tuple[Answer, ...]]:
-    """The state after the orders to end the cycle of a device that is not there."""
-    found = list(answers)
-    for number, request in enumerate(obs.requests):
-        if request.kind is RequestKind.RECOVER:
-            state, found[number] = missing_cache.answer(state, request, obs)
-    return state, tuple(found)
 
 
 # --- transitions -----------------------------------------------------------------------------------------
@@ -347,8 +329,7 @@ def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, o
     old, new = before.cycle, after.cycle
     if folded.cycle is not None and new is None:
         ended = folded.cycle
-        is_left = before.phase is Phase.FAULTED or ended.volume_id in after.given_up
-        was_given_up = is_left and ended.volume_state is not VolumeState.GONE
+        was_given_up = before.phase is Phase.FAULTED and ended.volume_state is not VolumeState.GONE
         return (ended if ended.opened_wall is None or was_given_up else ended.bill_closed(obs.now),)
     if new is None:
         return ()

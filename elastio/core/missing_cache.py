@@ -164,36 +164,16 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
 
 
 def _without_backing(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
-    """RECOVER while the backing device is not registered. If its disk is there, the agent registers it again by itself.
+    """RECOVER while the backing device is not registered. The agent registers it again by itself.
 
-    Then a loss can be accepted only while the device is registered and shows that it lacks a cache.
+    A loss can be accepted only while the device is registered and shows that it lacks a cache.
     """
-    gives_up = request.accepts_loss and not request.brings_back
-    if gives_up and state.cycle is not None and is_absent(obs) and not state.is_stopped:
-        return _leave_volume(state, state.cycle, request, obs)
     is_shut_out = state.phase is Phase.FAULTED and not state.is_stopped
     lost_its_cache = state.cycle is not None and state.cycle.may_be_attached and not state.cycle.may_lack_data
     if is_shut_out and lost_its_cache and (request.brings_back or not request.accepts_loss):
         return _bring_back(state, request, obs)
     text = "the backing device is not registered with bcache" if obs.host else UNSEEN
     return state, Answer(request, False, f"{text}: ask again in a moment", "device.unknown")
-
-
-def is_absent(obs: Observation) -> bool:
-    """The kernel shows no disk with this backing device."""
-    return obs.host is not None and obs.host.backing is None and not obs.host.unregistered_backing
-
-
-def _leave_volume(state: AgentState, cycle: Cycle, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
-    """End a cycle whose backing device is not there, and may have been destroyed; its volume stays as it is.
-
-    If the device comes back after all, it waits for this cache, and the volume can still be brought back by its name.
-    """
-    if cycle.volume_id is None or request.volume_id != cycle.volume_id:
-        text = f"the backing device is not there, and its cache is {known_loss(cycle, obs)}: name that with --volume"
-        return state, Answer(request, False, text, "recover.volume_id")
-    text = f"the backing device is not there: {known_loss(cycle, obs)} is left as it is, and no longer waited for"
-    return replace(state, cycle=None, given_up=(*state.given_up, cycle.volume_id)), Answer(request, True, text)
 
 
 def remedies(cycle: Cycle) -> str:

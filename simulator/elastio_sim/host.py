@@ -157,7 +157,7 @@ class SimHost:
             boot_id=kernel.boot_id,
             backing=self._backing() if kernel.registered else None,
             disks=tuple(self._disk(d) for d in shown),
-            unregistered_backing="" if kernel.registered or kernel.is_removed else "vdb",
+            unregistered_backing="" if kernel.registered else "vdb",
         )
 
     def _backing(self) -> BackingView:

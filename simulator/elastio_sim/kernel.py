@@ -248,13 +248,6 @@ class SimKernel(Link):
         """The last close of a device whose cache died: bcache unregisters the backing device too."""
         self.registered, self.bcache.running = False, False
 
-    def remove_backing(self) -> None:
-        """The disk of the backing device is gone, until `is_removed` is false again."""
-        self._drop_in_flight()
-        self.drop_backing()
-        self.bcache.unlink()
-        self.is_removed = True
-
     def register_backing(self) -> None:
         """Register the backing device. Its superblock decides: it runs, waits for its set, or gets it at once."""
         if self.registered:

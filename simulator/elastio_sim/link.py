@@ -117,7 +117,7 @@ class Link:
         self.disks: dict[Serial, SimDisk] = {}
         self.away: dict[Serial, SimDisk] = {}
         self.always_busy = False
-        self.registered, self.is_removed = True, False
+        self.registered = True
         self.backing_serial: Serial | None = Serial(settings.backing_serial)
         self.original: BackingDisk | None = None
         self.was_detached_by_hand = False
