@@ -18,8 +18,10 @@ recur, so a size is bought only after two bursts needed it. A size that none of 
 longer bought: the size follows a changed application within three bursts. The price is that an application whose every
 fourth burst is large finds too small a cache for it.
 
-**A quota** may leave no room for that size, and nobody says for which there is room. Each refusal halves what is asked
-for, for an hour: a quota is shared, and what others use of it changes. What was learned is not forgotten meanwhile.
+**A quota** may leave no room for that size, and nobody says for which there is room, or whether it is one of sizes at
+all. Each refusal halves what is asked for, and each sale of that doubles it again, until one is refused after a sale:
+then the size that was sold is asked for. An hour after the last refusal no limit is left: a quota is shared, and what
+others use of it changes. What was learned is not forgotten meanwhile.
 
 How the bandwidth is learned is said in `bandwidth`. It changes only between cycles.
 """
@@ -186,9 +188,18 @@ def with_refusal(memory: Memory, cycle: CycleView, wall: float, policy: Policy) 
         memory = replace(memory, bandwidth=bandwidth.with_refusal(known))
     if kind is not FailureKind.QUOTA:
         return memory
-    steps = cycle.provisioned.size_bytes // 2 // policy.size_step_bytes
-    most = max(policy.min_size_bytes, steps * policy.size_step_bytes)
-    return replace(memory, quota=QuotaReached(most, wall))
+    asked, sold = cycle.provisioned.size_bytes, memory.quota.sold_bytes if memory.quota else 0
+    steps = asked // 2 // policy.size_step_bytes
+    most = sold if 0 < sold < asked else max(policy.min_size_bytes, steps * policy.size_step_bytes)
+    return replace(memory, quota=QuotaReached(most, wall, sold if sold < asked else 0))
+
+
+def with_sale(memory: Memory, cycle: CycleView) -> Memory:
+    """The memory once the cache of this cycle was sold and attached: there may be room for more."""
+    quota, sold = memory.quota, cycle.provisioned.size_bytes
+    if quota is None or sold <= quota.sold_bytes:
+        return memory
+    return replace(memory, quota=replace(quota, most_bytes=2 * sold, sold_bytes=sold))
 
 
 def most_bytes(memory: Memory, wall: float, policy: Policy) -> int:

@@ -99,10 +99,14 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReached:
-    """A purchase that a quota has refused at `at_wall`, and the most that is asked for after it."""
+    """A purchase that a quota has refused at `at_wall`, and the most that is asked for after it.
+
+    `sold_bytes`: the largest that was sold since (0: none).
+    """
 
     most_bytes: int
     at_wall: float
+    sold_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

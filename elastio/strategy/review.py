@@ -105,15 +105,13 @@ def _again(memory: Memory, at: Situation, policy: Policy) -> str:
 
 
 def _with_attaching(memory: Memory, cycle: CycleView, at: Situation, policy: Policy) -> Memory:
-    """The memory once the cache of this cycle is attached, or once nothing was bought.
-
-    A shared cap has forbidden it, or the cloud has refused.
-    """
+    """The memory once the cache of this cycle is attached, or once a shared cap or the cloud has refused it."""
     if at.device is not None and at.device.is_served:
         decided, boosted = cycle.times.decided, cycle.times.boosted
         if decided is not None and boosted is not None:
             memory = replace(memory, attach_s=(*memory.attach_s, boosted - decided)[-ahead.KEPT :])
-        return replace(memory, cutoff_percent=cycle.use.cutoff_percent or memory.cutoff_percent)
+        percent = cycle.use.cutoff_percent or memory.cutoff_percent
+        return replace(learning.with_sale(memory, cycle), cutoff_percent=percent)
     if cycle.failure is not None and cycle.failure.kind is FailureKind.CAPPED:
         return replace(memory, capped_boosts=memory.capped_boosts + 1)
     return memory if cycle.has_volume else learning.with_refusal(memory, cycle, at.wall, policy)

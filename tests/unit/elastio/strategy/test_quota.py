@@ -7,20 +7,21 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.actions import CreateVolume, Outcome, OutcomeKind
+from elastio.core.boosting import cycle_view
 from elastio.core.machine import decide
-from elastio.core.model import Request, RequestKind
+from elastio.core.model import Request, RequestKind, VolumeSpec
 from elastio.core.phase import Phase
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState
 from elastio.strategy import learning, review
 from elastio.strategy.learning import REFUSED_S
-from elastio.strategy.memory import BurstLesson, LearnedBandwidth, QuotaReached
+from elastio.strategy.memory import BurstLesson, LearnedBandwidth, Memory, QuotaReached
 from elastio.units import GIB
 from elastio_sim.run import Simulation
 from elastio_sim.workload import Segment, Trace
 from elastio_sim.world import SimWorld
 from tests.unit.elastio.strategy.test_filling import DEAR_WAITING, DIRTY_S, filling_load, shown
-from tests.values import HIGH, POLICY, UNBOUGHT, WALL, ask, backing, changed, host, present, seen, state
+from tests.values import HIGH, POLICY, UNBOUGHT, WALL, ask, backing, changed, cycle, host, present, seen, state
 
 HALF = QuotaReached(5 * GIB, WALL - 60)
 
@@ -48,6 +49,25 @@ def next_bytes(before: AgentState, wall: float = WALL, *requests: Request) -> in
 def test_after_a_refusal_half_is_asked_for_in_whole_steps_and_never_less_than_the_least(asked: int, most: int) -> None:
     after = refused(buying(asked), is_quota=True)
     assert (after.phase, after.memory.quota) == (Phase.IDLE, QuotaReached(most * GIB, WALL))
+
+
+def sold(gib: int, memory: Memory) -> Memory:
+    return learning.with_sale(memory, cycle_view(cycle(spec=VolumeSpec(gib * GIB, 80), volume=None)))
+
+
+def test_what_was_sold_is_doubled_until_that_is_refused() -> None:
+    """The quota may be one of the number of volumes, which has room again: then the size is soon as learned."""
+    first = refused(buying(4), is_quota=True).memory
+    twice = sold(2, first)
+    again = refused(replace(buying(4), memory=twice), is_quota=True).memory
+    found = [learning.most_bytes(memory, WALL, POLICY) / GIB for memory in (first, twice, again, sold(2, again))]
+    assert found == [2, 4, 2, 2]
+    assert learning.most_bytes(sold(8, sold(4, twice)), WALL, POLICY) == 16 * GIB
+    less = refused(replace(buying(2), memory=again), is_quota=True).memory
+    assert learning.most_bytes(less, WALL, POLICY) == GIB, "what was sold is refused, too"
+    assert learning.most_bytes(sold(1, less), WALL, POLICY) == 2 * GIB
+    between = refused(replace(buying(3), memory=twice), is_quota=True).memory
+    assert learning.most_bytes(between, WALL, POLICY) == 2 * GIB, "that was sold"
 
 
 def test_another_refusal_says_nothing_of_the_size() -> None:
@@ -92,3 +112,4 @@ def test_a_burst_gets_the_cache_that_there_is_room_for() -> None:
     assert [volume.size_bytes for volume in world.provider.volumes.values()] == [2 * GIB]
     asked = [r for r in sim.journal.records() if r["kind"] == "outcome" and r["action"] == "CreateVolume"]
     assert [r["verdict"] for r in asked] == ["refused", "refused", "done"]
+    assert present(sim.state.memory.quota).sold_bytes == 2 * GIB
