@@ -40,6 +40,8 @@ NOTE_EVERY_S = 30.0
 # And of credits: after a start, what was not recorded counts as used.
 NOTE_CREDITS_EVERY_S = 600.0
 RECORDED_AGAIN = "the journal can be written again"
+# How often that is tried: each try may be a whole record, and a sync of a failing disk.
+TRIED_EVERY_S = 10.0
 Serials = tuple[Serial, ...]
 
 
@@ -109,6 +111,7 @@ class Agent:
         self._forecast_at = self._scanned_at = self._host_changed_at = float("-inf")
         self._spend, self._spend_read_at, self._spend_known_at = Spend(), float("-inf"), float("-inf")
         self._can_record = self._scan_wanted = True
+        self._failed_at = float("-inf")
         self._noted: tuple[float, int] = (float("-inf"), 0)
         self._credits_noted_at = float("-inf")
 
@@ -269,7 +272,7 @@ class Agent:
             lasting = inbox.without_lasting()
             obs = replace(obs, requests=tuple(request for request, _ in inbox.requests))
             decision = self._checked(before, obs)
-            is_taken_back = self._record(before, decision, obs) is None
+            is_taken_back = self._record(before, decision, obs, is_owed=True) is None
             for request, reply in lasting:
                 reply(unrecorded(request, trouble, is_taken_back=is_taken_back))
         self.state, self._decide_at = decision.state, decision.wake_at
@@ -292,7 +295,9 @@ class Agent:
             broken = Transition("rule broken", before.phase, Phase.FAULTED, text)
             return Decision(state, reason=text, answers=answers, course=Course((broken,)))
 
-    def _record(self, before: AgentState, decision: Decision, obs: Observation) -> JournalError | None:
+    def _record(
+        self, before: AgentState, decision: Decision, obs: Observation, *, is_owed: bool = False
+    ) -> JournalError | None:
         """Why the decision is not in the journal; None: it is, or nothing was decided.
 
         After a failure the state is recorded as soon as that is possible. What could not be recorded has to outlast a
@@ -301,25 +306,25 @@ class Agent:
         """
         try:
             state, course = decision.state, decision.course
-            again = "" if self._can_record else str(state.fault or RECORDED_AGAIN)
-            if reason := decision.reason or again:
+            is_due = is_owed or (not self._can_record and obs.now >= self._failed_at + TRIED_EVERY_S)
+            if reason := decision.reason or (str(state.fault or RECORDED_AGAIN) if is_due else ""):
                 self._journal.decision(before.phase, state, reason, now=obs.now, wall=obs.wall, course=course)
                 self._recorded()
         except JournalError as error:
-            self._not_recorded(error)
+            self._not_recorded(error, obs.now)
             return error
         try:
             self._note_progress(decision.state, obs)
         except JournalError as error:
-            self._not_recorded(error)
+            self._not_recorded(error, obs.now)
         return None
 
     def _recorded(self) -> None:
         self._can_record = True
         self.troubles.works("journal")
 
-    def _not_recorded(self, error: JournalError) -> None:
-        self._can_record = False
+    def _not_recorded(self, error: JournalError, now: float) -> None:
+        self._can_record, self._failed_at = False, now
         self.troubles.failed("journal", str(error))
 
     def _enter(self, before: AgentState, decision: Decision, obs: Observation) -> None:
@@ -364,7 +369,7 @@ class Agent:
         try:
             self._journal.intend(action, intended, now=obs.now, wall=obs.wall)
         except JournalError as error:
-            self._not_recorded(error)
+            self._not_recorded(error, obs.now)
             return False
         self.state = intended
         self._recorded()

@@ -41,6 +41,7 @@ class MountGuard:
     def __init__(self, common_dir: Path, backing_uuid: str) -> None:
         self.path = common_dir / GUARDS / backing_uuid
         self._is_durable = False  # a file that is there may be one whose name could not be synced
+        self._is_leaving = False  # it was removed, and that could not be synced
 
     def put(self, text: str) -> None:
         """Create the file, durably, unless this was done before. Only its name counts; `text` is for people."""
@@ -62,15 +63,17 @@ class MountGuard:
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
 
     def clear(self) -> bool:
-        """Remove the file; returns True if it existed."""
+        """Remove the file; returns True if it existed, also where an earlier try had removed it and failed then."""
         self._is_durable = False
-        if not self.path.exists():
+        if not (self.path.exists() or self._is_leaving):
             return False
+        self._is_leaving = True
         try:
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
             sync_directory(self.path.parent)
         except OSError as error:
             raise UnsyncedError(f"cannot remove {self.path}: {error.strerror}") from error
+        self._is_leaving = False
         return True
 
 

@@ -80,3 +80,14 @@ def test_what_happened_while_nothing_could_be_recorded_is_recorded_as_soon_as_th
     lines = len(sim.lines)
     sim.run_for(40)
     assert len(sim.lines) == lines + 1, "once, and not again"
+
+
+def test_a_disk_that_fails_is_not_tried_in_each_decision() -> None:
+    """Each try is a whole record, which would push the others out of the file: one in ten seconds."""
+    sim = machine((QUIET,))
+    sim.run_for(5)
+    sim.world.faults.begin(FaultPlan.parse("journal#1+=unsynced"))
+    assert sim.ask(RequestKind.PAUSE).code == "journal.uncertain"
+    lines = len(sim.lines)
+    sim.run_for(100)
+    assert 9 <= len(sim.lines) - lines <= 11

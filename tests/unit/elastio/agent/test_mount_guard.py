@@ -111,7 +111,7 @@ def test_no_record_says_that_a_cache_is_out_before_the_guard_is_there(guard: Mou
 def test_a_guard_that_cannot_be_removed_stays_after_the_record_that_it_is_not_needed(
     guard: MountGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(path: Path) -> None:
+    def fails(path: Path, *, missing_ok: bool) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
     guard.put("cycle 1")
@@ -120,6 +120,20 @@ def test_a_guard_that_cannot_be_removed_stays_after_the_record_that_it_is_not_ne
     with pytest.raises(UnsyncedError):
         decide(GuardedJournal(MemoryJournal(lines, "boot", NOBODY), guard, lambda: None), state(Phase.IDLE))
     assert len(lines) == 1
+
+
+def test_a_guard_whose_removal_could_not_be_synced_is_removed_once_more(
+    guard: MountGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    guard.put("cycle 1")
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fails)
+        with pytest.raises(UnsyncedError):
+            guard.clear()
+    assert [guard.clear(), guard.clear()] == [True, False]
 
 
 def test_a_link_is_not_followed(guard: MountGuard, tmp_path: Path) -> None:
