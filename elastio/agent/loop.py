@@ -39,9 +39,10 @@ SPEND_EVERY_S, FORECAST_EVERY_S = 60.0, 5.0
 NOTE_EVERY_S = 30.0
 # And of credits: after a start, what was not recorded counts as used.
 NOTE_CREDITS_EVERY_S = 600.0
-RECORDED_AGAIN = "the journal can be written again"
-# How often that is tried: each try may be a whole record, and a sync of a failing disk.
+# After a failure the state is recorded again, tried this often: each try may be a whole record, and a sync.
 TRIED_EVERY_S = 10.0
+RECORDED_AGAIN, TAKEN_BACK = "the journal can be written again", "an order was refused: it could not be recorded"
+
 Serials = tuple[Serial, ...]
 
 
@@ -272,7 +273,7 @@ class Agent:
             lasting = inbox.without_lasting()
             obs = replace(obs, requests=tuple(request for request, _ in inbox.requests))
             decision = self._checked(before, obs)
-            is_taken_back = self._record(before, decision, obs, is_owed=True) is None
+            is_taken_back = self._record(before, decision, obs, owed=TAKEN_BACK) is None
             for request, reply in lasting:
                 reply(unrecorded(request, trouble, is_taken_back=is_taken_back))
         self.state, self._decide_at = decision.state, decision.wake_at
@@ -296,18 +297,19 @@ class Agent:
             return Decision(state, reason=text, answers=answers, course=Course((broken,)))
 
     def _record(
-        self, before: AgentState, decision: Decision, obs: Observation, *, is_owed: bool = False
+        self, before: AgentState, decision: Decision, obs: Observation, *, owed: str = ""
     ) -> JournalError | None:
         """Why the decision is not in the journal; None: it is, or nothing was decided.
 
+        `owed`: the reason to record it in any case; empty: there is none.
         After a failure the state is recorded as soon as that is possible. What could not be recorded has to outlast a
         start, a broken rule for example; and a record that failed may be on the disk all the same, with an order that
         was refused.
         """
         try:
             state, course = decision.state, decision.course
-            is_due = is_owed or (not self._can_record and obs.now >= self._failed_at + TRIED_EVERY_S)
-            if reason := decision.reason or (str(state.fault or RECORDED_AGAIN) if is_due else ""):
+            is_due = not self._can_record and obs.now >= self._failed_at + TRIED_EVERY_S
+            if reason := decision.reason or owed or (str(state.fault or RECORDED_AGAIN) if is_due else ""):
                 self._journal.decision(before.phase, state, reason, now=obs.now, wall=obs.wall, course=course)
                 self._recorded()
         except JournalError as error:

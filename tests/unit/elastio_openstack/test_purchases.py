@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from elastio.core.model import VolumeSpec
+from elastio.core.model import Volume, VolumeSpec
 from elastio.errors import ProviderError, QuotaError, TransientError
 from elastio.units import GIB
 from elastio_openstack.identity import ServerIdentity
@@ -15,6 +16,7 @@ from elastio_openstack.purchases import SHOWN_S, LastPurchase
 from elastio_openstack.settings import parse
 from tests.fixtures.errors import refused
 
+SPEC = VolumeSpec(10 * GIB, 200.0)
 RETRIES_S = (1, 2, 4, 8, 16, 32, 60, 60)
 
 
@@ -60,40 +62,41 @@ def _request(token: str, spec: VolumeSpec, tags: object) -> dict[str, Any]:
     return {"volume": {"name": f"elastio-{token}", "size": 10, "metadata": metadata}}
 
 
-@pytest.mark.parametrize("is_malformed", [False, True])
-@pytest.mark.parametrize("late_s", [0.0, 0.5, 3.0, 20.0, SHOWN_S - 1, float("inf")])
-def test_a_purchase_without_an_answer_buys_one_volume(late_s: float, is_malformed: bool) -> None:
-    cloud = LateCloud(late_s, answer=is_malformed)
-    opened, bought = provider(cloud), None
+def assert_buys_one(cloud: LateCloud, create: Callable[[], Volume]) -> None:
+    """The purchase is repeated until it succeeds; only one that was never carried out is sent again."""
+    bought = None
     for wait_s in RETRIES_S:
         try:
-            bought = opened.create("token", VolumeSpec(10 * GIB, 200.0), {})
+            bought = create()
             break
         except TransientError:
             cloud.wait(wait_s)
     cloud.wait(1000.0)
     assert bought is not None
     assert [row["id"] for row in cloud.volumes] == [bought.id]
-    assert cloud.sent == (2 if late_s == float("inf") else 1)
+    assert cloud.sent == (2 if cloud.late_s == float("inf") else 1)
+
+
+@pytest.mark.parametrize("is_malformed", [False, True])
+@pytest.mark.parametrize("late_s", [0.0, 0.5, 3.0, 20.0, SHOWN_S - 1, float("inf")])
+def test_a_purchase_without_an_answer_buys_one_volume(late_s: float, is_malformed: bool) -> None:
+    cloud = LateCloud(late_s, answer=is_malformed)
+    opened = provider(cloud)
+    assert_buys_one(cloud, lambda: opened.create("token", SPEC, {}))
 
 
 @pytest.mark.parametrize("late_s", [3.0, 20.0, SHOWN_S - 1, float("inf")])
 def test_a_process_that_follows_a_killed_one_buys_no_second_volume(late_s: float) -> None:
     cloud = LateCloud(late_s)
     with pytest.raises(TransientError):
-        provider(cloud).create("token", VolumeSpec(10 * GIB, 200.0), {})
-    opened, sent_at, bought = provider(cloud), cloud.now, None
-    for wait_s in RETRIES_S:
+        provider(cloud).create("token", SPEC, {})
+    opened, sent_at = provider(cloud), cloud.now
+
+    def repeated() -> Volume:
         opened.sent_before("token", cloud.now - sent_at)
-        try:
-            bought = opened.create("token", VolumeSpec(10 * GIB, 200.0), {})
-            break
-        except TransientError:
-            cloud.wait(wait_s)
-    cloud.wait(1000.0)
-    assert bought is not None
-    assert [row["id"] for row in cloud.volumes] == [bought.id]
-    assert cloud.sent == (2 if late_s == float("inf") else 1)
+        return opened.create("token", SPEC, {})
+
+    assert_buys_one(cloud, repeated)
 
 
 def test_a_process_knows_better_what_came_of_its_own_request() -> None:
